@@ -1,0 +1,35 @@
+"""Helpers of the attention-only transformer notebooks: a thin package, read in an afternoon.
+
+1 text: stories, corpora, tokenization    2 models: model, checkpoints    3 training: train
+4 reading: heads    5 showing: plots, widgets    6 teaching: claims, exercises
+"""
+
+import os
+
+__version__ = "0.1.0"
+
+
+def setup(seed: int = 0, threads: int | None = None):
+    """Seed everything, set the number of threads, and return the device to work on.
+
+    threads: CPU threads for torch; None keeps OMP_NUM_THREADS, or 1 where that is not set (small
+        models are often faster with one). On Colab, custom widgets are switched on.
+    """
+    import random
+    import sys
+
+    import numpy
+    import torch
+
+    random.seed(seed)
+    numpy.random.seed(seed)
+    torch.manual_seed(seed)
+    torch.set_num_threads(threads or int(os.environ.get("OMP_NUM_THREADS", "1")))
+    if "google.colab" in sys.modules:
+        from google.colab import output
+
+        output.enable_custom_widget_manager()
+    accelerator = (
+        torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    )
+    return accelerator or torch.device("cpu")

@@ -1,0 +1,32 @@
+"""Is the Hugging Face hub within reach? Asked once, so that nothing waits for time-outs."""
+
+import functools
+import os
+import socket
+from urllib.parse import urlsplit
+
+HUB = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+
+
+@functools.cache
+def probe(seconds: float = 2.0) -> bool:
+    """True if the hub answers; otherwise sets HF_HUB_OFFLINE=1, so that only caches are read.
+
+    Must run before huggingface_hub, datasets or transformers is imported: they read the flag once.
+    """
+    if os.environ.get("HF_HUB_OFFLINE", "0").lower() in ("1", "true", "yes", "on"):
+        return False
+    try:
+        address = urlsplit(os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY") or HUB)
+        socket.create_connection((address.hostname, address.port or 443), seconds).close()
+        return True
+    except OSError:
+        os.environ["HF_HUB_OFFLINE"] = "1"
+        return False
+
+
+def reason(error: Exception) -> str:
+    """The first sentence of what went wrong."""
+    if os.environ.get("HF_HUB_OFFLINE") == "1":
+        return "offline"
+    return str(error).strip().split("\n")[0][:120]

@@ -1,0 +1,151 @@
+"""Arrays and labels to one matplotlib figure each; the notebook shows or saves it."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import seaborn as sns
+from matplotlib.figure import Figure
+
+COLOURS = sns.color_palette("colorblind")
+plt.rcParams.update({"figure.dpi": 90, "axes.spines.top": False, "axes.spines.right": False})
+
+
+def shown(token: str) -> str:
+    """A token as a label: leading space as ·, line break as ⏎, $ without its maths meaning."""
+    return token.replace(" ", "·").replace("\n", "⏎").replace("$", r"\$")
+
+
+def _figure(width: float, height: float, columns: int = 1):
+    figure, axes = plt.subplots(
+        1, columns, figsize=(width, height), layout="constrained", squeeze=False
+    )
+    plt.close(figure)  # the notebook shows the returned figure once, not twice
+    return figure, list(axes[0])
+
+
+def attention_map(
+    pattern, tokens: list[str], title: str = "", queries: list[str] | None = None
+) -> Figure:
+    """One head's attention [query_pos, key_pos]: rows look, columns are looked at, 0 to 1."""
+    queries = queries or tokens
+    side = max(3.2, 0.21 * len(tokens) + 1.2)
+    figure, (axis,) = _figure(side + 0.8, max(2.4, 0.21 * len(queries) + 1.4))
+    _map(axis, pattern, tokens, queries, title)
+    figure.colorbar(axis.images[0], ax=axis, label="attention", shrink=0.8)
+    return figure
+
+
+def attention_maps(patterns, tokens: list[str], titles: list[str]) -> Figure:
+    """Several heads side by side: patterns [head, query_pos, key_pos]."""
+    figure, axes = _figure(3.1 * len(titles), 3.3, len(titles))
+    for axis, pattern, title in zip(axes, patterns, titles, strict=True):
+        _map(axis, pattern, tokens, tokens, title)
+    figure.colorbar(axes[-1].images[0], ax=axes, label="attention", shrink=0.8)
+    return figure
+
+
+def _map(axis, pattern, tokens, queries, title):
+    axis.imshow(np.asarray(pattern), cmap="cividis", vmin=0, vmax=1, aspect="auto")
+    small = 8 if len(tokens) <= 40 else 5
+    axis.set_xticks(range(len(tokens)), [shown(t) for t in tokens], rotation=90, fontsize=small)
+    axis.set_yticks(range(len(queries)), [shown(t) for t in queries], fontsize=small)
+    axis.set(xlabel="key (looked at)", ylabel="query (looking)", title=title)
+
+
+def matrix(
+    values, rows: list[str], columns: list[str], title: str, label: str, signed: bool = False
+) -> Figure:
+    """A labelled matrix of numbers with a colour bar; signed centres the colours on zero."""
+    values = np.asarray(values)
+    figure, (axis,) = _figure(0.34 * len(columns) + 2.4, 0.28 * len(rows) + 1.6)
+    reach = np.abs(values).max() if signed else None
+    cmap = "RdBu_r" if signed else "cividis"
+    image = axis.imshow(
+        values, cmap=cmap, vmin=-reach if signed else None, vmax=reach, aspect="auto"
+    )
+    axis.set_xticks(range(len(columns)), [shown(c) for c in columns], rotation=90, fontsize=8)
+    axis.set_yticks(range(len(rows)), [shown(r) for r in rows], fontsize=8)
+    axis.set_title(title)
+    figure.colorbar(image, ax=axis, label=label)
+    return figure
+
+
+def loss_curves(
+    curves: dict,
+    baselines: dict[str, float],
+    title: str,
+    x_label: str = "training step",
+    y_label: str = "loss (nats per token)",
+) -> Figure:
+    """{name: values, or (x, values)} as lines, {name: value} as dashed horizontals."""
+    figure, (axis,) = _figure(7, 3.4)
+    for colour, (name, values) in zip(COLOURS * 2, curves.items(), strict=False):
+        x, y = values if isinstance(values, tuple) else (range(1, len(values) + 1), values)
+        axis.plot(x, y, color=colour, label=name)
+    for style, (name, value) in zip(
+        ("--", "-.", ":", (0, (1, 3))) * 2, baselines.items(), strict=False
+    ):
+        axis.axhline(
+            value, color="0.35", linestyle=style, linewidth=1, label=f"{name}: {value:.2f}"
+        )
+    axis.set(xlabel=x_label, ylabel=y_label, title=title)
+    axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    return figure
+
+
+def token_losses(losses, tokens: list[str], title: str, other=None, names=("", "")) -> Figure:
+    """A bar for the loss of each token, and a second series of bars beside it if given."""
+    figure, (axis,) = _figure(max(6, 0.24 * len(tokens) + 1), 2.9)
+    at = np.arange(len(tokens))
+    width = 0.8 if other is None else 0.4
+    axis.bar(
+        at - (0 if other is None else 0.2),
+        np.asarray(losses),
+        width,
+        color=COLOURS[0],
+        label=names[0],
+    )
+    if other is not None:
+        axis.bar(at + 0.2, np.asarray(other), width, color=COLOURS[1], label=names[1])
+        axis.legend(fontsize=8, frameon=False)
+    axis.set_xticks(at, [shown(t) for t in tokens], rotation=90, fontsize=8)
+    axis.set(ylabel="loss (nats)", title=title, xlim=(-0.7, len(tokens) - 0.3))
+    return figure
+
+
+def bars(
+    values: dict[str, float], title: str, label: str, floor: float | None = None, floor_name=""
+) -> Figure:
+    """Named numbers as horizontal bars, each with its value; floor is a dashed null or baseline."""
+    figure, (axis,) = _figure(7, 0.34 * len(values) + 1.3)
+    drawn = axis.barh([shown(name) for name in values], list(values.values()), color=COLOURS[0])
+    axis.bar_label(drawn, fmt="%.3g", padding=3, fontsize=8)
+    if floor is not None:
+        axis.axvline(
+            floor, color="0.3", linestyle="--", linewidth=1, label=f"{floor_name}: {floor:.3g}"
+        )
+        axis.legend(fontsize=8, frameon=False)
+    axis.invert_yaxis()
+    axis.margins(x=0.12)
+    axis.set(xlabel=label, title=title)
+    return figure
+
+
+class LossWatch:
+    """Draws the loss while `train` runs: pass it as `watch`. One picture, updated in place.
+
+    baselines: {name: loss in nats} as dashed lines. Without a front end the last frame stays.
+    """
+
+    def __init__(self, baselines: dict[str, float] | None = None, title: str = "Training loss"):
+        self.baselines, self.title, self.handle = baselines or {}, title, None
+
+    def __call__(self, history) -> None:
+        """Draw the history; called by `train` at every log line."""
+        from IPython.display import display
+
+        curve = {"mean of last 50 steps": np.asarray(history.smoothed())}
+        figure = loss_curves(curve, self.baselines, self.title)
+        if self.handle is None:
+            self.handle = display(figure, display_id=True)
+        else:
+            self.handle.update(figure)

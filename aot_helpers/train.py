@@ -1,0 +1,277 @@
+"""Model and batches to a trained model, its history and its checkpoints."""
+
+import hashlib
+import json
+import math
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from aot_helpers.checkpoints import check_writable, write_safetensors
+from aot_helpers.model import AttentionOnlyTransformer
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to train: AdamW, a linear warm-up, then a linear decay to final_share of learning_rate.
+
+    learning_rate_relative: factor for relative position biases, which start at 0 and go far.
+    checkpoint: a file, written every checkpoint_every steps and at the end.
+    bf16: True, False, or None for "where it pays" (see bf16_pays).
+    compile: fuse the model with torch.compile; needs a C++ compiler and 10 to 30 s at the start.
+    """
+
+    steps: int = 1000
+    learning_rate: float = 4e-3
+    warmup_steps: int = 50
+    final_share: float = 0.1
+    weight_decay: float = 0.01
+    betas: tuple[float, float] = (0.9, 0.98)
+    clip_norm: float = 1.0
+    learning_rate_relative: float = 10.0
+    log_every: int = 100
+    checkpoint: str | None = None
+    checkpoint_every: int = 500
+    bf16: bool | None = None
+    compile: bool = False
+
+    def __post_init__(self):
+        for name, least in {
+            "steps": 1,
+            "warmup_steps": 0,
+            "log_every": 1,
+            "checkpoint_every": 1,
+        }.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise ValueError(
+                    f"{name} must be a whole number of steps >= {least}, got {value!r}"
+                )
+        for name in ("learning_rate", "clip_norm", "learning_rate_relative"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0 < value < math.inf:
+                raise ValueError(f"{name} must be a number above 0, got {value!r}")
+
+    def learning_rate_at(self, step: int) -> float:
+        """The learning rate of a step, counted from 0."""
+        warm = min(1.0, (step + 1) / max(self.warmup_steps, 1))
+        return self.learning_rate * warm * (1 - (1 - self.final_share) * step / self.steps)
+
+
+@dataclass
+class History:
+    """The loss of every step (nats per token, before its update) and how training ended.
+
+    ended: "finished" or "interrupted" (the stop button). seconds counts the training steps alone.
+    """
+
+    losses: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+    ended: str = "running"
+    tokens_per_step: int = 0
+
+    @property
+    def steps(self) -> int:
+        """How many steps have been taken."""
+        return len(self.losses)
+
+    def smoothed(self, n: int = 50) -> Float[Tensor, " steps"]:
+        """At each step, the mean loss of the last n steps (fewer at the start)."""
+        losses = torch.tensor(self.losses, dtype=torch.float64)
+        sums = F.pad(losses.cumsum(0), (1, 0))
+        ends = torch.arange(1, len(losses) + 1)
+        starts = (ends - n).clamp(min=0)
+        return (sums[ends] - sums[starts]) / (ends - starts)
+
+
+class NonFiniteLoss(RuntimeError):
+    """The loss became NaN or infinite."""
+
+
+def next_token_losses(
+    logits: Float[Tensor, "batch pos d_vocab"], tokens: Int[Tensor, "batch pos"]
+) -> Float[Tensor, "batch pos-1"]:
+    """Cross-entropy (nats) of every next token: the logits at t against the token at t + 1.
+
+    The softmax runs over the vocabulary, which is the last axis of the logits.
+    """
+    targets = tokens[:, 1:]
+    losses = F.cross_entropy(
+        logits[:, :-1].flatten(0, 1).float(), targets.flatten(), reduction="none"
+    )
+    return losses.view(targets.shape)
+
+
+def train(
+    model: AttentionOnlyTransformer,
+    batches,
+    config: TrainConfig,
+    resume: bool = True,
+    watch: Callable[[History], None] | None = None,
+    quiet: bool = False,
+) -> History:
+    """Train the model in place and return the history.
+
+    batches: anything where batches[step] is a [batch, n_ctx + 1] tensor of token ids.
+    resume: go on from config.checkpoint where that file exists. Weights, optimiser, step and the
+        order of the data are restored: the losses are those of a run that was never stopped.
+    watch: called with the history at every log line, e.g. to draw the loss.
+    The stop button (KeyboardInterrupt) saves and returns what there is. Raises NonFiniteLoss.
+    """
+    path = Path(config.checkpoint) if config.checkpoint else None
+    device, amp = model.W_E.device, bf16_pays(model) if config.bf16 is None else config.bf16
+    optimizer, history = make_optimizer(model, config), History()
+    facts = {
+        "model": asdict(model.config),
+        "train": {k: v for k, v in asdict(config).items() if k not in _FREE},
+        "first_batch": hashlib.sha256(batches[0].numpy().tobytes()).hexdigest(),
+    }
+    if path is not None:
+        check_writable(path.parent)
+        if resume and path.exists():
+            history = _restore(path, model, optimizer, json.loads(json.dumps(facts)))
+            print(f"resumed from {path.name} at step {history.steps}")
+
+    def loss_of(tokens):
+        with torch.autocast(device.type, torch.bfloat16, enabled=amp):
+            logits = model(tokens[:, :-1])
+        return F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
+
+    def save():
+        try:
+            write_safetensors(path, _state(model, optimizer), {**facts, "history": asdict(history)})
+        except OSError as error:  # the model is still in memory, and the old file is whole
+            warnings.warn(
+                f"could not save {path} at step {history.steps} ({error}); training goes on, an "
+                "earlier checkpoint is intact: free space or change `checkpoint`",
+                stacklevel=2,
+            )
+
+    step_loss = torch.compile(loss_of) if config.compile else loss_of
+    first, history.ended = history.steps, "running"
+    model.train()
+    try:
+        for step in range(first, config.steps):
+            started = time.perf_counter()
+            for group in optimizer.param_groups:
+                group["lr"] = config.learning_rate_at(step) * group["factor"]
+            tokens = batches[step].to(device)
+            loss = step_loss(tokens)
+            if not math.isfinite(loss.item()):
+                raise NonFiniteLoss(
+                    f"the loss is {loss.item()} at step {step}, learning rate "
+                    f"{config.learning_rate_at(step):.2g}, last finite loss "
+                    f"{history.losses[-1] if history.losses else 'none'}; the weights are those "
+                    "before this step. Lower learning_rate or clip_norm, or lengthen warmup_steps"
+                )
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
+            optimizer.step()
+            optimizer.zero_grad()
+            history.losses.append(loss.item())
+            history.tokens_per_step = tokens[:, 1:].numel()
+            history.seconds += time.perf_counter() - started
+            done = step + 1
+            if done % config.log_every == 0 or done == config.steps:
+                if not quiet:
+                    print(_log_line(history, config))
+                if watch is not None:
+                    watch(history)
+            if path is not None and done % config.checkpoint_every == 0 and done < config.steps:
+                save()
+        history.ended = "finished"
+    except KeyboardInterrupt:
+        optimizer.zero_grad()
+        history.ended = "interrupted"
+        print(f"interrupted after {history.steps} of {config.steps} steps; the model keeps them")
+    model.eval()
+    if path is not None and history.steps > first:
+        save()
+    return history
+
+
+# Settings that change neither the losses nor their order, so a resumed run may change them.
+_FREE = ("checkpoint", "checkpoint_every", "log_every", "compile")
+
+
+def make_optimizer(model: AttentionOnlyTransformer, config: TrainConfig) -> torch.optim.AdamW:
+    """AdamW. Embeddings, positions, gains and biases get no weight decay."""
+    groups = {"decayed": [], "free": [], "relative": []}
+    for name, parameter in model.named_parameters():
+        last = name.split(".")[-1]
+        free = last in ("W_E", "W_pos") or parameter.ndim == 1
+        groups["relative" if last == "b_rel" else "free" if free else "decayed"].append(parameter)
+    factor = {"decayed": 1.0, "free": 1.0, "relative": config.learning_rate_relative}
+    decay = {"decayed": config.weight_decay, "free": 0.0, "relative": 0.0}
+    options = [
+        {"params": parameters, "factor": factor[kind], "weight_decay": decay[kind]}
+        for kind, parameters in groups.items()
+        if parameters
+    ]
+    return torch.optim.AdamW(options, lr=config.learning_rate, betas=config.betas, fused=True)
+
+
+def bf16_pays(model: AttentionOnlyTransformer) -> bool:
+    """True on a CUDA GPU that has bf16, and on a CPU with AMX from d_model = 256."""
+    if model.W_E.device.type == "cuda":
+        return torch.cuda.is_bf16_supported()
+    has_amx = model.W_E.device.type == "cpu" and torch.cpu._is_amx_tile_supported()
+    return has_amx and model.config.d_model >= 256
+
+
+def _state(model, optimizer) -> dict[str, Tensor]:
+    tensors = {f"model.{name}": p.detach() for name, p in model.named_parameters()}
+    for name, parameter in model.named_parameters():
+        for key, value in optimizer.state[parameter].items():
+            tensors[f"optimizer.{key}.{name}"] = value
+    return tensors
+
+
+def _restore(path: Path, model, optimizer, facts: dict) -> History:
+    try:
+        with safe_open(path, "pt") as file:
+            saved = json.loads(file.metadata()["aot"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} is damaged or not a training checkpoint ({error}): delete it"
+        ) from error
+    for part, now in facts.items():
+        if saved[part] != now:
+            differ = "the data"
+            if isinstance(now, dict):
+                differ = ", ".join(
+                    f"{k} {saved[part].get(k)} → {v}"
+                    for k, v in now.items()
+                    if saved[part].get(k) != v
+                )
+            raise ValueError(
+                f"{path} belongs to another run (changed: {differ}); "
+                "go back to its settings, name another file, or pass resume=False to start anew"
+            )
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(tensors[f"model.{name}"])
+            state = {}
+            for key in ("step", "exp_avg", "exp_avg_sq"):
+                value = tensors[f"optimizer.{key}.{name}"]
+                state[key] = value if key == "step" else value.to(parameter.device)
+            optimizer.state[parameter] = state
+    return History(**saved["history"])
+
+
+def _log_line(history: History, config: TrainConfig) -> str:
+    speed = history.tokens_per_step * history.steps / history.seconds
+    left = history.seconds / history.steps * (config.steps - history.steps)
+    return (
+        f"step {history.steps:5d} of {config.steps}   loss {history.smoothed()[-1]:.3f} nats   "
+        f"{speed:,.0f} tokens/s   {left:.0f} s left"
+    )

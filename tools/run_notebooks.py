@@ -1,0 +1,191 @@
+"""Run the numbered notebooks in order and report time, peak memory and passed checks.
+
+Executed copies and the summary go to runs/. With --in-place, and only if every notebook
+succeeds, the copies are cleaned and replace the notebooks, and the README table is renewed.
+"""
+
+import argparse
+import ast
+import contextlib
+import json
+import os
+import re
+import sys
+import threading
+import time
+from pathlib import Path
+
+import nbformat
+import papermill
+import psutil
+from papermill.exceptions import PapermillException
+
+import publish
+
+ROOT = Path(__file__).resolve().parent.parent
+MEMORY_LIMIT_MB = 1200  # Binder gives about 2 GB, for JupyterLab and the kernel together
+CELL_TIMEOUT_S = 900
+
+
+def select(folder: Path, prefixes: list[str]) -> list[Path]:
+    """The numbered notebooks whose names begin with one of the prefixes (all, without any)."""
+    notebooks = sorted(folder.glob("[0-9]*.ipynb"))
+    if not notebooks:
+        sys.exit(f"no numbered notebooks in {folder}")
+    for prefix in prefixes:
+        if not any(path.name.startswith(prefix) for path in notebooks):
+            names = ", ".join(path.stem for path in notebooks)
+            sys.exit(f"--only {prefix}: no notebook begins with that; there are {names}")
+    return [path for path in notebooks if path.name.startswith(tuple(prefixes or [""]))]
+
+
+class MemoryWatch(threading.Thread):
+    """Samples the resident memory of our child processes (the kernel and its children)."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.peak_mb = 0.0
+        self.stopped = threading.Event()
+
+    def run(self):
+        while not self.stopped.wait(0.1):
+            total = 0
+            for process in psutil.Process().children(recursive=True):
+                with contextlib.suppress(psutil.Error):  # it may have ended since it was listed
+                    total += process.memory_info().rss
+            self.peak_mb = max(self.peak_mb, total / 1e6)
+
+
+def count_checks(notebook) -> int:
+    """How many lines of printed output begin with `check passed:`."""
+    outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
+    text = "\n".join(out.text for out in outputs if out.output_type == "stream")
+    return len(re.findall(r"^check passed:", text, flags=re.M))
+
+
+def failed_cell(copy: Path) -> str:
+    """Where papermill stopped: the number JupyterLab shows beside the last cell it started."""
+    started = []
+    if copy.exists():
+        cells = [c for c in nbformat.read(copy, as_version=4).cells if c.cell_type == "code"]
+        states = [c.metadata.get("papermill", {}).get("status", "pending") for c in cells]
+        started = [number for number, state in enumerate(states, 1) if state != "pending"]
+    return f"cell [{started[-1]}]" if started else "before the first cell"
+
+
+def run_notebook(source: Path, copy: Path, parameters: dict) -> dict:
+    """Execute one notebook into `copy`; the result has an `error` where it failed."""
+    copy.unlink(missing_ok=True)
+    watch, start, error = MemoryWatch(), time.perf_counter(), None
+    watch.start()
+    try:
+        # papermill itself only warns of a mistyped name.
+        known = papermill.inspect_notebook(source) if parameters else {}
+        for name in parameters:
+            if name not in known:
+                raise ValueError(f"no parameter {name!r}; there are {', '.join(known) or 'none'}")
+        papermill.execute_notebook(
+            source,
+            copy,
+            parameters,
+            cwd=source.parent,
+            kernel_name="python3",
+            language="python",
+            progress_bar=False,
+            execution_timeout=CELL_TIMEOUT_S,
+            extra_arguments=["--log-level=CRITICAL"],  # cells show errors
+        )
+    # Dead kernels are RuntimeErrors, time-outs OSErrors, notebooks that are not JSON ValueErrors.
+    except (PapermillException, RuntimeError, OSError, ValueError, LookupError) as problem:
+        kind = getattr(problem, "ename", type(problem).__name__)
+        error = f"{failed_cell(copy)}: {kind}: {getattr(problem, 'evalue', problem)}"
+    finally:
+        watch.stopped.set()
+        watch.join()
+    if error is None and watch.peak_mb > MEMORY_LIMIT_MB:
+        error = f"its kernel took {watch.peak_mb:.0f} MB, more than {MEMORY_LIMIT_MB} MB"
+    return {
+        "notebook": source.stem,
+        "seconds": round(time.perf_counter() - start, 1),
+        "peak_mb": round(watch.peak_mb),
+        "checks": count_checks(nbformat.read(copy, as_version=4)) if copy.exists() else 0,
+        "error": error,
+    }
+
+
+def write_summary(results: list[dict], runs: Path) -> None:
+    """Write runs/summary.json and runs/summary.md."""
+    (runs / "summary.json").write_text(json.dumps(results, indent=1) + "\n")
+    lines = ["| Notebook | Seconds | Peak memory (MB) | Checks passed | Error |"]
+    lines.append("|---|--:|--:|--:|---|")
+    for r in results:
+        error = " ".join((r["error"] or "").split()).replace("|", "\\|")
+        row = f"| {r['notebook']} | {r['seconds']} | {r['peak_mb']} | {r['checks']} | {error} |"
+        lines.append(row)
+    (runs / "summary.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def run_all(notebooks: list[Path], parameters: dict, runs: Path) -> list[dict]:
+    """Run each notebook, with a line of progress; a failure does not stop the others."""
+    runs.mkdir(parents=True, exist_ok=True)
+    results = []
+    for number, source in enumerate(notebooks, 1):
+        print(f"[{number}/{len(notebooks)}] {source.stem} ", end="", flush=True)
+        result = run_notebook(source, runs / source.name, parameters)
+        state = "failed" if result["error"] else f"{result['checks']} checks passed"
+        print(f"{result['seconds']} s, {result['peak_mb']} MB, {state}", flush=True)
+        results.append(result)
+        write_summary(results, runs)
+    return results
+
+
+def parameter_value(text: str):
+    """A number, True, False, None or a quoted string as Python reads it; else plain text."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--only", nargs="+", default=[], metavar="PREFIX", help="such as 00 05")
+    parser.add_argument(
+        "-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help="a parameter"
+    )
+    parser.add_argument("--in-place", action="store_true", help="replace the notebooks")
+    parser.add_argument("--verify", action="store_true", help="only check that they are stripped")
+    options = parser.parse_args(arguments)
+    if options.in_place and options.p:
+        parser.error("--in-place takes no -p: committed notebooks have the default parameters")
+    notebooks = select(root / "notebooks", options.only)
+    if options.verify:
+        return publish.strip(notebooks, "--verify")
+
+    parameters = {name: parameter_value(value) for name, value in options.p}
+    kept = root / ("data" if options.in_place else "runs") / "results"
+    # The kernels inherit these. One waiting thread is faster than two that spin.
+    os.environ["AOT_RESULTS"] = str(kept)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    kept.mkdir(parents=True, exist_ok=True)
+    try:
+        results = run_all(notebooks, parameters, root / "runs")
+    except KeyboardInterrupt:
+        children = psutil.Process().children(recursive=True)
+        for process in children:
+            process.kill()
+        psutil.wait_procs(children, timeout=5)
+        print("\nstopped; the notebooks are unchanged")
+        return 130
+    failed = [r for r in results if r["error"]]
+    for r in failed:
+        print(f"FAILED {r['notebook']}: {r['error']}")
+    print(f"{len(results) - len(failed)} of {len(results)} notebooks ran; see runs/summary.md")
+    if options.in_place and not failed:
+        publish.publish(notebooks, results, root)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
