@@ -1,7 +1,7 @@
 """Helpers of the attention-only transformer notebooks: a thin package, read in an afternoon.
 
-1 text: stories, corpora, tokenization    2 models: model, checkpoints    3 training: train
-4 reading: heads    5 showing: plots, widgets    6 teaching: claims, exercises
+1 text: stories, wikitext, corpora, tokenization    2 models: model, checkpoints
+3 training: train    4 reading: heads    5 showing: plots, widgets    6 teaching: claims, exercises
 """
 
 import os

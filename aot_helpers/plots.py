@@ -27,8 +27,8 @@ def attention_map(
 ) -> Figure:
     """One head's attention [query_pos, key_pos]: rows look, columns are looked at, 0 to 1."""
     queries = queries or tokens
-    side = max(3.2, 0.21 * len(tokens) + 1.2)
-    figure, (axis,) = _figure(side + 0.8, max(2.4, 0.21 * len(queries) + 1.4))
+    side = min(max(3.2, 0.2 * len(tokens) + 1.2), 7.5)
+    figure, (axis,) = _figure(side + 0.8, min(max(2.4, 0.2 * len(queries) + 1.4), 7.5))
     _map(axis, pattern, tokens, queries, title)
     figure.colorbar(axis.images[0], ax=axis, label="attention", shrink=0.8)
     return figure
@@ -45,7 +45,7 @@ def attention_maps(patterns, tokens: list[str], titles: list[str]) -> Figure:
 
 def _map(axis, pattern, tokens, queries, title):
     axis.imshow(np.asarray(pattern), cmap="cividis", vmin=0, vmax=1, aspect="auto")
-    small = 8 if len(tokens) <= 40 else 5
+    small = 8 if len(tokens) <= 32 else 6 if len(tokens) <= 60 else 4
     axis.set_xticks(range(len(tokens)), [shown(t) for t in tokens], rotation=90, fontsize=small)
     axis.set_yticks(range(len(queries)), [shown(t) for t in queries], fontsize=small)
     axis.set(xlabel="key (looked at)", ylabel="query (looking)", title=title)
@@ -66,6 +66,31 @@ def matrix(
     axis.set_yticks(range(len(rows)), [shown(r) for r in rows], fontsize=8)
     axis.set_title(title)
     figure.colorbar(image, ax=axis, label=label)
+    return figure
+
+
+def maps(
+    values,
+    titles: list[str],
+    label: str,
+    x_label: str = "",
+    y_label: str = "",
+    names: list[str] | None = None,
+    signed: bool = False,
+) -> Figure:
+    """Matrices side by side on one colour scale; names label the rows and columns of each."""
+    values = [np.asarray(each) for each in values]
+    figure, axes = _figure(3.4 * len(titles), 3.5, len(titles))
+    high = max(np.abs(each).max() if signed else each.max() for each in values)
+    low = -high if signed else min(each.min() for each in values)
+    for axis, each, title in zip(axes, values, titles, strict=True):
+        axis.imshow(each, cmap="RdBu_r" if signed else "cividis", vmin=low, vmax=high)
+        axis.set(title=title, xlabel=x_label, ylabel=y_label)
+        if names:
+            at, shown_names = range(len(names)), [shown(name) for name in names]
+            axis.set_xticks(at, shown_names, rotation=90, fontsize=7)
+            axis.set_yticks(at, shown_names, fontsize=7)
+    figure.colorbar(axes[-1].images[0], ax=axes, label=label, shrink=0.8)
     return figure
 
 
@@ -94,7 +119,7 @@ def loss_curves(
 
 def token_losses(losses, tokens: list[str], title: str, other=None, names=("", "")) -> Figure:
     """A bar for the loss of each token, and a second series of bars beside it if given."""
-    figure, (axis,) = _figure(max(6, 0.24 * len(tokens) + 1), 2.9)
+    figure, (axis,) = _figure(min(max(6, 0.24 * len(tokens) + 1), 10), 2.9)
     at = np.arange(len(tokens))
     width = 0.8 if other is None else 0.4
     axis.bar(
@@ -117,7 +142,7 @@ def bars(
 ) -> Figure:
     """Named numbers as horizontal bars, each with its value; floor is a dashed null or baseline."""
     figure, (axis,) = _figure(7, 0.34 * len(values) + 1.3)
-    drawn = axis.barh([shown(name) for name in values], list(values.values()), color=COLOURS[0])
+    drawn = axis.barh(list(values), list(values.values()), color=COLOURS[0])
     axis.bar_label(drawn, fmt="%.3g", padding=3, fontsize=8)
     if floor is not None:
         axis.axvline(
@@ -127,6 +152,27 @@ def bars(
     axis.invert_yaxis()
     axis.margins(x=0.12)
     axis.set(xlabel=label, title=title)
+    return figure
+
+
+def pieces(rows: dict[str, list[str]], title: str = "") -> Figure:
+    """A text cut in several ways: {name: its pieces} as rows of boxes, as wide as their letters."""
+    widths = [[len(shown(piece)) + 0.8 for piece in row] for row in rows.values()]
+    figure, (axis,) = _figure(0.088 * max(map(sum, widths)) + 2, 0.4 * len(rows) + 0.6)
+    pastel = sns.color_palette("pastel")[:2]  # neighbours differ
+    for y, (row, wide) in enumerate(zip(rows.values(), widths, strict=True)):
+        left = np.cumsum([0, *wide[:-1]])
+        axis.barh(
+            [y] * len(row), wide, left=left, color=pastel * len(row), edgecolor="white", height=0.75
+        )
+        for piece, x, width in zip(row, left, wide, strict=True):
+            axis.text(
+                x + width / 2, y, shown(piece), ha="center", va="center", family="monospace", size=8
+            )
+    axis.set_yticks(range(len(rows)), [f"{name}: {len(row)}" for name, row in rows.items()])
+    axis.set(title=title, xticks=[], ylim=(len(rows) - 0.5, -0.5))
+    axis.spines[["left", "bottom"]].set_visible(False)
+    axis.tick_params(length=0)
     return figure
 
 

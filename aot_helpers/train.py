@@ -1,8 +1,11 @@
 """Model and batches to a trained model, its history and its checkpoints."""
 
+import contextlib
 import hashlib
 import json
 import math
+import signal
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -174,9 +177,10 @@ def train(
                 )
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
-            optimizer.step()
-            optimizer.zero_grad()
-            history.losses.append(loss.item())
+            with _stop_waits():
+                optimizer.step()
+                optimizer.zero_grad()
+                history.losses.append(loss.item())
             history.tokens_per_step = tokens[:, 1:].numel()
             history.seconds += time.perf_counter() - started
             done = step + 1
@@ -225,6 +229,22 @@ def bf16_pays(model: AttentionOnlyTransformer) -> bool:
         return torch.cuda.is_bf16_supported()
     has_amx = model.W_E.device.type == "cpu" and torch.cpu._is_amx_tile_supported()
     return has_amx and model.config.d_model >= 256
+
+
+@contextlib.contextmanager
+def _stop_waits():
+    """Holds the stop button back during the block, so that weights and history always agree."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread is ever interrupted
+        return
+    pressed = []
+    handler = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if pressed:
+        signal.raise_signal(signal.SIGINT)
 
 
 def _state(model, optimizer) -> dict[str, Tensor]:

@@ -49,7 +49,7 @@ class Explorer(_WithPicture, ipywidgets.VBox):
 
     def picture(self) -> bytes:
         """The present figure as PNG."""
-        return self.image.value
+        return bytes(self.image.value)
 
     def __repr__(self):
         return f"Explorer: {self._description}"
