@@ -70,6 +70,28 @@ def _match_of_two(tokens):
     return guesses
 
 
+def _neighbours(W_E, token, n):
+    unit = W_E / W_E.norm(dim=1, keepdim=True)
+    order = (unit @ unit[token]).argsort(descending=True)
+    return order[order != token][:n]
+
+
+def _bias_matrix(b_rel):
+    n = len(b_rel)
+    rows = [[float(b_rel[i - j]) if j <= i else 0.0 for j in range(n)] for i in range(n)]
+    return torch.tensor(rows)
+
+
+def _move(row, steps, rate):
+    angle = torch.atan2(row[0::2], row[1::2]) + steps * rate
+    return torch.stack([angle.sin(), angle.cos()], dim=1).flatten()
+
+
+def _fold_gain(gain, W):
+    centre = torch.eye(len(gain)) - 1 / len(gain)
+    return centre @ torch.diag(gain) @ W
+
+
 # exercise -> (reference answer, [arguments of each trial])
 EXERCISES: dict[str, tuple[Callable, list[tuple]]] = {
     "00.1": (_predict, [([3, 5, 9, 3, 7, 3],), ([1, 2, 3],), ([4, 4],)]),
@@ -86,6 +108,15 @@ EXERCISES: dict[str, tuple[Callable, list[tuple]]] = {
         [(list("banana"), ("a", "n")), (list("aaaaa"), ("a", "a")), (["th", "e", "n"], ("t", "h"))],
     ),
     "01.3": (_match_of_two, [([1, 2, 3, 9, 1, 2, 3],), ([5, 5, 5, 5],), ([1, 2, 3, 1, 4, 1, 2],)]),
+    "02.1": (_neighbours, [(_random(20, 8), 3, 4), (_random(50, 16, seed=1), 0, 1)]),
+    "02.2": (_bias_matrix, [(_random(5),), (_random(1, seed=1),)]),
+    "02.3": (
+        _move,
+        [
+            (torch.tensor([0.0, 1.0, 0.0, 1.0]), 3, torch.tensor([1.0, 0.1])),
+            (torch.tensor([0.6, 0.8, -0.8, 0.6]), 20, torch.tensor([1.0, 0.05])),
+        ],
+    ),
     "03.1": (_softmax, [(_random(3, 5), 0.1), (_random(4), 10.0), (_random(2, 2, 6), 1.0)]),
     "03.2": (_window, [(5, 2), (6, 1), (4, 9)]),
     "03.3": (
@@ -97,6 +128,21 @@ EXERCISES: dict[str, tuple[Callable, list[tuple]]] = {
             )
             for n in (1, 5)
         ],
+    ),
+    "04.1": (
+        lambda z, W_O: z.flatten(1) @ W_O.flatten(0, 1),
+        [
+            (_random(5, 4, 3), _random(4, 3, 8, seed=1)),
+            (_random(1, 2, 6), _random(2, 6, 4, seed=1)),
+        ],
+    ),
+    "04.2": (
+        _fold_gain,
+        [(_random(8), _random(8, 3, seed=1)), (torch.ones(5), _random(5, 5, seed=2))],
+    ),
+    "04.3": (
+        lambda A, B: (A @ B).norm(),
+        [(_random(300, 4), _random(4, 200, seed=1)), (_random(7, 1), _random(1, 9, seed=2))],
     ),
     "05.1": (
         lambda nats, n, m: nats * n / (m * 0.6931471805599453),

@@ -78,7 +78,7 @@ def maps(
     names: list[str] | None = None,
     signed: bool = False,
 ) -> Figure:
-    """Matrices side by side on one colour scale; names label the rows and columns of each."""
+    """Matrices side by side on one colour scale; names label the rows and columns, "" for no label."""
     values = [np.asarray(each) for each in values]
     figure, axes = _figure(3.4 * len(titles), 3.5, len(titles))
     high = max(np.abs(each).max() if signed else each.max() for each in values)
@@ -87,9 +87,9 @@ def maps(
         axis.imshow(each, cmap="RdBu_r" if signed else "cividis", vmin=low, vmax=high)
         axis.set(title=title, xlabel=x_label, ylabel=y_label)
         if names:
-            at, shown_names = range(len(names)), [shown(name) for name in names]
-            axis.set_xticks(at, shown_names, rotation=90, fontsize=7)
-            axis.set_yticks(at, shown_names, fontsize=7)
+            ticks = {i: shown(name) for i, name in enumerate(names) if name}
+            axis.set_xticks(list(ticks), ticks.values(), rotation=90, fontsize=8)
+            axis.set_yticks(list(ticks), ticks.values(), fontsize=8)
     figure.colorbar(axes[-1].images[0], ax=axes, label=label, shrink=0.8)
     return figure
 

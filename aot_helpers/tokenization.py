@@ -167,9 +167,9 @@ def load_tokenizer(name: str) -> Tokenizer:
 
 def _from_hub(repository: str) -> Backend:
     network.probe()
-    from transformers import AutoTokenizer
+    from huggingface_hub import hf_hub_download
 
-    return AutoTokenizer.from_pretrained(repository).backend_tokenizer
+    return Backend.from_file(hf_hub_download(repository, "tokenizer.json"))
 
 
 def _from_package(name: str) -> Backend | None:

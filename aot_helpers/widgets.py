@@ -68,8 +68,8 @@ function render({ model, el }) {
   const root = make("div", "aot-view", el);
   const bar = make("div", "aot-heads", root);
   bar.setAttribute("role", "toolbar"); bar.setAttribute("aria-label", "head");
-  const canvas = make("canvas", "aot-map", root), line = make("div", "aot-tokens", root);
-  const out = make("div", "aot-out", root);
+  const out = make("div", "aot-out", root), canvas = make("canvas", "aot-map", root);
+  const line = make("div", "aot-tokens", root), gap = size < 14 ? 0 : 1;
   out.setAttribute("aria-live", "polite");
   out.textContent = "Hover over a cell or a token; arrow keys move, [ and ] change the head.";
   canvas.width = canvas.height = n * size; canvas.tabIndex = 0;
@@ -82,7 +82,7 @@ function render({ model, el }) {
     g.fillStyle = "#ffffff"; g.fillRect(0, 0, n * size, n * size);
     for (let q = 0; q < n; q++) for (let k = 0; k < n; k++) {
       g.fillStyle = colour(weight(head, q, k));
-      g.fillRect(k * size, q * size, size - 1, size - 1); }
+      g.fillRect(k * size, q * size, size - gap, size - gap); }
     g.strokeStyle = "#d55e00"; g.lineWidth = 2;
     g.strokeRect(key * size, query * size, size - 1, size - 1);
     canvas.setAttribute("aria-label", `attention of ${names[head]}: rows look at columns`);

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from aot_helpers import setup
 from aot_helpers.checkpoints import DATA, write_atomically
 from aot_helpers.corpora import Windows, load_corpus, token_stream
 from aot_helpers.heads import copy_losses
@@ -174,7 +175,7 @@ def phase_change() -> dict:
 
 
 def main():
-    torch.set_num_threads(THREADS)
+    setup(threads=THREADS)
     print(f"{THREADS} threads")
     results = {"machine": {**describe_machine(), "threads": THREADS}}
     results["machine"]["bf16_pays"] = bf16_pays(

@@ -3,6 +3,7 @@
 `tools/run_notebooks.py --in-place` calls `publish` once every notebook has succeeded.
 """
 
+import base64
 import datetime
 import importlib.metadata
 import json
@@ -108,6 +109,15 @@ def readme_text(root: Path, measured: dict) -> str:
     return replace_repository(f"{before}{start}\n{table}\n{end}{after}", repository_name(root))
 
 
+def readme_picture(copies: list[Path]) -> bytes | None:
+    """The picture of the one cell that is tagged `readme-picture`, where it has been executed."""
+    for copy in copies:
+        for cell in nbformat.read(copy, as_version=4).cells:
+            if "readme-picture" in cell.metadata.get("tags", []):
+                return base64.b64decode(cell.outputs[-1].data["image/png"])
+    return None
+
+
 def publish(notebooks: list[Path], results: list[dict], root: Path) -> None:
     """Replace the notebooks by their cleaned copies; renew notebooks.json and the README."""
     record = root / "data" / "results" / "notebooks.json"
@@ -120,10 +130,13 @@ def publish(notebooks: list[Path], results: list[dict], root: Path) -> None:
     # Everything that can fail comes before the first file is replaced.
     readme = readme_text(root, known)
     repository = repository_name(root)
+    picture = readme_picture([root / "runs" / path.name for path in notebooks])
     cleaned = [clean_copy(root / "runs" / path.name, repository) for path in notebooks]
     for path, text in zip(notebooks, cleaned, strict=True):
         path.write_text(text, encoding="utf-8")
     (root / "README.md").write_text(readme, encoding="utf-8")
     record.parent.mkdir(parents=True, exist_ok=True)
+    if picture is not None:
+        (record.parent / "picture.png").write_bytes(picture)
     text = json.dumps({"machine": describe_machine(), "notebooks": known}, indent=1)
     record.write_text(text + "\n")
