@@ -61,7 +61,8 @@ def masked_softmax(
 ) -> Float[Tensor, "batch head query key"]:
     """Softmax over the allowed keys. A query with no allowed key gets a row of zeros, never NaN."""
     lowest = torch.finfo(scores.dtype).min  # -inf would make a row without keys 0 / 0
-    pattern = (scores + torch.where(allowed, 0.0, lowest)).softmax(dim=-1)
+    penalty = torch.zeros_like(allowed, dtype=scores.dtype).masked_fill(~allowed, lowest)
+    pattern = (scores + penalty).softmax(dim=-1)
     # Under a plain causal mask each query has a key, and the other entries are already exactly 0.
     return pattern if allowed.ndim == 2 else pattern * allowed
 

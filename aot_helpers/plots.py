@@ -78,7 +78,7 @@ def maps(
     names: list[str] | None = None,
     signed: bool = False,
 ) -> Figure:
-    """Matrices side by side on one colour scale; names label the rows and columns, "" for no label."""
+    """Matrices side by side on one colour scale; names label rows and columns ("": no label)."""
     values = [np.asarray(each) for each in values]
     figure, axes = _figure(3.4 * len(titles), 3.5, len(titles))
     high = max(np.abs(each).max() if signed else each.max() for each in values)

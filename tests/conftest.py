@@ -1,0 +1,47 @@
+"""Shapes are checked while the tests run; the network and the reader's caches are never used."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+import torch
+from jaxtyping import install_import_hook
+
+# Before anything imports the hub's libraries: an empty cache, so that no test depends on what was
+# downloaded earlier.
+_CACHE = tempfile.TemporaryDirectory(prefix="aot-hf-")
+os.environ.update(HF_HUB_OFFLINE="1", HF_HOME=_CACHE.name)
+torch.set_num_threads(1)
+
+# Before anything imports the package: every annotated shape becomes a check, in the modules that
+# annotate shapes (the many small calls of `stories` would only be slow). An int is a float here.
+PACKAGE = Path(__file__).resolve().parent.parent / "aot_helpers"
+SHAPED = [f"aot_helpers.{p.stem}" for p in PACKAGE.glob("*.py") if "jaxtyping" in p.read_text()]
+CHECKER = "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
+install_import_hook(SHAPED, CHECKER)
+
+SMALL = dict(d_vocab=11, n_layers=2, d_model=8, n_heads=2, d_head=4, n_ctx=10)
+
+
+@pytest.fixture
+def make_model():
+    """A tiny model whose gains, biases and relative biases are not 0 or 1, as they start."""
+    from aot_helpers.model import AttentionOnlyTransformer, ModelConfig
+
+    def make(seed=0, **changes):
+        torch.manual_seed(seed)
+        model = AttentionOnlyTransformer(ModelConfig(**{**SMALL, **changes}))
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if parameter.ndim == 1 or name.endswith("b_rel"):
+                    parameter.add_(torch.randn_like(parameter))
+        return model.eval()
+
+    return make
+
+
+@pytest.fixture
+def some_tokens():
+    """[3, 7] token ids of the tiny model."""
+    return torch.randint(11, (3, 7), generator=torch.Generator().manual_seed(1))

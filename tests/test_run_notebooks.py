@@ -1,0 +1,209 @@
+"""The runner: progress, summary, failures, limits, and putting notebooks back in place."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import nbformat
+import psutil
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+import publish
+import run_notebooks
+
+PYPROJECT = '[tool.aot]\nrepository = "someone/attention-only-transformers"\n'
+BADGE = "[![Colab](badge.svg)](https://colab.research.google.com/github/OWNER/attention-only-transformers/blob/HEAD/notebooks/00_first.ipynb)"
+CLONE = "url = 'https://github.com/OWNER/attention-only-transformers'"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder that looks like the project, with nothing in it yet; the environment is restored."""
+    for name in ("AOT_RESULTS", "OMP_NUM_THREADS", "OMP_WAIT_POLICY"):
+        monkeypatch.setenv(name, os.environ.get(name, "1"))
+    monkeypatch.delenv("AOT_RESULTS")
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT)
+    (tmp_path / "README.md").write_text(
+        f"# Title\n{BADGE}\n<!-- notebooks:start -->\nold\n<!-- notebooks:end -->\nThe end.\n"
+    )
+    return tmp_path
+
+
+def write(project, name, *cells, parameters=None):
+    """Save a notebook with one code cell for each string."""
+    nb = new_notebook(cells=[new_markdown_cell(f"# {name}\n{BADGE}"), new_code_cell(CLONE)])
+    nb.metadata["kernelspec"] = {"display_name": "mine", "language": "python", "name": "mine"}
+    nb.metadata["aot"] = {"claim": f"{name} runs", "minutes": 20}
+    if parameters:
+        nb.cells.append(new_code_cell(parameters, metadata={"tags": ["parameters"]}))
+    nb.cells += [new_code_cell(source) for source in cells]
+    nbformat.write(nb, project / "notebooks" / f"{name}.ipynb")
+
+
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+def test_summary_progress_and_checks(project, capsys):
+    checks = "print('check passed: a = 1')\nprint('no check passed: b')\nprint('check passed: c')"
+    # Long enough for the memory to be sampled.
+    large = "import time\nx = b'1' * 100_000_000\ntime.sleep(1)"
+    write(project, "00_first", checks, large)
+    write(project, "01_second", "print('check passed: second')")
+
+    assert run_notebooks.main([], root=project) == 0
+    said = capsys.readouterr().out
+    assert "[1/2] 00_first" in said and "2 checks passed" in said
+    assert "[2/2] 01_second" in said and "1 checks passed" in said
+    first, second = json.loads((project / "runs/summary.json").read_text())
+    assert (first["notebook"], first["checks"], first["error"]) == ("00_first", 2, None)
+    assert 100 < first["peak_mb"] < 800
+    assert 0 < second["seconds"] < 60
+    assert "| 00_first |" in (project / "runs/summary.md").read_text()
+    copy = read(project / "runs/00_first.ipynb")
+    assert [c.execution_count for c in copy.cells if c.cell_type == "code"] == [1, 2, 3]
+
+
+def test_a_failure_is_named_and_the_others_run(project, capsys):
+    write(project, "00_first", "y = 1", "raise ValueError('too | small')", "z = 2")
+    write(project, "01_dies", "import os\nos._exit(1)")
+    write(project, "02_third", "print('check passed: third')")
+    (project / "notebooks/03_damaged.ipynb").write_text("{ not a notebook")
+
+    assert run_notebooks.main([], root=project) == 1
+    said = capsys.readouterr().out
+    assert "FAILED 00_first: cell [3]: ValueError: too | small" in said
+    assert "FAILED 01_dies: cell [2]: DeadKernelError" in said
+    assert "FAILED 03_damaged: before the first cell" in said
+    assert "1 of 4 notebooks ran" in said
+    assert json.loads((project / "runs/summary.json").read_text())[2]["checks"] == 1
+
+
+def test_too_much_memory_fails(project, capsys, monkeypatch):
+    monkeypatch.setattr(run_notebooks, "MEMORY_LIMIT_MB", 20)
+    write(project, "00_first", "x = 1")
+    assert run_notebooks.main([], root=project) == 1
+    assert "more than 20 MB" in capsys.readouterr().out
+
+
+def test_only(project):
+    write(project, "00_first")
+    write(project, "05_train")
+    chosen = run_notebooks.select(project / "notebooks", ["05"])
+    assert [path.stem for path in chosen] == ["05_train"]
+    with pytest.raises(SystemExit, match="--only 7: .* there are 00_first, 05_train"):
+        run_notebooks.select(project / "notebooks", ["05", "7"])
+    with pytest.raises(SystemExit, match="no numbered notebooks"):
+        run_notebooks.select(project, [])
+
+
+def test_parameters(project, capsys):
+    write(project, "00_first", "assert n == 5, n", parameters="n: int = 3  # steps")
+    assert run_notebooks.main(["-p", "n", "5"], root=project) == 0
+    assert run_notebooks.main(["-p", "m", "5"], root=project) == 1
+    assert "00_first: before the first cell: ValueError: no parameter 'm'; there are n" in (
+        capsys.readouterr().out
+    )
+    with pytest.raises(SystemExit):
+        run_notebooks.main(["--in-place", "-p", "n", "5"], root=project)
+
+
+def test_parameter_values():
+    values = [run_notebooks.parameter_value(v) for v in ("3", "1e-3", "True", "None", "gpt2")]
+    assert values == [3, 1e-3, True, None, "gpt2"]
+
+
+def test_kernels_get_threads_and_results_folder(project):
+    names = ("AOT_RESULTS", "OMP_NUM_THREADS", "OMP_WAIT_POLICY")
+    write(project, "00_first", f"import os\nprint([os.environ[n] for n in {names}], os.getcwd())")
+    assert run_notebooks.main([], root=project) == 0
+    said = read(project / "runs/00_first.ipynb").cells[-1].outputs[0].text
+    assert str(project / "runs" / "results") in said
+    assert str(project / "notebooks") in said
+
+
+def test_in_place(project):
+    write(project, "00_first", "print('check passed: a')", parameters="n: int = 3  # steps")
+    assert run_notebooks.main(["--in-place"], root=project) == 0
+
+    nb = read(project / "notebooks/00_first.ipynb")
+    assert "github/someone/attention-only-transformers" in nb.cells[0].source
+    assert "github.com/someone/attention-only-transformers" in nb.cells[1].source
+    assert [c.execution_count for c in nb.cells[1:]] == [1, 2, 3]
+    assert nb.cells[-1].outputs[0].text == "check passed: a\n"
+    assert nb.cells[2].metadata == {"tags": ["parameters"]}
+    assert nb.cells[0].metadata == nb.cells[1].metadata == {}
+    assert set(nb.metadata) == {"aot", "kernelspec", "language_info"}
+    assert nb.metadata.kernelspec.name == "python3"
+    assert run_notebooks.main(["--verify"], root=project) == 0
+
+    readme = (project / "README.md").read_text()
+    row = "| [00_first](notebooks/00_first.ipynb) | 00_first runs | 20 |"
+    assert row in readme and "old" not in readme and "OWNER" not in readme
+    assert readme.startswith("# Title") and readme.endswith("The end.\n")
+    record = json.loads((project / "data/results/notebooks.json").read_text())
+    assert record["notebooks"]["00_first"]["checks"] == 1
+    assert set(record["machine"]) == {"cpu", "cores", "threads", "python", "torch", "date"}
+
+
+def test_in_place_changes_nothing_after_a_failure(project):
+    write(project, "00_first", "x = 1")
+    write(project, "01_second", "1 / 0")
+    paths = [project / "README.md", *(project / "notebooks").iterdir()]
+    before = [path.read_bytes() for path in paths]
+    assert run_notebooks.main(["--in-place"], root=project) == 1
+    assert [path.read_bytes() for path in paths] == before
+
+
+def test_verify_finds_widget_state(project):
+    write(project, "00_first")
+    path = project / "notebooks/00_first.ipynb"
+    nb = read(path)
+    nb.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": {"state": {}}}
+    nbformat.write(nb, path)
+    assert run_notebooks.main(["--verify"], root=project) != 0
+
+
+def test_replace_repository():
+    text = (
+        "github.com/OWNER/attention-only-transformers.git "
+        "mybinder.org/v2/gh/a-b.c/attention-only-transformers/HEAD?urlpath=lab "
+        "colab.research.google.com/github/x/attention-only-transformers/blob/HEAD "
+        "github.com/x/another"
+    )
+    assert publish.replace_repository(text, "me/attention-only-transformers") == (
+        "github.com/me/attention-only-transformers.git "
+        "mybinder.org/v2/gh/me/attention-only-transformers/HEAD?urlpath=lab "
+        "colab.research.google.com/github/me/attention-only-transformers/blob/HEAD "
+        "github.com/x/another"
+    )
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
+def test_ctrl_c_stops_the_kernel_too(project):
+    write(project, "00_first", "import time\ntime.sleep(100)")
+    code = "import sys, pathlib, run_notebooks\nsys.exit(run_notebooks.main([], pathlib.Path('.')))"
+    tools = os.path.dirname(run_notebooks.__file__)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": tools},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    copy = project / "runs/00_first.ipynb"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (copy.exists() and "running" in copy.read_text()):
+        time.sleep(0.2)
+    kernels = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert "stopped" in out and "Traceback" not in err
+    assert kernels and not any(kernel.is_running() for kernel in kernels)

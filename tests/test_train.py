@@ -1,0 +1,475 @@
+import errno
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from aot_helpers.train import (
+    History,
+    NonFiniteLoss,
+    TrainConfig,
+    bf16_pays,
+    make_optimizer,
+    next_token_losses,
+    train,
+)
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Batches:
+    """Random tokens that depend on seed and step alone; `before(step)` runs before each batch."""
+
+    def __init__(self, seed=0, before=None):
+        self.seed, self.before, self.steps = seed, before, []
+
+    def __getitem__(self, step):
+        self.steps.append(step)
+        if self.before is not None and len(self.steps) > 1:  # the first look is train's own
+            self.before(step)
+        generator = torch.Generator().manual_seed(1000 * self.seed + step)
+        return torch.randint(11, (4, 9), generator=generator)
+
+
+def settings(**changes):
+    plain = dict(steps=12, warmup_steps=3, log_every=100, checkpoint_every=4, bf16=False)
+    return TrainConfig(**{**plain, **changes})
+
+
+def weights(model):
+    return {name: p.detach().clone() for name, p in model.named_parameters()}
+
+
+def same_weights(a, b):
+    a, b = weights(a), weights(b)
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def raise_once(error, at):
+    todo = [at]
+
+    def before(step):
+        if step in todo:
+            todo.clear()
+            raise error
+
+    return before
+
+
+# ---- the loss, the schedule, the optimiser ----
+
+
+def test_losses_are_minus_log_p_of_the_next_token():
+    logits = 3 * torch.randn(2, 4, 5, generator=torch.Generator().manual_seed(0))
+    tokens = torch.tensor([[0, 4, 2, 2], [1, 1, 3, 0]])
+    losses = next_token_losses(logits, tokens)
+    assert losses.shape == (2, 3)
+    for text in range(2):
+        for t in range(3):
+            row = [math.exp(x) for x in logits[text, t].tolist()]
+            p = row[tokens[text, t + 1]] / sum(row)
+            assert losses[text, t].item() == pytest.approx(-math.log(p), abs=1e-5)
+
+
+def test_uniform_logits_cost_log_of_the_vocabulary():
+    losses = next_token_losses(torch.zeros(1, 3, 50), torch.tensor([[3, 7, 49]]))
+    torch.testing.assert_close(losses, torch.full((1, 2), math.log(50)))
+
+
+def test_train_minimises_the_mean_of_next_token_losses(make_model):
+    model, batches = make_model(), Batches()
+    tokens = batches[0]
+    # The loss of 9 tokens needs logits at the first 8; next_token_losses ignores the last ones.
+    logits = torch.cat([model(tokens[:, :-1]), torch.zeros(4, 1, 11)], dim=1)
+    expected = next_token_losses(logits, tokens).mean().item()
+    history = train(model, batches, settings(steps=1), quiet=True)
+    assert history.losses == pytest.approx([expected], abs=1e-6)
+    assert history.tokens_per_step == 4 * 8
+
+
+def test_learning_rate_warms_up_and_decays_linearly():
+    config = TrainConfig(steps=100, learning_rate=2.0, warmup_steps=10, final_share=0.1)
+    rates = [config.learning_rate_at(step) for step in range(100)]
+    for step, rate in enumerate(rates):
+        decay = 2.0 + (0.2 - 2.0) * step / 100
+        assert rate == pytest.approx(decay * min(1, (step + 1) / 10))
+    assert max(rates) == rates[9] and rates[-1] == pytest.approx(0.2, rel=0.1)
+    assert TrainConfig(steps=10, warmup_steps=0, learning_rate=2.0).learning_rate_at(0) == 2.0
+
+
+def test_the_schedule_reaches_the_optimiser(make_model):
+    start, first = make_model(positions="relative"), make_model(positions="relative")
+    config = settings(steps=1, learning_rate=1e-3, warmup_steps=0, weight_decay=0.0)
+    train(first, Batches(), config, quiet=True)
+    for name, before in weights(start).items():  # Adam's first step has the size of the rate
+        moved = (weights(first)[name] - before).abs().max().item()
+        factor = config.learning_rate_relative if name.endswith("b_rel") else 1
+        assert moved == pytest.approx(1e-3 * factor, rel=0.05)
+
+
+def test_embeddings_positions_gains_and_biases_get_no_weight_decay(make_model):
+    for positions in ("residual", "relative"):
+        model = make_model(positions=positions, d_mlp=6)
+        names = {p: name for name, p in model.named_parameters()}
+        seen = {}
+        for group in make_optimizer(model, settings(weight_decay=0.5)).param_groups:
+            for p in group["params"]:
+                seen[names[p]] = group["weight_decay"], group["factor"]
+        assert set(seen) == set(names.values())
+        for name, (decay, factor) in seen.items():
+            last = name.split(".")[-1]
+            matrix = last in ("W_Q", "W_K", "W_V", "W_O", "W_U")
+            matrix |= name.endswith(("mlp_in.weight", "mlp_out.weight"))
+            assert decay == (0.5 if matrix else 0.0), name
+            assert factor == (10.0 if last == "b_rel" else 1.0), name
+
+
+@pytest.mark.parametrize("d_model", [8, 256])
+def test_bf16_pays_is_a_yes_or_no(make_model, d_model):
+    answer = bf16_pays(make_model(d_model=d_model))
+    assert isinstance(answer, bool)
+    assert d_model == 256 or answer is False
+
+
+def test_bf16_trains_to_about_the_same_loss(make_model):
+    losses = {}
+    for bf16 in (True, False):
+        losses[bf16] = train(make_model(), Batches(), settings(bf16=bf16), quiet=True).losses
+    assert losses[True] != losses[False]
+    assert losses[True] == pytest.approx(losses[False], abs=0.1)
+
+
+def test_a_tiny_model_learns_a_deterministic_sequence(make_model):
+    model = make_model(n_layers=1, d_model=16, d_head=8)
+    cycle = torch.arange(18).reshape(2, 9) % 11
+
+    class Cycle:
+        def __getitem__(self, step):
+            return (cycle + step) % 11
+
+    history = train(model, Cycle(), settings(steps=120, learning_rate=1e-2), quiet=True)
+    assert history.losses[0] > 1.5 and history.losses[-1] < 0.02
+    assert history.ended == "finished" and history.steps == 120
+    assert model.generate(torch.tensor([3]), 6, temperature=0).tolist() == [3, 4, 5, 6, 7, 8, 9]
+
+
+def test_smoothed_is_the_mean_of_the_last_n():
+    losses = [5.0, 1.0, 4.0, 2.0, 8.0, 0.5]
+    expected = [
+        sum(losses[max(0, i - 2) : i + 1]) / len(losses[max(0, i - 2) : i + 1]) for i in range(6)
+    ]
+    assert History(losses).smoothed(3).tolist() == pytest.approx(expected)
+
+
+def test_log_lines_and_watch_come_every_log_every_steps(make_model, capsys):
+    seen = []
+    config = settings(steps=7, log_every=3)
+    train(make_model(), Batches(), config, watch=lambda history: seen.append(history.steps))
+    lines = capsys.readouterr().out.splitlines()
+    assert seen == [3, 6, 7]
+    assert [int(line.split()[1]) for line in lines] == [3, 6, 7]
+    assert "s left" in lines[0] and "tokens/s" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("steps", 0), ("steps", True), ("log_every", 0), ("checkpoint_every", -1),
+        ("warmup_steps", -1), ("learning_rate", 0.0), ("learning_rate", math.nan),
+        ("learning_rate", math.inf), ("clip_norm", -1.0),
+    ],
+)  # fmt: skip
+def test_a_bad_setting_is_named_with_its_value(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be .* got {value!r}"):
+        TrainConfig(**{name: value})
+
+
+# ---- stopping and going on ----
+
+
+@pytest.mark.parametrize("positions", ["keys_queries", "relative"])
+def test_an_interrupted_run_saves_and_resumes_identically(make_model, tmp_path, capsys, positions):
+    path = tmp_path / "new" / "run.safetensors"
+    config = settings(checkpoint=str(path), checkpoint_every=100)
+    straight = make_model(positions=positions)
+    expected = train(straight, Batches(), settings(), quiet=True)
+
+    model = make_model(positions=positions)
+    stop = Batches(before=raise_once(KeyboardInterrupt(), at=5))
+    history = train(model, stop, config, quiet=True)
+    assert (history.ended, history.steps) == ("interrupted", 5)
+    assert "interrupted after 5 of 12 steps" in capsys.readouterr().out
+    assert not model.training
+
+    again = make_model(seed=3, positions=positions)  # its own weights are replaced
+    history = train(again, Batches(), config, quiet=True)
+    assert "resumed from run.safetensors at step 5" in capsys.readouterr().out
+    assert history.ended == "finished" and history.losses == expected.losses
+    assert same_weights(again, straight)
+    assert [p.name for p in path.parent.iterdir()] == [
+        "run.safetensors"
+    ]  # no temporary file is left
+
+    third = make_model(seed=4, positions=positions)  # a finished run has nothing left to do
+    batches = Batches()
+    history = train(third, batches, config, quiet=True)
+    assert (
+        batches.steps == [0] and history.losses == expected.losses and same_weights(third, straight)
+    )
+
+
+def test_a_stop_during_the_update_keeps_weights_and_history_together(make_model, tmp_path):
+    config = settings(checkpoint=str(tmp_path / "run.safetensors"), checkpoint_every=100)
+    straight = make_model()
+    expected = train(straight, Batches(), settings(), quiet=True)
+    steps = []
+
+    def press_stop(*_):
+        steps.append(1)
+        if len(steps) == 6:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    hook = register_optimizer_step_post_hook(press_stop)
+    try:
+        history = train(make_model(), Batches(), config, quiet=True)
+    finally:
+        hook.remove()
+    assert (history.ended, history.steps) == ("interrupted", 6)
+    again = make_model()
+    assert train(again, Batches(), config, quiet=True).losses == expected.losses
+    assert same_weights(again, straight)
+
+
+KILLED = """
+import sys, time
+sys.path.insert(0, "tests")
+import torch
+from test_train import Batches, settings
+from aot_helpers.model import AttentionOnlyTransformer, ModelConfig
+torch.set_num_threads(1)
+torch.manual_seed(0)
+model = AttentionOnlyTransformer(ModelConfig(11, 2, 8, 2, 4, 10))
+slow = Batches(before=lambda step: time.sleep(0.03))
+from aot_helpers.train import train
+train(model, slow, settings(steps=2000, checkpoint=sys.argv[1], checkpoint_every=3), quiet=True)
+"""
+
+
+def test_a_killed_run_resumes_identically(tmp_path):
+    from aot_helpers.model import AttentionOnlyTransformer, ModelConfig
+
+    path = tmp_path / "run.safetensors"
+    child = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], cwd=ROOT)
+    try:
+        until = time.monotonic() + 60
+        while not path.exists() and child.poll() is None and time.monotonic() < until:
+            time.sleep(0.02)
+        time.sleep(0.2)  # so that the kill falls somewhere between two checkpoints
+    finally:
+        child.kill()
+    assert child.wait() == -signal.SIGKILL and path.exists()
+    done = int(load_file(path)["optimizer.step.W_E"])
+    assert 3 <= done < 2000
+
+    # `steps` belongs to the schedule, so both runs have 2000; each is stopped a little further on.
+    def run(**changes):
+        torch.manual_seed(0)
+        model = AttentionOnlyTransformer(ModelConfig(11, 2, 8, 2, 4, 10))
+        batches = Batches(before=raise_once(KeyboardInterrupt(), at=done + 7))
+        return model, train(model, batches, settings(steps=2000, **changes), quiet=True)
+
+    straight, expected = run()
+    resumed, history = run(checkpoint=str(path), checkpoint_every=3)
+    assert history.steps == expected.steps == done + 7
+    assert history.losses == expected.losses
+    assert same_weights(resumed, straight)
+
+
+def test_resume_false_starts_anew(make_model, tmp_path):
+    config = settings(checkpoint=str(tmp_path / "run.safetensors"))
+    train(make_model(), Batches(), config, quiet=True)
+    batches = Batches()
+    history = train(make_model(), batches, config, resume=False, quiet=True)
+    assert batches.steps == [0, *range(12)] and history.steps == 12
+
+
+# ---- what goes wrong ----
+
+
+def test_a_diverging_run_names_step_rate_and_last_loss(make_model):
+    model = make_model(layer_norm=False)
+    config = settings(steps=50, learning_rate=1e25, warmup_steps=0)
+    before, losses = {}, []
+
+    def remember(step):
+        before.update(weights(model))
+
+    with pytest.raises(NonFiniteLoss) as caught:
+        train(
+            model,
+            Batches(before=remember),
+            config,
+            watch=lambda h: losses.extend(h.losses),
+            quiet=True,
+        )
+    message = str(caught.value)
+    assert "at step 1, learning rate 9.8e+24" in message and "Lower learning_rate" in message
+    expected = train(make_model(layer_norm=False), Batches(), settings(steps=1), quiet=True).losses[
+        0
+    ]
+    assert f"last finite loss {expected}" in message
+    assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
+
+
+def test_a_non_finite_loss_keeps_the_earlier_checkpoint(make_model, tmp_path):
+    path = tmp_path / "run.safetensors"
+    config = settings(checkpoint=str(path))
+    model = make_model()
+
+    def poison(step):
+        if step == 6:
+            model.W_U.data[0, 0] = math.nan
+
+    with pytest.raises(NonFiniteLoss, match="at step 6, "):
+        train(model, Batches(before=poison), config, quiet=True)
+    straight, resumed = make_model(), make_model()
+    expected = train(straight, Batches(), settings(), quiet=True)
+    assert train(resumed, Batches(), config, quiet=True).losses == expected.losses
+    assert same_weights(resumed, straight)
+
+
+@pytest.fixture
+def saved(make_model, tmp_path):
+    """The checkpoint of a finished run and its settings."""
+    config = settings(checkpoint=str(tmp_path / "run.safetensors"))
+    train(make_model(), Batches(), config, quiet=True)
+    return Path(config.checkpoint), config
+
+
+def refused(model, batches, config, match):
+    """train raises a ValueError before it has touched the model or the file."""
+    before, content = weights(model), Path(config.checkpoint).read_bytes()
+    with pytest.raises(ValueError, match=match):
+        train(model, batches, config, quiet=True)
+    assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
+    assert Path(config.checkpoint).read_bytes() == content and batches.steps == [0]
+
+
+def test_resuming_with_other_settings_names_what_changed(make_model, saved):
+    path, config = saved
+    other = settings(checkpoint=str(path), learning_rate=1e-3)
+    refused(make_model(), Batches(), other, r"changed: learning_rate 0\.004 → 0\.001.*resume=False")
+    refused(make_model(n_heads=4, d_head=2), Batches(), config, r"n_heads 2 → 4, d_head 4 → 2")
+
+
+def test_resuming_with_other_data_says_so(make_model, saved):
+    refused(make_model(), Batches(seed=1), saved[1], "another run .changed: the data")
+
+
+def test_settings_that_change_no_loss_may_change(make_model, saved):
+    path, _ = saved
+    train(
+        make_model(),
+        Batches(),
+        settings(checkpoint=str(path), log_every=1, checkpoint_every=1),
+        quiet=True,
+    )
+
+
+@pytest.mark.parametrize("keep", [0, 5, 100, 0.5, 0.999])
+def test_a_truncated_checkpoint_is_refused(make_model, saved, keep):
+    path, config = saved
+    content = path.read_bytes()
+    path.write_bytes(content[: int(keep if keep > 1 else keep * len(content))])
+    refused(make_model(), Batches(), config, f"{path.name} is damaged or not a training checkpoint")
+
+
+@pytest.mark.parametrize("at", [0, 7, 9, 30, 60])
+def test_a_flipped_byte_in_the_header_is_refused(make_model, saved, at):
+    path, config = saved
+    content = bytearray(path.read_bytes())
+    content[at] ^= 0xFF
+    path.write_bytes(content)
+    refused(make_model(), Batches(), config, f"{path.name} is damaged or not a training checkpoint")
+
+
+def test_another_safetensors_file_is_refused(make_model, saved):
+    path, config = saved
+    save_file({"W_E": torch.zeros(3)}, path)
+    refused(make_model(), Batches(), config, f"{path.name} is damaged or not a training checkpoint")
+
+
+def test_a_folder_that_cannot_be_written_fails_before_the_first_step(make_model, tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    model, batches = make_model(), Batches()
+    config = settings(checkpoint=str(tmp_path / "file" / "below" / "run.safetensors"))
+    with pytest.raises(OSError, match=r"cannot write in .*file/below.*choose another folder"):
+        train(model, batches, config, quiet=True)
+    assert batches.steps == [0] and same_weights(model, make_model())
+
+
+def goes_on_without_space(make_model, path, fill, free):
+    """Train over a disk that fills up after the first checkpoint; then resume from that one."""
+    config = settings(checkpoint=str(path))  # saves after steps 4, 8 and 12
+    straight, model = make_model(), make_model()
+    expected = train(straight, Batches(), settings(), quiet=True)
+    with pytest.warns(
+        UserWarning, match=r"could not save .* at step (8|12) .*No space left"
+    ) as caught:
+        history = train(
+            model, Batches(before=lambda step: fill() if step == 5 else None), config, quiet=True
+        )
+    assert len(caught) == 2
+    assert history.ended == "finished" and history.losses == expected.losses
+    assert same_weights(model, straight)
+    assert int(load_file(path)["optimizer.step.W_E"]) == 4
+    assert not list(path.parent.glob(".run*"))  # no half-written file either
+    free()
+    again, batches = make_model(seed=2), Batches()
+    assert train(again, batches, config, quiet=True).losses == expected.losses
+    assert batches.steps == [0, *range(4, 12)] and same_weights(again, straight)
+
+
+def test_training_goes_on_when_the_disk_is_full(make_model, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a small disk; the next test pretends to have one")
+    try:
+        filler = disk / "filler"
+
+        def fill():
+            with (
+                pytest.raises(OSError, match="No space left"),
+                filler.open("wb", buffering=0) as file,
+            ):
+                while True:
+                    file.write(bytes(4096))
+
+        goes_on_without_space(make_model, disk / "run.safetensors", fill, filler.unlink)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_training_goes_on_when_saving_fails(make_model, tmp_path, monkeypatch, call):
+    real = getattr(os, call)
+
+    def full(*args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    goes_on_without_space(
+        make_model,
+        tmp_path / "run.safetensors",
+        lambda: monkeypatch.setattr(os, call, full),
+        lambda: monkeypatch.setattr(os, call, real),
+    )
