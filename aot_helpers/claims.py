@@ -70,8 +70,8 @@ def record(
         raise ValueError(f"source must be one of {', '.join(SOURCES)}, got {source!r}")
     if verdict not in VERDICTS:
         raise ValueError(f"verdict must be one of {VERDICTS}, got {verdict!r}")
-    if not math.isfinite(value):
-        raise ValueError(f"the value of the claim {claim!r} is {value}: measure again")
+    if not all(map(math.isfinite, (value, *(spread or ())))):
+        raise ValueError(f"the claim {claim!r} has {value}, spread {spread}: measure again")
     path = results_folder() / "claims" / f"{notebook}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     claims = json.loads(path.read_text()) if path.is_file() else {}

@@ -31,6 +31,8 @@ def head_scores(
     model: AttentionOnlyTransformer, tokens: Int[Tensor, "batch pos"], back: int, first_query: int
 ) -> Float[Tensor, "layer head"]:
     """`offset_score` of every head of the model on these tokens."""
+    if model.config.n_layers == 0:
+        raise ValueError("a model without layers has no heads: load one with n_layers >= 1")
     with torch.no_grad():
         _, cache = model.run_with_cache(tokens)
     layers = range(model.config.n_layers)

@@ -63,8 +63,7 @@ def masked_softmax(
     lowest = torch.finfo(scores.dtype).min  # -inf would make a row without keys 0 / 0
     penalty = torch.zeros_like(allowed, dtype=scores.dtype).masked_fill(~allowed, lowest)
     pattern = (scores + penalty).softmax(dim=-1)
-    # Under a plain causal mask each query has a key, and the other entries are already exactly 0.
-    return pattern if allowed.ndim == 2 else pattern * allowed
+    return pattern * allowed
 
 
 class Attention(nn.Module):
@@ -259,7 +258,9 @@ class AttentionOnlyTransformer(nn.Module):
         Each token is drawn from the top_k most probable (None: all) after dividing the logits by
         temperature; temperature 0 takes the most probable. The model sees the last n_ctx tokens.
         """
-        if temperature < 0:
+        if n < 0:
+            raise ValueError(f"n must be >= 0 tokens, got {n}")
+        if not temperature >= 0:  # NaN is not either
             raise ValueError(f"temperature must be >= 0, got {temperature}; 0 is greedy")
         if top_k is not None and not 1 <= top_k <= self.config.d_vocab:
             raise ValueError(

@@ -19,7 +19,8 @@ def probe(seconds: float = 2.0) -> bool:
     if os.environ.get("HF_HUB_OFFLINE", "0").lower() in ("1", "true", "yes", "on"):
         return False
     try:
-        address = urlsplit(os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY") or HUB)
+        via = os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY") or HUB
+        address = urlsplit(via if "//" in via else f"//{via}")
         socket.create_connection((address.hostname, address.port or 443), seconds).close()
         return True
     except OSError:

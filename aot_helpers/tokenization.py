@@ -45,21 +45,26 @@ class Tokenizer:
 
     def decode(self, tokens: Int[Tensor, " pos"] | list[int]) -> str:
         """The text of the tokens; special tokens are left out."""
-        return self.backend.decode([int(t) for t in tokens])
+        return self.backend.decode(self._known(tokens))
 
     def token_strings(self, tokens: Int[Tensor, " pos"] | list[int]) -> list[str]:
         """Each token as readable text, with its leading space; special tokens by name."""
-        strings = [self.backend.id_to_token(int(t)) for t in tokens]
-        if None in strings:
-            bad = int(tokens[strings.index(None)])
-            raise ValueError(
-                f"token id {bad} is not in the {self.name} vocabulary (0 … {self.d_vocab - 1})"
-            )
+        strings = [self.backend.id_to_token(t) for t in self._known(tokens)]
         if not isinstance(self.backend.pre_tokenizer, pre_tokenizers.ByteLevel):
             return strings
         return [
             s if s in (BOS, "<|endoftext|>") else self.backend.decoder.decode([s]) for s in strings
         ]
+
+    def _known(self, tokens) -> list[int]:
+        ids = [int(t) for t in tokens]
+        for token in ids:
+            if not 0 <= token < self.d_vocab:
+                last = self.d_vocab - 1
+                raise ValueError(
+                    f"token id {token} is outside the {self.name} vocabulary: 0 … {last}"
+                )
+        return ids
 
     def save(self, path: Path) -> None:
         """Write the tokenizers library's tokenizer.json."""

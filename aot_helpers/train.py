@@ -130,67 +130,26 @@ def train(
     The stop button (KeyboardInterrupt) saves and returns what there is. Raises NonFiniteLoss.
     """
     path = Path(config.checkpoint) if config.checkpoint else None
-    device, amp = model.W_E.device, bf16_pays(model) if config.bf16 is None else config.bf16
-    optimizer, history = make_optimizer(model, config), History()
-    facts = {
-        "model": asdict(model.config),
-        "train": {k: v for k, v in asdict(config).items() if k not in _FREE},
-        "first_batch": hashlib.sha256(batches[0].numpy().tobytes()).hexdigest(),
-    }
+    optimizer, facts = make_optimizer(model, config), _facts(model, batches, config)
+    history = History()
     if path is not None:
         check_writable(path.parent)
         if resume and path.exists():
-            history = _restore(path, model, optimizer, json.loads(json.dumps(facts)))
+            history = _restore(path, model, optimizer, facts)
             print(f"resumed from {path.name} at step {history.steps}")
-
-    def loss_of(tokens):
-        with torch.autocast(device.type, torch.bfloat16, enabled=amp):
-            logits = model(tokens[:, :-1])
-        return F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
-
-    def save():
-        try:
-            write_safetensors(path, _state(model, optimizer), {**facts, "history": asdict(history)})
-        except OSError as error:  # the model is still in memory, and the old file is whole
-            warnings.warn(
-                f"could not save {path} at step {history.steps} ({error}); training goes on, an "
-                "earlier checkpoint is intact: free space or change `checkpoint`",
-                stacklevel=2,
-            )
-
-    step_loss = torch.compile(loss_of) if config.compile else loss_of
     first, history.ended = history.steps, "running"
+    loss_of = _loss_function(model, config)
     model.train()
     try:
         for step in range(first, config.steps):
-            started = time.perf_counter()
-            for group in optimizer.param_groups:
-                group["lr"] = config.learning_rate_at(step) * group["factor"]
-            tokens = batches[step].to(device)
-            loss = step_loss(tokens)
-            if not math.isfinite(loss.item()):
-                raise NonFiniteLoss(
-                    f"the loss is {loss.item()} at step {step}, learning rate "
-                    f"{config.learning_rate_at(step):.2g}, last finite loss "
-                    f"{history.losses[-1] if history.losses else 'none'}; the weights are those "
-                    "before this step. Lower learning_rate or clip_norm, or lengthen warmup_steps"
-                )
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
-            with _stop_waits():
-                optimizer.step()
-                optimizer.zero_grad()
-                history.losses.append(loss.item())
-            history.tokens_per_step = tokens[:, 1:].numel()
-            history.seconds += time.perf_counter() - started
-            done = step + 1
-            if done % config.log_every == 0 or done == config.steps:
+            _take_step(model, optimizer, loss_of, batches[step], config, history)
+            if history.steps % config.log_every == 0 or history.steps == config.steps:
                 if not quiet:
                     print(_log_line(history, config))
                 if watch is not None:
                     watch(history)
-            if path is not None and done % config.checkpoint_every == 0 and done < config.steps:
-                save()
+            if path and history.steps % config.checkpoint_every == 0 < config.steps - history.steps:
+                _save(path, model, optimizer, facts, history)
         history.ended = "finished"
     except KeyboardInterrupt:
         optimizer.zero_grad()
@@ -198,12 +157,48 @@ def train(
         print(f"interrupted after {history.steps} of {config.steps} steps; the model keeps them")
     model.eval()
     if path is not None and history.steps > first:
-        save()
+        _save(path, model, optimizer, facts, history)
     return history
 
 
+def _loss_function(model, config: TrainConfig) -> Callable[[Tensor], Tensor]:
+    """[batch, n_ctx + 1] token ids -> mean loss; in bf16 and compiled where the config says so."""
+    amp = bf16_pays(model) if config.bf16 is None else config.bf16
+
+    def loss_of(tokens):
+        with torch.autocast(tokens.device.type, torch.bfloat16, enabled=amp):
+            logits = model(tokens[:, :-1])
+        return F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
+
+    return torch.compile(loss_of) if config.compile else loss_of
+
+
+def _take_step(model, optimizer, loss_of, tokens, config: TrainConfig, history: History) -> None:
+    """One update of the weights, recorded in the history."""
+    started, step = time.perf_counter(), history.steps
+    for group in optimizer.param_groups:
+        group["lr"] = config.learning_rate_at(step) * group["factor"]
+    tokens = tokens.to(model.W_E.device)
+    loss = loss_of(tokens)
+    if not math.isfinite(loss.item()):
+        raise NonFiniteLoss(
+            f"the loss is {loss.item()} at step {step}, learning rate "
+            f"{config.learning_rate_at(step):.2g}, last finite loss "
+            f"{history.losses[-1] if history.losses else 'none'}; the weights are those before "
+            "this step. Lower learning_rate or clip_norm, or lengthen warmup_steps"
+        )
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
+    with _stop_waits():
+        optimizer.step()
+        optimizer.zero_grad()
+        history.losses.append(loss.item())
+    history.tokens_per_step = tokens[:, 1:].numel()
+    history.seconds += time.perf_counter() - started
+
+
 # Settings that change neither the losses nor their order, so a resumed run may change them.
-_FREE = ("checkpoint", "checkpoint_every", "log_every", "compile")
+_FREE = ("checkpoint", "checkpoint_every", "log_every")
 
 
 def make_optimizer(model: AttentionOnlyTransformer, config: TrainConfig) -> torch.optim.AdamW:
@@ -247,6 +242,33 @@ def _stop_waits():
         signal.raise_signal(signal.SIGINT)
 
 
+def _facts(model, batches, config: TrainConfig) -> dict:
+    """What a run to be resumed must have in common with the one that was stopped."""
+    settings = {k: v for k, v in asdict(config).items() if k not in _FREE}
+    first_batch = hashlib.sha256(batches[0].numpy().tobytes()).hexdigest()
+    facts = {"model": asdict(model.config), "train": settings, "first_batch": first_batch}
+    return json.loads(json.dumps(facts))  # as it will be read: tuples are lists
+
+
+def _save(path: Path, model, optimizer, facts: dict, history: History) -> None:
+    tensors = _state(model, optimizer)
+    try:
+        write_safetensors(
+            path, tensors, {**facts, "sha256": _digest(tensors), "history": asdict(history)}
+        )
+    except OSError as error:  # the model is still in memory, and the old file is whole
+        warnings.warn(
+            f"could not save {path} at step {history.steps} ({error}); training goes on, an "
+            "earlier checkpoint is intact: free space or change `checkpoint`",
+            stacklevel=3,
+        )
+
+
+def _digest(tensors: dict[str, Tensor]) -> str:
+    content = (tensors[name].detach().cpu().numpy().tobytes() for name in sorted(tensors))
+    return hashlib.sha256(b"".join(content)).hexdigest()
+
+
 def _state(model, optimizer) -> dict[str, Tensor]:
     tensors = {f"model.{name}": p.detach() for name, p in model.named_parameters()}
     for name, parameter in model.named_parameters():
@@ -264,6 +286,8 @@ def _restore(path: Path, model, optimizer, facts: dict) -> History:
         raise ValueError(
             f"{path} is damaged or not a training checkpoint ({error}): delete it"
         ) from error
+    if _digest(tensors) != saved["sha256"]:
+        raise ValueError(f"{path} is damaged (its sha256 differs): delete it")
     for part, now in facts.items():
         if saved[part] != now:
             differ = "the data"

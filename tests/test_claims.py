@@ -106,8 +106,9 @@ def test_a_second_record_replaces_its_own_claim_only(ledger):
     [
         ({"source": "S9"}, "source must be one of S0, .*, got 'S9'"),
         ({"verdict": "true"}, "verdict must be one of .*, got 'true'"),
-        ({"value": math.nan}, "claim 'heads copy' is nan: measure again"),
-        ({"value": math.inf}, "claim 'heads copy' is inf: measure again"),
+        ({"value": math.nan}, "claim 'heads copy' has nan, .*: measure again"),
+        ({"value": math.inf}, "claim 'heads copy' has inf, .*: measure again"),
+        ({"spread": (0.1, math.nan)}, r"claim 'heads copy' has .*spread \(0.1, nan\)"),
     ],
 )
 def test_a_bad_claim_is_refused_and_not_written(ledger, changes, message):

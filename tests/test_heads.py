@@ -104,3 +104,8 @@ def test_a_hand_made_induction_head_scores_one(make_model, repeated):
     scores = offset_score(look, back=3, first_query=5)
     assert scores.tolist() == [0.0, 1.0]
     assert induction_scores(model, repeated).shape == (1, 2)
+
+
+def test_a_model_without_layers_has_no_heads_to_score(make_model, some_tokens):
+    with pytest.raises(ValueError, match="a model without layers has no heads"):
+        head_scores(make_model(n_layers=0), some_tokens, 1, 2)

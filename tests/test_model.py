@@ -172,6 +172,14 @@ def test_masked_softmax_is_the_softmax_of_the_allowed_keys():
         assert (masked_softmax(scores, mask)[..., ~allowed] == 0).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_masked_softmax_without_a_batch_axis_gives_zeros_too(dtype):
+    allowed = torch.tensor([[False, False], [True, True]])
+    pattern = masked_softmax(torch.zeros(1, 1, 2, 2, dtype=dtype), allowed)
+    assert pattern.dtype == dtype
+    assert pattern[0, 0].tolist() == [[0, 0], [0.5, 0.5]]
+
+
 def test_masked_softmax_gives_zeros_where_nothing_is_allowed():
     scores = torch.randn(2, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     allowed = torch.ones(2, 1, 4, 4, dtype=torch.bool)
@@ -427,6 +435,10 @@ def test_bad_sampling_settings_are_named(make_model):
     model, prompt = make_model(), torch.tensor([1])
     with pytest.raises(ValueError, match=r"temperature must be >= 0, got -0\.5"):
         model.generate(prompt, 1, temperature=-0.5)
+    with pytest.raises(ValueError, match="temperature must be >= 0, got nan"):
+        model.generate(prompt, 1, temperature=math.nan)
+    with pytest.raises(ValueError, match="n must be >= 0 tokens, got -1"):
+        model.generate(prompt, -1)
     for top_k in (0, 12, -3):
         with pytest.raises(
             ValueError, match=f"top_k must be 1 … d_vocab = 11 or None, got {top_k}"

@@ -111,7 +111,7 @@ def test_d_vocab_is_one_more_than_the_highest_id(make):
     assert len(tokenizer.token_strings(list(range(tokenizer.d_vocab)))) == tokenizer.d_vocab
     with pytest.raises(
         ValueError,
-        match=rf"token id {tokenizer.d_vocab} is not in .*\(0 … {tokenizer.d_vocab - 1}\)",
+        match=f"token id {tokenizer.d_vocab} is outside .*: 0 … {tokenizer.d_vocab - 1}",
     ):
         tokenizer.token_strings([0, tokenizer.d_vocab])
 
@@ -251,3 +251,9 @@ def test_gpt2_from_its_package_is_a_byte_level_bpe(monkeypatch, tmp_path):
     strings = ["<|endoftext|>", "This", " is", " "]
     assert tokenizer.token_strings(tokens)[:4] == strings and tokenizer.decode(tokens) == text
     assert tokenizer.bos == tokenizer.pad == tokenizer.d_vocab - 1 == int(tokens[0])
+
+
+@pytest.mark.parametrize("bad", [-1, 10**6])
+def test_decoding_an_impossible_id_is_named(bpe, bad):
+    with pytest.raises(ValueError, match=f"token id {bad} is outside the BPE vocabulary"):
+        bpe.decode([1, bad])

@@ -401,6 +401,14 @@ def test_a_flipped_byte_in_the_header_is_refused(make_model, saved, at):
     refused(make_model(), Batches(), config, f"{path.name} is damaged or not a training checkpoint")
 
 
+def test_a_flipped_byte_in_the_weights_is_refused(make_model, saved):
+    path, config = saved
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 0x01
+    path.write_bytes(content)
+    refused(make_model(), Batches(), config, f"{path.name} is damaged .its sha256 differs")
+
+
 def test_another_safetensors_file_is_refused(make_model, saved):
     path, config = saved
     save_file({"W_E": torch.zeros(3)}, path)
