@@ -1,10 +1,10 @@
 """The commands behind `make checkpoints` and `make bench`, on tiny settings."""
 
-import bench
 import pytest
 import torch
-import train_checkpoints
 
+import bench
+import train_checkpoints
 from aot_helpers import checkpoints
 from aot_helpers.corpora import load_corpus
 
