@@ -163,10 +163,17 @@ def verdict(exercise: str, answer: Callable) -> str:
     if exercise not in EXERCISES:
         raise ValueError(f"no exercise {exercise!r}; there are {', '.join(EXERCISES)}")
     reference, trials = EXERCISES[exercise]
-    for arguments in trials:
-        given = answer(*arguments)
-        if given is None:
+    for i, arguments in enumerate(trials):
+        returned = False
+        try:
+            given, returned = answer(*arguments), True
+        finally:
+            if not returned:  # the error itself follows
+                print(f"exercise {exercise}: an error for the arguments {_short(arguments)}")
+        if given is None and i == 0:
             return "not attempted"
+        if given is None:
+            return f"not yet. For the arguments {_short(arguments)}: nothing was returned"
         problem = _difference(given, reference(*arguments))
         if problem:
             return f"not yet. For the arguments {_short(arguments)}: {problem}"
@@ -177,6 +184,8 @@ def _difference(given, expected) -> str:
     if isinstance(expected, str | list | bool | int) and not isinstance(given, Tensor):
         return "" if given == expected else f"expected {expected!r}, got {given!r}"
     given, expected = torch.as_tensor(given), torch.as_tensor(expected)
+    if expected.dtype == torch.bool and given.dtype != torch.bool:
+        return f"expected True and False, got {given.dtype}"
     if given.shape != expected.shape:
         return f"expected shape {tuple(expected.shape)}, got {tuple(given.shape)}"
     if not torch.allclose(given.double(), expected.double(), atol=1e-5):

@@ -52,7 +52,14 @@ def _map(axis, pattern, tokens, queries, title):
 
 
 def matrix(
-    values, rows: list[str], columns: list[str], title: str, label: str, signed: bool = False
+    values,
+    rows: list[str],
+    columns: list[str],
+    title: str,
+    label: str,
+    x_label: str = "",
+    y_label: str = "",
+    signed: bool = False,
 ) -> Figure:
     """A labelled matrix of numbers with a colour bar; signed centres the colours on zero."""
     values = np.asarray(values)
@@ -62,9 +69,9 @@ def matrix(
     image = axis.imshow(
         values, cmap=cmap, vmin=-reach if signed else None, vmax=reach, aspect="auto"
     )
-    axis.set_xticks(range(len(columns)), [shown(c) for c in columns], rotation=90, fontsize=8)
-    axis.set_yticks(range(len(rows)), [shown(r) for r in rows], fontsize=8)
-    axis.set_title(title)
+    axis.set_xticks(range(len(columns)), columns, rotation=90, fontsize=8)
+    axis.set_yticks(range(len(rows)), rows, fontsize=8)
+    axis.set(title=title, xlabel=x_label, ylabel=y_label)
     figure.colorbar(image, ax=axis, label=label)
     return figure
 
@@ -87,7 +94,7 @@ def maps(
         axis.imshow(each, cmap="RdBu_r" if signed else "cividis", vmin=low, vmax=high)
         axis.set(title=title, xlabel=x_label, ylabel=y_label)
         if names:
-            ticks = {i: shown(name) for i, name in enumerate(names) if name}
+            ticks = {i: name for i, name in enumerate(names) if name}
             axis.set_xticks(list(ticks), ticks.values(), rotation=90, fontsize=8)
             axis.set_yticks(list(ticks), ticks.values(), fontsize=8)
     figure.colorbar(axes[-1].images[0], ax=axes, label=label, shrink=0.8)
@@ -100,6 +107,8 @@ def loss_curves(
     title: str,
     x_label: str = "training step",
     y_label: str = "loss (nats per token)",
+    x_ticks: dict[float, str] | None = None,
+    y_from_zero: bool = False,
 ) -> Figure:
     """{name: values, or (x, values)} as lines, {name: value} as dashed horizontals."""
     figure, (axis,) = _figure(7, 3.4)
@@ -113,6 +122,10 @@ def loss_curves(
             value, color="0.35", linestyle=style, linewidth=1, label=f"{name}: {value:.2f}"
         )
     axis.set(xlabel=x_label, ylabel=y_label, title=title)
+    if x_ticks:
+        axis.set_xticks(list(x_ticks), list(x_ticks.values()))
+    if y_from_zero:
+        axis.set_ylim(bottom=0)
     axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     return figure
 

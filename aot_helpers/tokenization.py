@@ -48,13 +48,14 @@ class Tokenizer:
         return self.backend.decode(self._known(tokens))
 
     def token_strings(self, tokens: Int[Tensor, " pos"] | list[int]) -> list[str]:
-        """Each token as readable text, with its leading space; special tokens by name."""
+        """Each token as readable text, with its leading space; special tokens by name.
+
+        A piece that is only part of a character is shown by its bytes, such as ‹c5›.
+        """
         strings = [self.backend.id_to_token(t) for t in self._known(tokens)]
         if not isinstance(self.backend.pre_tokenizer, pre_tokenizers.ByteLevel):
             return strings
-        return [
-            s if s in (BOS, "<|endoftext|>") else self.backend.decoder.decode([s]) for s in strings
-        ]
+        return [s if s in (BOS, "<|endoftext|>") else _readable(s) for s in strings]
 
     def _known(self, tokens) -> list[int]:
         ids = [int(t) for t in tokens]
@@ -72,6 +73,21 @@ class Tokenizer:
 
     def __repr__(self):
         return f"Tokenizer({self.name}: {self.d_vocab} tokens, from {self.source})"
+
+
+# Byte-level BPE writes each byte as one visible character: printable ones as themselves, the others
+# as chr(256), chr(257) and so on (Radford et al. 2019).
+_PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
+_BYTES = {chr(b): b for b in _PRINTABLE}
+_BYTES |= {chr(256 + i): b for i, b in enumerate(sorted(set(range(256)) - set(_PRINTABLE)))}
+
+
+def _readable(piece: str) -> str:
+    content = bytes(_BYTES[character] for character in piece)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return f"‹{content.hex(' ')}›"
 
 
 def characters(texts: Iterable[str]) -> Tokenizer:
