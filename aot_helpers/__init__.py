@@ -22,10 +22,13 @@ def setup(seed: int = 0, threads: int | None = None):
     import numpy
     import torch
 
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be a whole number from 0 to 2**32 - 1, got {seed!r}")
     random.seed(seed)
     numpy.random.seed(seed)
     torch.manual_seed(seed)
-    torch.set_num_threads(threads or int(os.environ.get("OMP_NUM_THREADS", "1")))
+    # OpenMP allows a list such as "2,1", one number per level of nesting.
+    torch.set_num_threads(threads or int(os.environ.get("OMP_NUM_THREADS", "1").split(",")[0]))
     if platform.libc_ver()[0] == "glibc":
         # Keep freed memory: giving each large tensor back to Linux makes small models train a third
         # slower. -1 is M_TRIM_THRESHOLD, -3 is M_MMAP_THRESHOLD.

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import torch
@@ -44,6 +44,8 @@ def load_checkpoint(
     step = steps[-1] if step is None else step
     if step not in steps:
         raise ValueError(f"{name} has no weights of step {step}; there are: {steps}")
+    if set(manifest["config"]) != {field.name for field in fields(ModelConfig)}:
+        raise ValueError(f"{name} was made by another version of ModelConfig: {manifest['config']}")
     model = AttentionOnlyTransformer(ModelConfig(**manifest["config"]))
     weights = load_safetensors(_read(where / manifest["steps"][str(step)], manifest))
     load_weights(model, weights, f"{name}, step {step}")
@@ -179,17 +181,28 @@ def to_gpt2(model: AttentionOnlyTransformer):
     return gpt2.eval()
 
 
-def _manifest(name: str, folder: Path | None) -> dict:
-    path = (folder or DATA / "checkpoints") / str(name) / "checkpoint.json"
-    if not path.is_file():
-        raise unknown_name("checkpoint", name, list_checkpoints(folder))
+def read_json(path: Path) -> dict:
+    """The object in a JSON file. Raises ValueError naming the file and the remedy."""
     try:
-        return json.loads(path.read_text())
+        content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(
-            f"{path} is damaged ({error}): restore it with "
-            f"`git checkout -- data/checkpoints/{path.parent.name}`"
-        ) from error
+        content = error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is damaged ({content}): restore it with `git checkout -- {path}`")
+    return content
+
+
+def _manifest(name: str, folder: Path | None) -> dict:
+    folder = folder or DATA / "checkpoints"
+    path = folder / str(name) / "checkpoint.json"
+    if not path.is_file():
+        known = [found.parent.name for found in folder.glob("*/checkpoint.json")]
+        raise unknown_name("checkpoint", name, known)
+    manifest = read_json(path)
+    parts = [manifest.get(part) for part in ("config", "steps", "sha256", "provenance")]
+    if not all(isinstance(part, dict) for part in parts):
+        raise ValueError(f"{path} is damaged (a part is missing): restore it with git checkout")
+    return manifest
 
 
 def _read(path: Path, manifest: dict) -> bytes:

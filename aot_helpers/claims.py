@@ -5,7 +5,7 @@ import math
 import os
 from pathlib import Path
 
-from aot_helpers.checkpoints import write_atomically
+from aot_helpers.checkpoints import check_writable, read_json, write_atomically
 
 VERDICTS = ("confirmed", "partly", "refuted", "not testable here")
 SOURCES = {
@@ -42,8 +42,11 @@ def check(
     if at_most is not None:
         parts.append(f"≤ {at_most:.4g}")
         passed &= value <= at_most
-    if not parts:
-        raise ValueError(f"check {name!r} could not fail: give equals, at_least or at_most")
+    bounds = [bound for bound in (equals, tol, at_least, at_most) if bound is not None]
+    if not parts or not all(map(math.isfinite, bounds)):
+        raise ValueError(
+            f"check {name!r} could not fail: give a finite equals, at_least or at_most"
+        )
     line = f"{name}: {value:.4g} (expected {' and '.join(parts)})"
     if not passed:
         raise AssertionError(f"check failed: {line}")
@@ -72,9 +75,11 @@ def record(
         raise ValueError(f"verdict must be one of {VERDICTS}, got {verdict!r}")
     if not all(map(math.isfinite, (value, *(spread or ())))):
         raise ValueError(f"the claim {claim!r} has {value}, spread {spread}: measure again")
+    if spread and not spread[0] <= value <= spread[1]:
+        raise ValueError(f"the claim {claim!r} has the value {value} outside its spread {spread}")
     path = results_folder() / "claims" / f"{notebook}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    claims = json.loads(path.read_text()) if path.is_file() else {}
+    check_writable(path.parent)
+    claims = read_json(path) if path.is_file() else {}
     claims[claim] = {
         "source": source,
         "source_value": source_value,

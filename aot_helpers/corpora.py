@@ -2,6 +2,7 @@
 
 import ast
 import csv
+import functools
 import hashlib
 import importlib.util
 import re
@@ -80,6 +81,8 @@ def load_corpus(name, split: str = "train", fallback: str | None = None) -> Corp
     if split not in ("train", "test"):
         raise ValueError(f"split must be 'train' or 'test', got {split!r}")
     if isinstance(name, list):
+        if not all(isinstance(text, str) for text in name):
+            raise ValueError("a corpus of your own must be a list of strings")
         corpus = Corpus("your text", "all", name, "a list of strings", "yours")
     elif name == "stories":
         corpus = _stories(split)
@@ -96,7 +99,10 @@ def load_corpus(name, split: str = "train", fallback: str | None = None) -> Corp
     elif isinstance(name, Path) or str(name).endswith(".txt"):
         if not Path(name).is_file():
             raise ValueError(f"there is no text file at {str(name)!r}")
-        text = Path(name).read_text(encoding="utf-8")
+        try:
+            text = Path(name).read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{name} is not UTF-8 text ({error}): save it as UTF-8") from error
         corpus = Corpus(Path(name).name, "all", [text], str(name), "yours")
     else:
         raise unknown_name("corpus", name, ["stories", "docstrings", *HUB])
@@ -116,21 +122,27 @@ def _stories(split: str) -> Corpus:
 
 
 def _docstrings(split: str) -> Corpus:
-    """The prose paragraphs of two libraries' docstrings; every tenth file is for testing."""
-    texts, sources = [], []
+    """Every tenth file is for testing, without the texts that a training file has too."""
+    files, source = _docstring_files()
+    train = [text for i, texts in enumerate(files) if i % 10 != 9 for text in texts]
+    test = [text for texts in files[9::10] for text in texts]
+    known = set(train)
+    texts = train if split == "train" else [text for text in test if text not in known]
+    return Corpus("docstrings", split, texts, source, "BSD-3")
+
+
+@functools.cache
+def _docstring_files() -> tuple[list[list[str]], str]:
+    """The prose in each file of two libraries, and their versions."""
+    files, sources = [], []
     for package in ("networkx", "sympy"):
         spec = importlib.util.find_spec(package)
         if spec is None:
-            raise OSError(
-                f"the package {package} is not installed: pip install -r requirements.txt"
-            )
+            raise OSError(f"the package {package} is missing: pip install -r requirements.txt")
         sources.append(f"{package} {version(package)}")
-        files = sorted(Path(spec.origin).parent.rglob("*.py"), key=lambda path: path.as_posix())
-        files = [path for path in files if "tests" not in path.parts]
-        for i, path in enumerate(files):
-            if (i % 10 == 9) == (split == "test"):
-                texts += _prose(path.read_text(encoding="utf-8"))
-    return Corpus("docstrings", split, texts, " and ".join(sources), "BSD-3")
+        paths = sorted(Path(spec.origin).parent.rglob("*.py"), key=lambda path: path.as_posix())
+        files += [_prose(p.read_text(encoding="utf-8")) for p in paths if "tests" not in p.parts]
+    return files, " and ".join(sources)
 
 
 def _prose(code: str) -> list[str]:
@@ -216,6 +228,11 @@ def repeated_tokens(
 ) -> Int[Tensor, "batch pos"]:
     """BOS, then a random segment twice: [batch, 1 + 2 · length]; BOS is not drawn."""
     generator = torch.Generator().manual_seed(seed)
+    if d_vocab < 2 or length < 1 or batch < 1 or not 0 <= bos < d_vocab:
+        raise ValueError(
+            "need d_vocab >= 2, length and batch >= 1, 0 <= bos < d_vocab; "
+            f"got d_vocab = {d_vocab}, length = {length}, batch = {batch}, bos = {bos}"
+        )
     segment = torch.randint(1, d_vocab, (batch, length), generator=generator)
     segment = (segment + bos) % d_vocab  # any token but BOS, each with equal probability
     return torch.cat([torch.full((batch, 1), bos), segment, segment], dim=1)
@@ -247,8 +264,15 @@ class Windows:
             raise ValueError(
                 f"{len(self.stream)} tokens are too few for windows of n_ctx = {self.n_ctx}"
             )
-        if int(self.stream.max()) >= self.d_vocab:
-            raise ValueError(f"token id {int(self.stream.max())} >= d_vocab = {self.d_vocab}")
+        if self.n_ctx < 1 or self.batch_size < 1:
+            raise ValueError(
+                f"n_ctx ({self.n_ctx}) and batch_size ({self.batch_size}) must be >= 1"
+            )
+        low, high = int(self.stream.min()), int(self.stream.max())
+        if low < 0 or high >= self.d_vocab:
+            raise ValueError(
+                f"token ids {low} … {high} are outside 0 … d_vocab - 1 = {self.d_vocab - 1}"
+            )
         for name in ("repeat_share", "random_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must be between 0 and 1, got {getattr(self, name)}")

@@ -101,11 +101,21 @@ EXERCISES: dict[str, tuple[Callable, list[tuple]]] = {
     ),
     "01.1": (
         _join,
-        [(["this", "is", "un", "##believ", "##able"],), (["paris"],), (["a", "##b", "c", "##d"],)],
+        [
+            (["this", "is", "un", "##believ", "##able"],),
+            (["paris"],),
+            (["a", "##b", "c", "##d"],),
+            (["c", "#", "code"],),
+        ],
     ),
     "01.2": (
         _merge,
-        [(list("banana"), ("a", "n")), (list("aaaaa"), ("a", "a")), (["th", "e", "n"], ("t", "h"))],
+        [
+            (list("banana"), ("a", "n")),
+            (list("aaaaa"), ("a", "a")),
+            (["th", "e", "n"], ("t", "h")),
+            (["ba", "n"], ("a", "n")),
+        ],
     ),
     "01.3": (_match_of_two, [([1, 2, 3, 9, 1, 2, 3],), ([5, 5, 5, 5],), ([1, 2, 3, 1, 4, 1, 2],)]),
     "02.1": (_neighbours, [(_random(20, 8), 3, 4), (_random(50, 16, seed=1), 0, 1)]),

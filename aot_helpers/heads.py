@@ -43,10 +43,16 @@ def induction_scores(
     model: AttentionOnlyTransformer, tokens: Int[Tensor, "batch pos"]
 ) -> Float[Tensor, "layer head"]:
     """Induction score of every head on BOS + a segment twice, counted in the second copy only."""
+    length = repeat_length(tokens)
+    return head_scores(model, tokens, length - 1, length + 1)
+
+
+def repeat_length(tokens: Int[Tensor, "batch pos"]) -> int:
+    """The length of the segment in BOS + a segment twice. Raises ValueError for other tokens."""
     length = (tokens.shape[1] - 1) // 2
     if length < 2 or not torch.equal(tokens[:, 1 : length + 1], tokens[:, length + 1 :]):
         raise ValueError("tokens must be BOS, then a segment of at least 2 tokens, twice")
-    return head_scores(model, tokens, length - 1, length + 1)
+    return length
 
 
 def zero_heads(model: AttentionOnlyTransformer, heads: list[tuple[int, int]]) -> Edits:
@@ -72,7 +78,7 @@ def copy_losses(
 
     The first token of the second copy is left out: nothing says yet that a repeat has begun.
     """
-    length = (tokens.shape[1] - 1) // 2
+    length = repeat_length(tokens)
     with torch.no_grad():
         losses = next_token_losses(model(tokens, edits=edits), tokens)
     return losses[:, :length].mean().item(), losses[:, length + 1 :].mean().item()

@@ -165,7 +165,7 @@ class AttentionOnlyTransformer(nn.Module):
         Raises ValueError for a token id >= d_vocab, more than n_ctx tokens, an unknown name.
         """
         c, edits = self.config, edits or {}
-        self._check(tokens, edits)
+        self._check(tokens, attention_mask, edits)
 
         def see_as(prefix):
             def see(name, value):
@@ -215,13 +215,18 @@ class AttentionOnlyTransformer(nn.Module):
         names += [f"L{i}.{name}" for i in range(self.config.n_layers) for name in of_layer]
         return [*names, "final_resid", "final_normed", "logits"]
 
-    def _check(self, tokens, edits):
+    def _check(self, tokens, mask, edits):
         if torch.compiler.is_compiling():
             return
         c = self.config
-        if tokens.ndim != 2 or tokens.shape[1] == 0:
+        if mask is not None and (mask.dtype != torch.bool or mask.shape != tokens.shape):
             raise ValueError(
-                f"tokens must have shape [batch, pos] with pos >= 1, got {tuple(tokens.shape)}; "
+                f"attention_mask must be a bool tensor of shape {tuple(tokens.shape)}, got "
+                f"{mask.dtype} of shape {tuple(mask.shape)}; a mask of 0 and 1 needs mask.bool()"
+            )
+        if tokens.ndim != 2 or tokens.numel() == 0:
+            raise ValueError(
+                f"tokens must have shape [batch, pos], both >= 1, got {tuple(tokens.shape)}; "
                 "an empty text has nothing to predict from, one sequence needs tokens[None]"
             )
         if tokens.shape[1] > c.n_ctx:
@@ -258,11 +263,12 @@ class AttentionOnlyTransformer(nn.Module):
         Each token is drawn from the top_k most probable (None: all) after dividing the logits by
         temperature; temperature 0 takes the most probable. The model sees the last n_ctx tokens.
         """
-        if n < 0:
-            raise ValueError(f"n must be >= 0 tokens, got {n}")
-        if not temperature >= 0:  # NaN is not either
-            raise ValueError(f"temperature must be >= 0, got {temperature}; 0 is greedy")
-        if top_k is not None and not 1 <= top_k <= self.config.d_vocab:
+        if not isinstance(n, int) or n < 0:
+            raise ValueError(f"n must be a whole number of tokens >= 0, got {n!r}")
+        if not isinstance(temperature, int | float) or not temperature >= 0:  # NaN is not either
+            raise ValueError(f"temperature must be a number >= 0, got {temperature!r}; 0 is greedy")
+        whole = isinstance(top_k, int)
+        if top_k is not None and not (whole and 1 <= top_k <= self.config.d_vocab):
             raise ValueError(
                 f"top_k must be 1 … d_vocab = {self.config.d_vocab} or None, got {top_k}"
             )
@@ -275,14 +281,16 @@ class AttentionOnlyTransformer(nn.Module):
             more = self.generate(tokens, n, top_k, temperature, seed)[len(tokens) :]
             return prompt + self.tokenizer.decode(more)
         generator = torch.Generator().manual_seed(seed)
-        tokens = prompt.to(self.W_E.device)
+        tokens = torch.as_tensor(prompt, device=self.W_E.device)
         for _ in range(n):
             logits = self(tokens[None, -self.config.n_ctx :])[0, -1].float().cpu()
             if temperature == 0:
                 chosen = logits.argmax(keepdim=True)
             else:
                 top = logits.topk(top_k or len(logits))
-                probabilities = (top.values / temperature).softmax(dim=-1)
+                # Taking off the largest first keeps tiny temperatures finite.
+                scaled = (top.values - top.values[0]).double() / temperature
+                probabilities = scaled.softmax(dim=-1)
                 chosen = top.indices[torch.multinomial(probabilities, 1, generator=generator)]
             tokens = torch.cat([tokens, chosen.to(tokens.device)])
         return tokens

@@ -40,6 +40,8 @@ class Tokenizer:
 
     def encode_many(self, texts: list[str]) -> list[Int[Tensor, " pos"]]:
         """`encode` for a list of texts, in parallel."""
+        if "" in texts:
+            raise ValueError(f"text {texts.index('')} of {len(texts)} is empty: leave it out")
         encodings = self.backend.encode_batch(texts, add_special_tokens=False)
         return [torch.tensor(e.ids, dtype=torch.long) for e in encodings]
 
@@ -104,6 +106,8 @@ def characters(texts: Iterable[str]) -> Tokenizer:
 
 def words(texts: Iterable[str], d_vocab: int = 1024) -> Tokenizer:
     """The d_vocab - 2 most frequent words and punctuation marks; others become <|unk|>."""
+    if d_vocab < 3:
+        raise ValueError(f"d_vocab must be >= 3 ({BOS}, {UNK} and a word), got {d_vocab}")
     backend = Backend(models.WordLevel(unk_token=UNK))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     trainer = trainers.WordLevelTrainer(
@@ -140,6 +144,9 @@ def train_wordpiece(texts: Iterable[str], d_vocab: int = 1024) -> Tokenizer:
         vocab_size=d_vocab, special_tokens=[BOS, UNK], show_progress=False
     )
     backend.train_from_iterator(_some(texts), trainer)
+    if backend.get_vocab_size() > d_vocab:
+        least = backend.get_vocab_size()
+        raise ValueError(f"d_vocab must be >= {least}, the single letters here, got {d_vocab}")
     return Tokenizer(backend, "WordPiece", "these texts", bos=0, pad=0)
 
 

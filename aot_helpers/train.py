@@ -22,9 +22,15 @@ from aot_helpers.checkpoints import check_writable, write_safetensors
 from aot_helpers.model import AttentionOnlyTransformer
 
 
+def _is_number(value) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 @dataclass(frozen=True)
 class TrainConfig:
-    """How to train: AdamW, a linear warm-up, then a linear decay to final_share of learning_rate.
+    """How to train: AdamW, a linear warm-up, then a linear decay.
+
+    The rate would reach final_share of learning_rate one step after the last.
 
     learning_rate_relative: factor for relative position biases, which start at 0 and go far.
     checkpoint: a file, written every checkpoint_every steps and at the end.
@@ -60,8 +66,16 @@ class TrainConfig:
                 )
         for name in ("learning_rate", "clip_norm", "learning_rate_relative"):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 < value < math.inf:
+            if not _is_number(value) or not 0 < value < math.inf:
                 raise ValueError(f"{name} must be a number above 0, got {value!r}")
+        for name, value in {
+            "final_share": self.final_share,
+            "weight_decay": self.weight_decay,
+            "betas[0]": self.betas[0],
+            "betas[1]": self.betas[1],
+        }.items():
+            if not _is_number(value) or not 0 <= value <= 1:
+                raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}")
 
     def learning_rate_at(self, step: int) -> float:
         """The learning rate of a step, counted from 0."""
@@ -134,6 +148,8 @@ def train(
     history = History()
     if path is not None:
         check_writable(path.parent)
+        if path.is_dir():
+            raise ValueError(f"checkpoint must be a file, but {path} is a folder: add a file name")
         if resume and path.exists():
             history = _restore(path, model, optimizer, facts)
             print(f"resumed from {path.name} at step {history.steps}")
@@ -184,8 +200,9 @@ def _take_step(model, optimizer, loss_of, tokens, config: TrainConfig, history: 
         raise NonFiniteLoss(
             f"the loss is {loss.item()} at step {step}, learning rate "
             f"{config.learning_rate_at(step):.2g}, last finite loss "
-            f"{history.losses[-1] if history.losses else 'none'}; the weights are those before "
-            "this step. Lower learning_rate or clip_norm, or lengthen warmup_steps"
+            f"{history.losses[-1] if history.losses else 'none'}; this step changed no weight, but "
+            "those before it may already be too large; an earlier checkpoint is untouched. "
+            "Lower learning_rate or clip_norm, or lengthen warmup_steps"
         )
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
@@ -251,11 +268,9 @@ def _facts(model, batches, config: TrainConfig) -> dict:
 
 
 def _save(path: Path, model, optimizer, facts: dict, history: History) -> None:
-    tensors = _state(model, optimizer)
+    tensors, facts = _state(model, optimizer), {**facts, "history": asdict(history)}
     try:
-        write_safetensors(
-            path, tensors, {**facts, "sha256": _digest(tensors), "history": asdict(history)}
-        )
+        write_safetensors(path, tensors, {**facts, "sha256": _digest(tensors, facts)})
     except OSError as error:  # the model is still in memory, and the old file is whole
         warnings.warn(
             f"could not save {path} at step {history.steps} ({error}); training goes on, an "
@@ -264,8 +279,9 @@ def _save(path: Path, model, optimizer, facts: dict, history: History) -> None:
         )
 
 
-def _digest(tensors: dict[str, Tensor]) -> str:
-    content = (tensors[name].detach().cpu().numpy().tobytes() for name in sorted(tensors))
+def _digest(tensors: dict[str, Tensor], facts: dict) -> str:
+    content = [tensors[name].detach().cpu().numpy().tobytes() for name in sorted(tensors)]
+    content.append(json.dumps(facts, sort_keys=True).encode())
     return hashlib.sha256(b"".join(content)).hexdigest()
 
 
@@ -286,7 +302,7 @@ def _restore(path: Path, model, optimizer, facts: dict) -> History:
         raise ValueError(
             f"{path} is damaged or not a training checkpoint ({error}): delete it"
         ) from error
-    if _digest(tensors) != saved["sha256"]:
+    if saved.pop("sha256", None) != _digest(tensors, saved):
         raise ValueError(f"{path} is damaged (its sha256 differs): delete it")
     for part, now in facts.items():
         if saved[part] != now:

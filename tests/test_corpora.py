@@ -103,7 +103,9 @@ def test_random_segments_use_all_tokens_but_bos():
     ("changes", "message"),
     [
         ({"n_ctx": 500}, "500 tokens are too few for windows of n_ctx = 500"),
-        ({"d_vocab": 20}, "token id 20 >= d_vocab = 20"),
+        ({"d_vocab": 20}, "token ids 1 … 20 are outside .* 19"),
+        ({"stream": STREAM - 5}, "token ids -4 … 15 are outside 0 … "),
+        ({"batch_size": 0}, r"batch_size \(0\) must be >= 1"),
         ({"repeat_share": 1.5}, r"repeat_share must be between 0 and 1, got 1\.5"),
         ({"random_share": -0.1}, r"random_share must be between 0 and 1, got -0\.1"),
         ({"repeat_lengths": (9, 8)}, r"repeat_lengths must be .*got \(9, 8\)"),
@@ -339,3 +341,25 @@ def test_articles_come_without_markup_and_are_not_called_wikitext(monkeypatch, t
     assert corpus.texts == ["\n".join([PROSE] * 12)] * 9
     assert len(load_corpus("wikitext", "test").texts) == 1
     assert "10 Wikipedia articles, not WikiText" in corpus.source
+
+
+def test_docstrings_for_testing_are_not_in_training():
+    train, test = (load_corpus("docstrings", split).texts for split in ("train", "test"))
+    assert len(test) > 500 and set(train) & set(test) == set()
+
+
+def test_a_file_that_is_not_utf8_is_named(tmp_path):
+    (tmp_path / "latin.txt").write_bytes("Käse".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"latin\.txt is not UTF-8 text .*save it as UTF-8"):
+        load_corpus(tmp_path / "latin.txt")
+
+
+def test_a_list_that_holds_no_strings_is_refused():
+    with pytest.raises(ValueError, match="must be a list of strings"):
+        load_corpus([1, 2])
+
+
+@pytest.mark.parametrize("bad", [{"d_vocab": 1}, {"length": 0}, {"batch": 0}, {"bos": 9}])
+def test_impossible_repeats_are_refused(bad):
+    with pytest.raises(ValueError, match="need d_vocab >= 2, length and batch >= 1"):
+        repeated_tokens(**{"d_vocab": 9, "length": 3, "batch": 2, **bad})

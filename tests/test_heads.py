@@ -109,3 +109,8 @@ def test_a_hand_made_induction_head_scores_one(make_model, repeated):
 def test_a_model_without_layers_has_no_heads_to_score(make_model, some_tokens):
     with pytest.raises(ValueError, match="a model without layers has no heads"):
         head_scores(make_model(n_layers=0), some_tokens, 1, 2)
+
+
+def test_copy_losses_refuse_what_is_not_repeated(make_model, repeated):
+    with pytest.raises(ValueError, match="BOS, then a segment of at least 2 tokens, twice"):
+        copy_losses(make_model(), repeated[:, :-1])

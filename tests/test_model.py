@@ -433,11 +433,11 @@ def test_text_in_text_out(make_model):
 
 def test_bad_sampling_settings_are_named(make_model):
     model, prompt = make_model(), torch.tensor([1])
-    with pytest.raises(ValueError, match=r"temperature must be >= 0, got -0\.5"):
+    with pytest.raises(ValueError, match=r"temperature must be a number >= 0, got -0\.5"):
         model.generate(prompt, 1, temperature=-0.5)
-    with pytest.raises(ValueError, match="temperature must be >= 0, got nan"):
+    with pytest.raises(ValueError, match="temperature must be a number >= 0, got nan"):
         model.generate(prompt, 1, temperature=math.nan)
-    with pytest.raises(ValueError, match="n must be >= 0 tokens, got -1"):
+    with pytest.raises(ValueError, match="n must be a whole number of tokens >= 0, got -1"):
         model.generate(prompt, -1)
     for top_k in (0, 12, -3):
         with pytest.raises(
@@ -446,3 +446,17 @@ def test_bad_sampling_settings_are_named(make_model):
             model.generate(prompt, 1, top_k=top_k)
     with pytest.raises(ValueError, match=r"no tokenizer: set model\.tokenizer or pass token ids"):
         model.generate("hello", 1)
+
+
+def test_a_tiny_temperature_is_greedy(make_model):
+    model, prompt = make_model(), torch.tensor([1, 2])
+    greedy = model.generate(prompt, 5, temperature=0)
+    assert torch.equal(model.generate(prompt, 5, temperature=1e-45), greedy)
+
+
+@pytest.mark.parametrize(
+    "mask", [torch.ones(2, 5, dtype=torch.long), torch.ones(2, 4, dtype=torch.bool)]
+)
+def test_a_mask_of_another_kind_or_shape_is_named(make_model, mask):
+    with pytest.raises((ValueError, TypeCheckError), match="attention_mask"):
+        make_model()(torch.ones(2, 5, dtype=torch.long), mask)

@@ -125,7 +125,8 @@ def test_training_notebook_holds_with_other_parameters(quiet_results):
     "prefix, parameters, message",
     [
         ("05", {"steps": "many"}, "steps must be a whole number of steps >= 200, got 'many'"),
-        ("05", {"learning_rate": -1.0}, "learning_rate must be a number between 0 and 1, got -1.0"),
+        ("05", {"learning_rate": -1.0}, "must be a decimal between 0 and 1, got -1.0"),
+        ("05", {"seed": "x"}, "seed must be a whole number from 0 to 2**32 - 1, got 'x'"),
         ("00", {"name": ""}, "a name must be text of 2 to 40 characters, got ''"),
         ("03", {"n_random_heads": 0}, "n_random_heads must be a whole number >= 2, got 0"),
     ],

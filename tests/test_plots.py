@@ -88,7 +88,10 @@ def test_attention_maps_need_a_title_for_each_head():
 def test_a_signed_matrix_is_centred_on_zero(signed):
     values = np.array([[1.0, -3.0], [0.0, 2.0]])
     low, high = (
-        plots.matrix(values, ["a", "b"], ["c", "d"], "t", "l", signed).axes[0].images[0].get_clim()
+        plots.matrix(values, ["a", "b"], ["c", "d"], "t", "l", signed=signed)
+        .axes[0]
+        .images[0]
+        .get_clim()
     )
     assert (low, high) == ((-3, 3) if signed else (-3, 2))
 

@@ -481,3 +481,26 @@ def test_training_goes_on_when_saving_fails(make_model, tmp_path, monkeypatch, c
         lambda: monkeypatch.setattr(os, call, full),
         lambda: monkeypatch.setattr(os, call, real),
     )
+
+
+@pytest.mark.parametrize(
+    "bad", [{"weight_decay": -1.0}, {"betas": (2.0, 3.0)}, {"final_share": -3.0}]
+)
+def test_impossible_shares_are_refused(bad):
+    with pytest.raises(ValueError, match=f"{next(iter(bad))}.* must be a number from 0 to 1"):
+        TrainConfig(**bad)
+
+
+def test_a_changed_history_is_refused(make_model, saved):
+    path, config = saved
+    content = path.read_bytes()
+    at = content.index(b"losses") + 14
+    digit = b"1" if content[at : at + 1] != b"1" else b"2"
+    path.write_bytes(content[:at] + digit + content[at + 1 :])
+    refused(make_model(), Batches(), config, f"{path.name} is damaged")
+
+
+def test_a_folder_in_place_of_the_checkpoint_is_named(make_model, tmp_path):
+    (tmp_path / "run").mkdir()
+    with pytest.raises(ValueError, match="checkpoint must be a file, but .*run is a folder"):
+        train(make_model(), Batches(), settings(checkpoint=str(tmp_path / "run")), quiet=True)

@@ -57,7 +57,10 @@ def gpt2_without_mlps(d_model, n_heads, n_ctx, d_vocab):
 def contestants(d_model, n_heads, n_ctx, d_vocab):
     """{name: (model, logits of a batch)}; ours with each kind of positions, plain and compiled."""
     gpt2 = gpt2_without_mlps(d_model, n_heads, n_ctx, d_vocab)
-    found = {"GPT-2 class without MLPs": (gpt2, lambda tokens: gpt2(tokens).logits, False)}
+    found = {}
+    for compiled in (False, True):
+        name = f"GPT-2 class without MLPs{', compiled' if compiled else ''}"
+        found[name] = (gpt2, lambda tokens: gpt2(tokens).logits, compiled)
     for positions in ("keys_queries", "relative"):
         config = ModelConfig(d_vocab, 2, d_model, n_heads, d_model // n_heads, n_ctx, positions)
         for compiled in (False, True):
@@ -132,6 +135,7 @@ def speed(shape) -> dict:
         per_second = n_tokens / statistics.median(times)
         rows[name] = {
             "tokens_per_second": round(per_second),
+            # The median over rounds of the ratio within a round: the machine's speed drifts.
             "times_gpt2": round(
                 statistics.median(r / t for r, t in zip(reference, times, strict=True)), 2
             ),
