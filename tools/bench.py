@@ -166,7 +166,7 @@ def phase_change() -> dict:
             if second <= RATIO * first:
                 raise KeyboardInterrupt  # what the stop button does
 
-        config = TrainConfig(steps=4000, log_every=25)
+        config = TrainConfig(steps=1000, learning_rate=6e-3, log_every=25)
         batches = dataclasses.replace(windows, seed=seed)
         history = train(model, batches, config, watch=stop_at_change, quiet=True)
         seconds.append(round(history.seconds, 1) if history.ended == "interrupted" else None)

@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -118,6 +119,11 @@ def readme_picture(copies: list[Path]) -> bytes | None:
     return None
 
 
+def claims_file(results: Path, notebook: Path) -> Path:
+    """Where a notebook's claims stand: by its number."""
+    return results / "claims" / f"{notebook.stem[:2]}.json"
+
+
 def publish(notebooks: list[Path], results: list[dict], root: Path) -> None:
     """Replace the notebooks by their cleaned copies; renew notebooks.json and the README."""
     record = root / "data" / "results" / "notebooks.json"
@@ -136,6 +142,14 @@ def publish(notebooks: list[Path], results: list[dict], root: Path) -> None:
         path.write_text(text, encoding="utf-8")
     (root / "README.md").write_text(readme, encoding="utf-8")
     record.parent.mkdir(parents=True, exist_ok=True)
+    for path in notebooks:
+        made, kept = (
+            claims_file(folder, path) for folder in (root / "runs/results", record.parent)
+        )
+        kept.parent.mkdir(exist_ok=True)
+        kept.unlink(missing_ok=True)
+        if made.exists():
+            shutil.copyfile(made, kept)
     if picture is not None:
         (record.parent / "picture.png").write_bytes(picture)
     text = json.dumps({"machine": describe_machine(), "notebooks": known}, indent=1)

@@ -163,12 +163,14 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         return publish.strip(notebooks, "--verify")
 
     parameters = {name: parameter_value(value) for name, value in options.p}
-    kept = root / ("data" if options.in_place else "runs") / "results"
+    kept = root / "runs" / "results"
     # The kernels inherit these. One waiting thread is faster than two that spin.
     os.environ["AOT_RESULTS"] = str(kept)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     kept.mkdir(parents=True, exist_ok=True)
+    for path in notebooks:  # claims that a notebook no longer makes must not stay
+        publish.claims_file(kept, path).unlink(missing_ok=True)
     try:
         results = run_all(notebooks, parameters, root / "runs")
     except KeyboardInterrupt:
