@@ -186,7 +186,7 @@ def _loss_function(model, config: TrainConfig) -> Callable[[Tensor], Tensor]:
             logits = model(tokens[:, :-1])
         return F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
 
-    return torch.compile(loss_of) if config.compile else loss_of
+    return torch.compile(loss_of, dynamic=False) if config.compile else loss_of
 
 
 def _take_step(model, optimizer, loss_of, tokens, config: TrainConfig, history: History) -> None:

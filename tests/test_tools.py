@@ -29,7 +29,7 @@ def test_nobody_trains_on_the_texts_that_are_measured():
 def test_the_speed_contestants_are_alike_and_measured(monkeypatch):
     monkeypatch.setattr(bench, "ROUNDS", 1)
     monkeypatch.setattr(bench, "SECONDS_PER_TURN", 0.01)
-    monkeypatch.setattr(torch, "compile", lambda function: function)
+    monkeypatch.setattr(torch, "compile", lambda function, dynamic: function)
     shape = (32, 2, 16, 2, 64)
     sizes = {}
     for name, (model, logits_of, _) in bench.contestants(32, 2, 16, 64).items():

@@ -80,7 +80,7 @@ def training_step(model, logits_of, compiled, tokens):
     def loss_of(tokens):
         return F.cross_entropy(logits_of(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
 
-    loss_of = torch.compile(loss_of) if compiled else loss_of
+    loss_of = torch.compile(loss_of, dynamic=False) if compiled else loss_of
 
     def step():
         loss_of(tokens).backward()
