@@ -188,7 +188,10 @@ def read_json(path: Path) -> dict:
     except ValueError as error:
         content = error
     if not isinstance(content, dict):
-        raise ValueError(f"{path} is damaged ({content}): restore it with `git checkout -- {path}`")
+        raise ValueError(
+            f"{path} is damaged ({content}): restore it with `git checkout -- {path}`, "
+            "or delete it if it is below runs/"
+        )
     return content
 
 

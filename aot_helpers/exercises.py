@@ -25,13 +25,8 @@ def _window(n_pos, window):
 
 
 def _head(resid, W_Q, W_K, W_V, W_O):
-    q, k, v = (resid @ W for W in (W_Q, W_K, W_V))
-    return (
-        torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True)[
-            0
-        ]
-        @ W_O
-    )
+    q, k, v = ((resid @ W)[None] for W in (W_Q, W_K, W_V))
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)[0] @ W_O
 
 
 def _nucleus(probabilities, p):

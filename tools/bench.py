@@ -4,7 +4,6 @@ Everything is measured in one run, in turns, on as many threads as BENCH_THREADS
 Results go to data/results/bench.json.
 """
 
-import dataclasses
 import json
 import os
 import statistics
@@ -16,12 +15,13 @@ from torch import nn
 
 from aot_helpers import setup
 from aot_helpers.checkpoints import DATA, write_atomically
-from aot_helpers.corpora import Windows, load_corpus, token_stream
+from aot_helpers.corpora import load_corpus, token_stream
 from aot_helpers.heads import copy_losses
 from aot_helpers.model import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.tokenization import train_bpe
 from aot_helpers.train import TrainConfig, bf16_pays, make_optimizer, train
 from publish import describe_machine
+from train_checkpoints import D_VOCAB, model_config, training_windows
 
 THREADS = int(os.environ.get("BENCH_THREADS", "2"))
 SHAPES = {  # d_model, heads, n_ctx, batch, d_vocab
@@ -149,17 +149,14 @@ def speed(shape) -> dict:
 def phase_change() -> dict:
     """Seconds of training from random weights until a repeated story's second copy is easy."""
     corpus, test = load_corpus("stories"), load_corpus("stories", "test")
-    tokenizer = train_bpe(corpus.texts, 1024)
+    tokenizer = train_bpe(corpus.texts, D_VOCAB)
     stream = token_stream(tokenizer.encode_many(corpus.texts), tokenizer.bos)
     starts = [t[:63] for t in tokenizer.encode_many(test.texts) if len(t) >= 63][:64]
     twice = torch.stack([torch.cat([torch.tensor([tokenizer.bos]), t, t]) for t in starts])
-    windows = Windows(stream, 128, 16, tokenizer.bos, 1024, 0.3, (8, 64), random_share=0.5)
     seconds, steps = [], []
     for seed in SEEDS:
         torch.manual_seed(seed)
-        model = AttentionOnlyTransformer(
-            ModelConfig(1024, n_ctx=128, positions="relative", layer_norm=False)
-        )
+        model = AttentionOnlyTransformer(model_config(n_layers=2))
 
         def stop_at_change(history, model=model):
             first, second = copy_losses(model, twice)
@@ -167,7 +164,7 @@ def phase_change() -> dict:
                 raise KeyboardInterrupt  # what the stop button does
 
         config = TrainConfig(steps=1000, learning_rate=6e-3, log_every=25)
-        batches = dataclasses.replace(windows, seed=seed)
+        batches = training_windows(stream, tokenizer.bos, seed)
         history = train(model, batches, config, watch=stop_at_change, quiet=True)
         seconds.append(round(history.seconds, 1) if history.ended == "interrupted" else None)
         steps.append(history.steps)

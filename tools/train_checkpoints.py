@@ -30,6 +30,16 @@ MODELS = {
 }
 
 
+def training_windows(stream: torch.Tensor, bos: int, seed: int) -> Windows:
+    """What every shipped model is trained on: stories, and segments of them or random, twice."""
+    return Windows(stream, N_CTX, 16, bos, D_VOCAB, 0.3, (8, 64), random_share=0.5, seed=seed)
+
+
+def model_config(n_layers: int) -> ModelConfig:
+    """The shape of every shipped model, but for its layers."""
+    return ModelConfig(D_VOCAB, n_layers, n_ctx=N_CTX, positions="relative", layer_norm=False)
+
+
 def held_out(corpus, tokenizer) -> dict[str, torch.Tensor]:
     """Texts nobody trained on: windows of stories, beginnings twice, random tokens twice."""
     texts = tokenizer.encode_many(corpus.texts)
@@ -66,10 +76,7 @@ def make(name: str) -> None:
     corpus, test = load_corpus("stories"), load_corpus("stories", "test")
     tokenizer = train_bpe(corpus.texts, D_VOCAB)
     stream = token_stream(tokenizer.encode_many(corpus.texts), tokenizer.bos)
-    windows = Windows(stream, N_CTX, 16, tokenizer.bos, D_VOCAB, 0.3, (8, 64), 0.5, seed=SEED)
-    config = ModelConfig(
-        D_VOCAB, n_layers=n_layers, n_ctx=N_CTX, positions="relative", layer_norm=False
-    )
+    windows, config = training_windows(stream, tokenizer.bos, SEED), model_config(n_layers)
     model = AttentionOnlyTransformer(config)
     weights = {0: _copy(model)} if 0 in kept else {}
 
