@@ -170,7 +170,8 @@ def phase_change() -> dict:
         steps.append(history.steps)
         print(f"  seed {seed}: {seconds[-1]} s, {steps[-1]} steps", flush=True)
     found = (
-        "loss of a repeated story's second copy <= 0.6 x the first, held-out stories of 63 tokens"
+        f"loss of a repeated story's second copy <= {RATIO} x the first, "
+        "held-out stories of 63 tokens"
     )
     return {"what": found, "seeds": SEEDS, "seconds": seconds, "steps": steps}
 
