@@ -23,6 +23,8 @@ class ModelConfig:
     positions: "residual" adds W_pos to the residual stream (GPT-2), "keys_queries" adds it only to
     what queries and keys read (Press et al. 2021, used by Olsson et al. 2022), "relative" adds one
     learned number per head and distance to the scores (T5 without buckets), "none" adds nothing.
+    smeared_keys: each head mixes every key with the key before it, in a learned proportion (the
+    "smeared key" control of Olsson et al. 2022).
     """
 
     d_vocab: int
@@ -35,6 +37,7 @@ class ModelConfig:
     layer_norm: bool = True
     causal: bool = True
     d_mlp: int = 0
+    smeared_keys: bool = False
 
     def __post_init__(self):
         lowest = {"d_vocab": 1, "n_layers": 0, "d_model": 1, "n_heads": 1, "d_head": 1, "n_ctx": 1}
@@ -82,11 +85,17 @@ class Attention(nn.Module):
         if c.positions == "relative":  # one number per head and distance query_pos - key_pos
             distances = c.n_ctx if c.causal else 2 * c.n_ctx - 1
             self.b_rel = nn.Parameter(torch.zeros(heads, distances))
+        if c.smeared_keys:  # sigmoid(smear) is a key's own share
+            self.smear = nn.Parameter(torch.zeros(heads))
 
     def forward(self, x, x_qk, allowed, see, fused):
         """Values read x; queries and keys read x_qk, which is x with positions, if any."""
         q = see("q", torch.einsum("bpd,hde->bphe", x_qk, self.W_Q))
-        k = see("k", torch.einsum("bpd,hde->bphe", x_qk, self.W_K))
+        k = torch.einsum("bpd,hde->bphe", x_qk, self.W_K)
+        if self.config.smeared_keys:
+            before = torch.cat([k[:, :1], k[:, :-1]], dim=1)
+            k = before + self.smear.sigmoid()[:, None] * (k - before)
+        k = see("k", k)
         v = see("v", torch.einsum("bpd,hde->bphe", x, self.W_V))
         if fused:  # the same numbers, without ever storing the pattern
             q, k, v = (t.transpose(1, 2) for t in (q, k, v))
@@ -120,7 +129,8 @@ class Layer(nn.Module):
 
     def forward(self, resid, W_pos, allowed, see, fused):
         """The stream after this layer; `see` shows each value on the way to cache and edits."""
-        x = see("normed", self.ln_attn(see("resid_pre", resid)))
+        resid = see("resid_pre", resid)
+        x = see("normed", self.ln_attn(resid))
         x_qk = x if W_pos is None else x + W_pos
         resid = resid + see("attn_out", self.attn(x, x_qk, allowed, see, fused))
         if hasattr(self, "mlp_in"):
