@@ -16,10 +16,12 @@ from torch import Tensor
 
 from aot_helpers import network
 from aot_helpers.errors import unknown_name
+from aot_helpers.planted import PlantedTruth, write_planted
 from aot_helpers.stories import StoryTruth, write_stories
 from aot_helpers.wikitext import read_articles
 
 N_STORIES = {"train": 7500, "test": 500}
+N_PLANTED = {"train": 20000, "test": 500}
 STORIES_SHA256 = {
     "train": "e05206cb5a3d675132e058005f603fe14f4a6b230a42fcfc304e66bc4ad7976e",
     "test": "496a0ddc41c7dfed17b677352ec8690ccb3a4ff5391cd9afa06df18995aaf42a",
@@ -46,7 +48,7 @@ class Corpus:
     source: str
     licence: str
     synthetic: bool = False
-    truth: StoryTruth | None = None
+    truth: StoryTruth | PlantedTruth | None = None
     sha256: str = field(init=False)
 
     def __post_init__(self):
@@ -72,8 +74,9 @@ class Corpus:
 def load_corpus(name, split: str = "train", fallback: str | None = None) -> Corpus:
     """A corpus by name, or the reader's own text; prints one line saying what came from where.
 
-    name: "stories" (generated), "docstrings" (prose inside sympy and networkx), "imdb", "wikitext",
-        "wikitext-2" (hub, then local package), the path of a text file, or a list of strings.
+    name: "stories" and "planted" (generated), "docstrings" (prose inside sympy and networkx),
+        "imdb", "wikitext", "wikitext-2" (hub, then local package), the path of a text file, or a
+        list of strings.
     split: "train" or "test"; text of one's own has no split.
     fallback: the corpus to load, saying so, where imdb or wikitext is out of reach.
     Raises ValueError for an unknown name or empty text, OSError for a source out of reach.
@@ -86,6 +89,9 @@ def load_corpus(name, split: str = "train", fallback: str | None = None) -> Corp
         corpus = Corpus("your text", "all", name, "a list of strings", "yours")
     elif name == "stories":
         corpus = _stories(split)
+    elif name == "planted":
+        texts, truth = write_planted(N_PLANTED[split], seed=("train", "test").index(split))
+        corpus = Corpus(name, split, texts, "aot_helpers.planted", "MIT", True, truth)
     elif name == "docstrings":
         corpus = _docstrings(split)
     elif name in HUB:
@@ -105,7 +111,7 @@ def load_corpus(name, split: str = "train", fallback: str | None = None) -> Corp
             raise ValueError(f"{name} is not UTF-8 text ({error}): save it as UTF-8") from error
         corpus = Corpus(Path(name).name, "all", [text], str(name), "yours")
     else:
-        raise unknown_name("corpus", name, ["stories", "docstrings", *HUB])
+        raise unknown_name("corpus", name, ["stories", "planted", "docstrings", *HUB])
     print(corpus)
     return corpus
 

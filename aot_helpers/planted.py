@@ -1,0 +1,222 @@
+"""Word sequences whose every statistic is planted: bigrams, skip-trigrams, copies, repeats."""
+
+import math
+import random
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+NAMES = [
+    "ada", "bela", "cyra", "dora", "emil", "finn", "gita", "hugo", "ines", "jona", "kira", "lars",
+    "mona", "nils", "olga", "pavo", "runa", "sven", "tove", "ulla",
+]  # fmt: skip
+CODES = [
+    "ka", "ke", "ki", "ko", "ku", "la", "le", "li", "lo", "lu", "pa", "pe", "pi", "po", "pu",
+    "ta", "te", "ti", "to", "tu",
+]  # fmt: skip
+FILLERS = {  # planted bigrams: filler -> {next filler: probability}
+    "so": {"then": 0.7, "soon": 0.3}, "then": {"now": 0.8, "here": 0.2},
+    "now": {"here": 0.6, "there": 0.4}, "here": {"still": 0.9, "so": 0.1},
+    "there": {"often": 0.7, "late": 0.3}, "soon": {"late": 0.8, "early": 0.2},
+    "late": {"early": 0.6, "well": 0.4}, "early": {"well": 0.9, "so": 0.1},
+    "still": {"often": 0.7, "well": 0.3}, "often": {"so": 0.5, "then": 0.5},
+    "well": {"there": 0.6, "soon": 0.4},
+}  # fmt: skip
+OBJECTS = {  # planted skip-trigrams: "verb … preposition" -> the object at the verb's place here
+    "onto": ["shelf", "roof", "table", "boat", "wagon", "wall", "bed", "hill"],
+    "of": ["rain", "gold", "music", "school", "winter", "bread", "silk", "snow"],
+    "with": ["care", "joy", "speed", "force", "ease", "pride", "hope", "luck"],
+}
+VERBS = [
+    "put", "speak", "walk", "dream", "sing", "read", "play", "think",
+]  # fmt: skip
+# The bug: what follows depends on both words, and neither alone says anything about it.
+BUG = {
+    ("keep", "in"): "mind", ("keep", "at"): "bay", ("hold", "in"): "bay", ("hold", "at"): "mind",
+}  # fmt: skip
+BUG_VERBS, BUG_PREPOSITIONS, BUG_OBJECTS = ("keep", "hold"), ("in", "at"), ("mind", "bay")
+P_VERB = dict.fromkeys(VERBS, 1 / 12) | dict.fromkeys(BUG_VERBS, 1 / 6)
+P_TAIL = dict.fromkeys([*OBJECTS, *BUG_PREPOSITIONS], 0.16) | {"again": 0.2}
+LOYALTY = 0.9  # probability of the planted word; the rest is shared by the others of its kind
+P_GAP_GOES_ON = 0.5
+P_REPEAT = 0.25  # share of the clauses that are a list, said twice
+LIST_LENGTHS = (3, 4, 5, 6)
+N_CLAUSES = (3, 4, 5)
+
+
+def planted_triples(bugs: bool = True) -> dict[tuple[str, str], str]:
+    """{(verb, preposition): object}; with the four triples of the bug or without."""
+    triples = {
+        (verb, place): objects[i]
+        for place, objects in OBJECTS.items()
+        for i, verb in enumerate(VERBS)
+    }
+    return triples | BUG if bugs else triples
+
+
+def planted_copies() -> dict[tuple[str, str], str]:
+    """{(name, "again"): name}: after "again" comes the name of the clause."""
+    return {(name, "again"): name for name in NAMES}
+
+
+@dataclass
+class PlantedTruth:
+    """What is known of every word of a planted corpus, with BOS left out.
+
+    log_probs: for each text the log-probability (nats) of each word, given all words before it.
+        The mean of minus these is the entropy floor: no model can have a lower expected loss.
+    kinds: what decides each word: "bigram" (fillers), "skip-trigram", "bug", "copy", "repeat"
+        (the second saying of a list), "free" (nothing but how often it occurs).
+    """
+
+    log_probs: list[list[float]] = field(default_factory=list)
+    kinds: list[list[str]] = field(default_factory=list)
+
+    def floor(self, kind: str | None = None) -> float:
+        """Mean of minus the log-probabilities (nats per word), of one kind or of all words."""
+        pairs = [
+            pair
+            for probs, kinds in zip(self.log_probs, self.kinds, strict=True)
+            for pair in zip(probs, kinds, strict=True)
+        ]
+        chosen = [-p for p, k in pairs if kind in (None, k)]
+        if not chosen:
+            raise ValueError(f"no word is of kind {kind!r}; kinds: {sorted({k for _, k in pairs})}")
+        return math.fsum(chosen) / len(chosen)
+
+
+class _Text:
+    """One text in the making: adds a word with its log-probability and its kind."""
+
+    def __init__(self, rng: random.Random):
+        self.rng, self.words, self.log_probs, self.kinds = rng, [], [], []
+
+    def draw(self, options: dict[str, float]) -> str:
+        return self.rng.choices(list(options), list(options.values()))[0]
+
+    def say(self, word: str, probability: float, kind: str = "free") -> None:
+        self.words.append(word)
+        self.log_probs.append(math.log(probability))
+        self.kinds.append(kind)
+
+    def say_loyally(self, planted: str, others: list[str], kind: str) -> None:
+        """The planted word with probability LOYALTY, else any of the others."""
+        others = [word for word in others if word != planted]
+        rest = dict.fromkeys(others, (1 - LOYALTY) / len(others))
+        options = {planted: LOYALTY, **rest}
+        word = self.draw(options)
+        self.say(word, options[word], kind)
+
+    def sentence(self, p_start: float) -> None:
+        """NAME VERB fillers PREPOSITION OBJECT . or NAME VERB fillers again NAME ."""
+        name, verb, tail = self.rng.choice(NAMES), self.draw(P_VERB), self.draw(P_TAIL)
+        self.say(name, p_start / len(NAMES))
+        self.say(verb, P_VERB[verb])
+        filler = self.rng.choice(list(FILLERS))
+        self.say(filler, 1 / len(FILLERS))
+        while self.rng.random() < P_GAP_GOES_ON:
+            before, filler = filler, self.draw(FILLERS[filler])
+            self.say(filler, P_GAP_GOES_ON * FILLERS[before][filler], "bigram")
+        self.say(tail, (1 - P_GAP_GOES_ON) * P_TAIL[tail])
+        if tail == "again":
+            self.say_loyally(name, NAMES, "copy")
+        elif (verb, tail) in BUG:
+            self.say_loyally(BUG[verb, tail], [*BUG_OBJECTS], "bug")
+        elif tail in OBJECTS and verb in VERBS:
+            self.say_loyally(planted_triples()[verb, tail], OBJECTS[tail], "skip-trigram")
+        else:  # this pair is not planted
+            objects = OBJECTS.get(tail, BUG_OBJECTS)
+            self.say(self.rng.choice(objects), 1 / len(objects))
+        self.say(".", 1)
+
+    def repeat(self, p_start: float) -> None:
+        """List CODE … CODE ; CODE … CODE . where the second saying repeats the first."""
+        codes = self.rng.sample(CODES, self.rng.choice(LIST_LENGTHS))
+        self.say("list", p_start)
+        for i, code in enumerate(codes):
+            going_on = sum(n > i for n in LIST_LENGTHS) / sum(n >= i for n in LIST_LENGTHS)
+            self.say(code, going_on / (len(CODES) - i))
+        stop = 1 / sum(n >= len(codes) for n in LIST_LENGTHS)
+        self.say(";", stop)
+        for code in codes:
+            self.say(code, 1, "repeat")
+        self.say(".", 1, "repeat")
+
+
+def write_planted(n_texts: int, seed: int = 0) -> tuple[list[str], PlantedTruth]:
+    """n_texts texts of 3 to 5 clauses, words divided by spaces, and the truth about each word."""
+    rng, texts, truth = random.Random(seed), [], PlantedTruth()
+    for _ in range(n_texts):
+        text, n_clauses = _Text(rng), rng.choice(N_CLAUSES)
+        for i in range(n_clauses):
+            p_goes_on = sum(n > i for n in N_CLAUSES) / sum(n >= max(i, 1) for n in N_CLAUSES)
+            if rng.random() < P_REPEAT:
+                text.repeat(p_goes_on * P_REPEAT)
+            else:
+                text.sentence(p_goes_on * (1 - P_REPEAT))
+        texts.append(" ".join(text.words))
+        truth.log_probs.append(text.log_probs)
+        truth.kinds.append(text.kinds)
+    return texts, truth
+
+
+@dataclass(frozen=True)
+class MarkovChain:
+    """A corpus of bigrams and nothing else: each token depends on the one before it alone.
+
+    P [token, next token] are probabilities; each row adds up to 1. Token 0 begins a text (BOS): it
+    never returns, and its row is the chain's stationary distribution, so that every later token is
+    distributed alike. Entropies are exact, in nats.
+    """
+
+    P: Float[Tensor, "d_vocab d_vocab"]
+
+    @property
+    def stationary(self) -> Float[Tensor, " d_vocab"]:
+        """How often each token occurs."""
+        return self.P[0]
+
+    @property
+    def entropy(self) -> float:
+        """Of the next token given the present one: the loss of a perfect bigram table."""
+        return float((self.stationary[:, None] * -torch.xlogy(self.P, self.P)).sum())
+
+    @property
+    def unigram_entropy(self) -> float:
+        """Of a token about which nothing is known."""
+        return float(-torch.xlogy(self.stationary, self.stationary).sum())
+
+    def sample(self, n_tokens: int, seed: int = 0) -> Int[Tensor, " n_tokens"]:
+        """One text of n_tokens, without BOS."""
+        generator = torch.Generator().manual_seed(seed)
+        at = torch.rand(n_tokens, generator=generator, dtype=torch.float64).tolist()
+        rows, tokens, token = self.P.double().cumsum(dim=1), [], 0
+        for uniform in at:
+            token = min(int(torch.searchsorted(rows[token], uniform, right=True)), len(rows) - 1)
+            tokens.append(token)
+        return torch.tensor(tokens)
+
+
+def markov_chain(d_vocab: int = 64, concentration: float = 0.1, seed: int = 0) -> MarkovChain:
+    """A random chain; each row is Dirichlet: the smaller the concentration, the fewer successors.
+
+    Raises ValueError for fewer than 3 tokens or a concentration that is not above 0.
+    """
+    if d_vocab < 3 or not concentration > 0:
+        raise ValueError(
+            f"need d_vocab >= 3 and concentration > 0, got {d_vocab} and {concentration}"
+        )
+    rng = random.Random(seed)
+    n = d_vocab - 1  # without BOS
+    draws = [[rng.gammavariate(concentration, 1) + 1e-6 for _ in range(n)] for _ in range(n)]
+    P = torch.tensor(draws, dtype=torch.float64)
+    P = P / P.sum(dim=1, keepdim=True)
+    # The stationary distribution solves π P = π, Σ π = 1.
+    equations = torch.cat([P.T - torch.eye(n, dtype=torch.float64), torch.ones(1, n)])
+    right = torch.cat([torch.zeros(n, dtype=torch.float64), torch.ones(1, dtype=torch.float64)])
+    stationary = torch.linalg.lstsq(equations, right[:, None]).solution[:, 0].clamp(min=0)
+    whole = torch.zeros(d_vocab, d_vocab, dtype=torch.float64)
+    whole[1:, 1:], whole[0, 1:] = P, stationary / stationary.sum()
+    return MarkovChain(whole.float())

@@ -1,0 +1,128 @@
+import math
+from collections import Counter
+
+import pytest
+import torch
+
+from aot_helpers import planted
+from aot_helpers.corpora import load_corpus
+from aot_helpers.planted import markov_chain, planted_copies, planted_triples, write_planted
+from aot_helpers.tokenization import words
+
+TEXTS, TRUTH = write_planted(800, seed=5)
+SPLIT = [text.split() for text in TEXTS]
+
+
+def sentences():
+    """(name, verb, tail, object) of every clause that is no list."""
+    for text in TEXTS:
+        for clause in text.split(" ."):
+            said = clause.split()
+            if said and said[0] != "list":
+                yield said[0], said[1], said[-2], said[-1]
+
+
+def test_every_word_has_a_probability_and_a_kind():
+    for said, log_probs, kinds in zip(SPLIT, TRUTH.log_probs, TRUTH.kinds, strict=True):
+        assert len(said) == len(log_probs) == len(kinds)
+    assert set().union(*TRUTH.kinds) == {"free", "bigram", "skip-trigram", "bug", "copy", "repeat"}
+
+
+def test_the_same_seed_gives_the_same_texts():
+    assert write_planted(20, seed=5)[0] == TEXTS[:20]
+    assert write_planted(20, seed=6)[0] != TEXTS[:20]
+
+
+def test_probabilities_agree_with_counts():
+    first = Counter((said[0] == "list") for said in SPLIT)
+    assert first[True] / len(SPLIT) == pytest.approx(planted.P_REPEAT, abs=0.05)
+    triples = planted_triples()
+    hits = [triples[verb, t] == out for _, verb, t, out in sentences() if (verb, t) in triples]
+    assert sum(hits) / len(hits) == pytest.approx(planted.LOYALTY, abs=0.04)
+    names = [name == out for name, _, tail, out in sentences() if tail == "again"]
+    assert sum(names) / len(names) == pytest.approx(planted.LOYALTY, abs=0.05)
+    pairs = Counter(pair for said in SPLIT for pair in zip(said, said[1:], strict=False))
+    for filler, successors in planted.FILLERS.items():
+        n = sum(pairs[filler, successor] for successor in successors)
+        for successor, p in successors.items():
+            assert pairs[filler, successor] / n == pytest.approx(p, abs=0.12)
+
+
+def test_probabilities_of_all_possible_next_words_add_up_to_one():
+    """Texts that agree up to a word share its distribution: sum it over the words seen there."""
+    seen = {}
+    for seed in range(2):
+        texts, truth = write_planted(1500, seed=seed)
+        for text, log_probs in zip(texts, truth.log_probs, strict=True):
+            said = text.split()
+            for i in range(2):
+                seen.setdefault(tuple(said[:i]), {})[said[i]] = math.exp(log_probs[i])
+    totals = {prefix: sum(options.values()) for prefix, options in seen.items()}
+    assert all(total < 1 + 1e-9 for total in totals.values())
+    assert totals[()] == pytest.approx(1)
+    assert totals[("ada",)] == pytest.approx(1)
+    assert totals[("list",)] == pytest.approx(1)
+
+
+def test_a_list_is_said_twice_and_costs_nothing_the_second_time():
+    lists = [c.split() for text in TEXTS for c in text.split(" .") if c.strip().startswith("list")]
+    for said in lists:
+        at = said.index(";")
+        assert said[1:at] == said[at + 1 :] and len(set(said[1:at])) == at - 1
+    assert TRUTH.floor("repeat") == 0
+
+
+def test_floors_are_the_exact_entropies_up_to_sampling():
+    p, n = planted.LOYALTY, len(planted.NAMES) - 1
+    assert TRUTH.floor("copy") == pytest.approx(
+        -p * math.log(p) - (1 - p) * math.log((1 - p) / n), abs=0.15
+    )
+    assert TRUTH.floor("bug") == pytest.approx(
+        -p * math.log(p) - (1 - p) * math.log(1 - p), abs=0.15
+    )
+    kinds = Counter(kind for kinds in TRUTH.kinds for kind in kinds)
+    parts = sum(TRUTH.floor(kind) * n for kind, n in kinds.items())
+    assert TRUTH.floor() == pytest.approx(parts / kinds.total())
+    with pytest.raises(ValueError, match="'rhyme'.*bigram"):
+        TRUTH.floor("rhyme")
+
+
+def test_the_bug_needs_both_words():
+    """Neither the verb alone nor the preposition alone says which object follows."""
+    for place in (0, 1):
+        for word in {pair[place] for pair in planted.BUG}:
+            assert {o for pair, o in planted.BUG.items() if pair[place] == word} == {"mind", "bay"}
+    assert len(planted_triples(bugs=False)) == 24 and len(planted_triples()) == 28
+    assert all(source == out for (source, _), out in planted_copies().items())
+
+
+def test_a_word_is_a_token_and_the_corpus_says_it_is_synthetic():
+    corpus = load_corpus("planted", "test")
+    tokenizer = words(corpus.texts)
+    lengths = [len(tokens) for tokens in tokenizer.encode_many(corpus.texts)]
+    assert lengths == [len(kinds) for kinds in corpus.truth.kinds]
+    assert corpus.synthetic and max(lengths) < 64 + 40
+
+
+def test_the_chain_is_stationary_and_its_entropies_are_those_of_its_samples():
+    chain = markov_chain(20, seed=3)
+    assert torch.allclose(chain.P.sum(dim=1), torch.ones(20))
+    assert torch.allclose(chain.stationary @ chain.P, chain.stationary, atol=1e-5)
+    assert (chain.P[:, 0] == 0).all()  # BOS never returns
+    tokens = chain.sample(20_000, seed=1)
+    share = torch.bincount(tokens, minlength=20) / len(tokens)
+    assert torch.allclose(share, chain.stationary, atol=0.02)
+    log_probs = chain.P[tokens[:-1], tokens[1:]].log()
+    assert -log_probs.mean().item() == pytest.approx(chain.entropy, abs=0.04)
+    assert -chain.stationary[tokens].log().mean().item() == pytest.approx(
+        chain.unigram_entropy, abs=0.04
+    )
+    assert chain.entropy < chain.unigram_entropy
+    assert torch.equal(chain.sample(100, seed=1), tokens[:100])
+
+
+def test_impossible_chains_say_so():
+    with pytest.raises(ValueError, match="d_vocab >= 3.*got 2"):
+        markov_chain(2)
+    with pytest.raises(ValueError, match="concentration > 0.*-1"):
+        markov_chain(5, concentration=-1)
