@@ -1,0 +1,482 @@
+import itertools
+import math
+
+import pytest
+import torch
+
+from aot_helpers import circuits
+from aot_helpers.checkpoints import load_checkpoint
+from aot_helpers.circuits import (
+    LowRank,
+    composition_null,
+    composition_scores,
+    copying_score,
+    diagonal_share,
+    direct_path,
+    full_ov,
+    full_qk,
+    head_weights,
+    k_composition_circuit,
+    ov_circuit,
+    path_terms,
+    qk_circuit,
+    random_copying_scores,
+    score_terms,
+    skip_trigrams,
+    top_triples,
+    unembedding,
+    virtual_head,
+)
+
+close = torch.testing.assert_close
+POSITIONS = ["residual", "keys_queries", "relative", "none"]
+
+
+def low_rank(rows, rank, columns, seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    left = torch.randn(rows, rank, generator=draw)
+    return LowRank(left, torch.randn(rank, columns, generator=draw))
+
+
+@pytest.fixture(scope="module")
+def stories():
+    return load_checkpoint("stories-2l")
+
+
+@pytest.fixture
+def linear(make_model):
+    """A model whose paths add up exactly."""
+
+    def make(**changes):
+        return make_model(**{"layer_norm": False, "positions": "relative", **changes})
+
+    return make
+
+
+# Factored matrices
+
+
+def test_the_algebra_of_factors_is_that_of_the_products():
+    A, B, C = low_rank(7, 3, 5), low_rank(7, 2, 5, seed=1), low_rank(5, 4, 6, seed=2)
+    assert A.shape == (7, 5) and A.T.shape == (5, 7)
+    close(A.dense(), A.left @ A.right)
+    close(A.T.dense(), A.dense().T)
+    close((A + B).dense(), A.dense() + B.dense())
+    close(A.centred_columns().dense(), A.dense() - A.dense().mean(dim=1, keepdim=True))
+    for X, Y in [(A, C), (C.T, A.T)]:
+        close((X @ Y).dense(), X.dense() @ Y.dense())
+        assert (X @ Y).left.shape[1] == 3  # the smaller rank, on whichever side it is
+
+
+def test_parts_of_the_matrix_are_parts_of_the_product():
+    A, square = low_rank(7, 3, 5), low_rank(6, 2, 6)
+    rows, columns = torch.tensor([4, 0, 4]), torch.tensor([1, 3, 0])
+    close(A.rows(rows), A.dense()[rows])
+    close(A.columns(columns), A.dense()[:, columns])
+    close(A.entries(rows, columns), A.dense()[rows, columns])
+    close(square.diagonal(), square.dense().diagonal())
+
+
+@pytest.mark.parametrize("shape", [(7, 3, 5), (5, 3, 7), (4, 9, 6), (6, 9, 4)])
+def test_norm_and_singular_values_are_those_of_the_product(shape):
+    A = low_rank(*shape)
+    values = torch.linalg.svdvals(A.dense())
+    found = A.singular_values()
+    assert len(found) == min(shape)
+    close(found, values[: len(found)])
+    assert A.norm() == pytest.approx(A.dense().norm().item())
+
+
+def test_the_norm_of_a_difference_of_equals_is_zero():
+    A = low_rank(7, 3, 5)
+    assert (A + LowRank(-A.left, A.right)).norm() == pytest.approx(0, abs=1e-2)
+
+
+def test_truncated_is_the_cut_singular_value_decomposition():
+    A = low_rank(7, 4, 6)
+    U, values, Vh = torch.linalg.svd(A.dense(), full_matrices=False)
+    for rank in range(5):
+        cut = A.truncated(rank)
+        assert cut.left.shape[1] == rank
+        close(cut.dense(), (U[:, :rank] * values[:rank]) @ Vh[:rank])
+
+
+def test_eigenvalues_are_those_of_the_product_without_zeros():
+    A = low_rank(8, 3, 8)
+    found = A.eigenvalues()
+    dense = torch.linalg.eigvals(A.dense())
+    dense = dense[dense.abs().argsort(descending=True)]
+    close(dense[3:].abs(), torch.zeros(5), atol=1e-4, rtol=0)
+    gaps = (found[:, None] - dense[None, :3]).abs()
+    assert gaps.min(dim=0).values.max() < 1e-4 and gaps.min(dim=1).values.max() < 1e-4
+
+
+@pytest.mark.parametrize("block", [None, 1, 2, 7, 100])
+def test_streaming_finds_what_the_whole_matrix_shows(block):
+    A = low_rank(7, 3, 5)
+    values, columns = A.row_maxima(block)
+    close(values, A.dense().max(dim=1).values)
+    assert torch.equal(columns, A.dense().argmax(dim=1))
+    for k in (1, 2, 6, 35, 50):
+        values, rows, columns = A.top(k, block)
+        close(values, A.dense().flatten().sort(descending=True).values[:k])
+        close(values, A.dense()[rows, columns])
+        assert len(set(zip(rows.tolist(), columns.tolist(), strict=True))) == min(k, 35)
+
+
+def test_streaming_holds_only_a_block(monkeypatch):
+    monkeypatch.setattr(circuits, "BLOCK_ENTRIES", 50)
+    sizes = [part.numel() for _, part in low_rank(33, 2, 11).row_blocks()]
+    assert max(sizes) <= 50 and sum(sizes) == 33 * 11
+    assert [len(part) for _, part in low_rank(7, 2, 11).row_blocks(3)] == [3, 3, 1]
+
+
+def test_a_matrix_that_is_too_large_is_not_built():
+    A = LowRank(torch.ones(5000, 1), torch.ones(1, 5000))
+    with pytest.raises(ValueError, match=r"5000 × 5000 entries.*rows\(\).*top\(\)"):
+        A.dense()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda A: LowRank(A.left, A.left), r"\(7, 3\) and \(7, 3\)"),
+        (lambda A: A + A.T, r"cannot add \(5, 7\) to \(7, 5\)"),
+        (lambda A: A @ A, r"cannot multiply \(7, 5\) by \(7, 5\)"),
+        (lambda A: A.diagonal(), r"diagonal\(\) needs a square matrix, this one is \(7, 5\)"),
+        (lambda A: A.eigenvalues(), r"eigenvalues\(\) needs a square matrix"),
+        (lambda A: copying_score(A), "needs a square matrix"),
+        (lambda A: diagonal_share(A), r"diagonal_share\(\) needs a square matrix"),
+        (lambda A: A.truncated(4), "rank must be 0 … 3, the rank there is, got 4"),
+        (lambda A: A.truncated(-1), "rank must be 0 … 3"),
+        (lambda A: A.top(0), "k must be >= 1"),
+        (lambda A: A.row_maxima(0), "block must be a number of rows >= 1 or None, got 0"),
+    ],
+)
+def test_what_cannot_be_is_named(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        wrong(low_rank(7, 3, 5))
+
+
+# The circuits of a model
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_qk_gives_the_scores_and_ov_what_a_head_writes(make_model, some_tokens, layer):
+    model = make_model(layer_norm=False, positions="none")
+    with torch.no_grad():
+        _, cache = model.run_with_cache(some_tokens)
+    x = cache[f"L{layer}.resid_pre"]
+    for head in range(2):
+        qk, ov = qk_circuit(model, layer, head), ov_circuit(model, layer, head)
+        assert not qk.left.requires_grad and not ov.right.requires_grad
+        close(x @ qk.dense() @ x.transpose(1, 2), cache[f"L{layer}.scores"][:, head])
+        without = {f"L{layer}.z": lambda z, head=head: z * (torch.arange(2) == head)[:, None]}
+        _, alone = model.run_with_cache(some_tokens, edits=without)
+        close(cache[f"L{layer}.pattern"][:, head] @ x @ ov.dense(), alone[f"L{layer}.attn_out"])
+
+
+def test_a_one_layer_model_is_its_direct_path_and_its_full_circuits(linear, some_tokens):
+    model = linear(n_layers=1, positions="none")
+    logits = direct_path(model).dense()[some_tokens]
+    for head in range(2):
+        scores = full_qk(model, 0, head).dense()[some_tokens[:, :, None], some_tokens[:, None]]
+        pattern = scores.masked_fill(~torch.ones(7, 7).tril().bool(), -math.inf).softmax(-1)
+        logits = logits + pattern @ full_ov(model, 0, head).dense()[some_tokens]
+    close(logits, model(some_tokens))
+
+
+def test_layer_norm_is_folded_up_to_sigma_and_bias(make_model, some_tokens):
+    model = make_model(positions="none")
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "ln_" in name and name.endswith("bias"):
+                parameter.zero_()
+        _, cache = model.run_with_cache(some_tokens)
+        for layer in range(2):
+            x = cache[f"L{layer}.resid_pre"]
+            x = x / (x.var(dim=-1, keepdim=True, unbiased=False) + 1e-5).sqrt()
+            for head in range(2):
+                weights = head_weights(model, layer, head)
+                close(x @ weights.W_Q, cache[f"L{layer}.q"][:, :, head])
+                close(x @ weights.W_K, cache[f"L{layer}.k"][:, :, head])
+                close(x @ weights.W_V, cache[f"L{layer}.v"][:, :, head])
+        x = cache["final_resid"]
+        x = x / (x.var(dim=-1, keepdim=True, unbiased=False) + 1e-5).sqrt()
+        close(x @ unembedding(model), cache["logits"])
+
+
+@pytest.mark.parametrize("head", [(2, 0), (0, 2), (-1, 0), (0, -1)])
+@pytest.mark.parametrize("function", [head_weights, qk_circuit, ov_circuit, full_qk, full_ov])
+def test_a_head_that_does_not_exist_is_named(make_model, function, head):
+    message = rf"no head L{head[0]}H{head[1]}: this model has 2 layers of 2 heads"
+    with pytest.raises(ValueError, match=message):
+        function(make_model(), *head)
+
+
+# Copying
+
+
+def test_a_head_that_copies_scores_one_and_one_that_forbids_minus_one():
+    draw = torch.Generator().manual_seed(0)
+    W = torch.linalg.qr(torch.randn(9, 4, generator=draw)).Q
+    assert copying_score(LowRank(W, W.T)) == pytest.approx(1)
+    assert copying_score(LowRank(W, -W.T)) == pytest.approx(-1)
+    assert copying_score(LowRank(W, 0 * W.T)) == 0
+    turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])  # eigenvalues ± i
+    assert copying_score(LowRank(turn, torch.eye(2))) == pytest.approx(0)
+
+
+def test_copying_scores_of_sums_are_those_of_the_dense_sum(make_model):
+    model = make_model()
+    both = full_ov(model, 0, 0) + full_ov(model, 1, 1)
+    values = torch.linalg.eigvals(both.dense())
+    assert copying_score(both) == pytest.approx(
+        (values.real.sum() / values.abs().sum()).item(), abs=1e-4
+    )
+    hits = sum(int(row.argmax()) == i for i, row in enumerate(both.dense()))
+    assert diagonal_share(both) == pytest.approx(hits / 11)
+    assert diagonal_share(both, block=2) == pytest.approx(hits / 11)
+
+
+def test_diagonal_share_counts_rows():
+    matrix = torch.eye(5)[[0, 1, 2, 4, 3]]
+    assert diagonal_share(LowRank(matrix, torch.eye(5))) == pytest.approx(3 / 5)
+
+
+@pytest.mark.parametrize(("d_model", "d_head", "sd"), [(64, 16, 0.097), (128, 32, 0.053)])
+def test_random_heads_do_not_copy(d_model, d_head, sd):
+    scores = random_copying_scores(d_model, d_head, 400, seed=0)
+    assert scores.shape == (400,)
+    assert scores.mean().abs() < 4 * sd / math.sqrt(400)
+    assert scores.std().item() == pytest.approx(sd, rel=0.15)  # 4 standard errors
+    assert torch.equal(scores, random_copying_scores(d_model, d_head, 400, seed=0))
+    assert not torch.equal(scores, random_copying_scores(d_model, d_head, 400, seed=1))
+
+
+# Composition
+
+
+@pytest.mark.parametrize(("reader", "writer"), [(1, 0), (2, 0), (2, 1)])
+def test_composition_is_the_norm_of_the_dense_product(make_model, reader, writer):
+    model = make_model(n_layers=3)
+    scores = composition_scores(model, reader, writer)
+    assert set(scores) == {"Q", "K", "V"}
+    for w, r in itertools.product(range(2), range(2)):
+        writes = ov_circuit(model, writer, w).dense()
+        qk, ov = qk_circuit(model, reader, r).dense(), ov_circuit(model, reader, r).dense()
+        for side, reads in {"Q": qk, "K": qk.T, "V": ov}.items():
+            expected = (writes @ reads).norm() / (writes.norm() * reads.norm())
+            close(scores[side][w, r], expected)
+
+
+def test_a_head_of_zeros_composes_with_nothing(make_model):
+    model = make_model()
+    with torch.no_grad():
+        model.layers[0].attn.W_O[1] = 0
+    scores = composition_scores(model)
+    for side in "QKV":
+        assert scores[side][1].tolist() == [0, 0] and scores[side][0].min() > 0
+
+
+def test_the_null_of_composition_is_the_root_mean_square_over_rotations():
+    draw = torch.Generator().manual_seed(0)
+    A, B = low_rank(12, 3, 12), low_rank(12, 2, 12, seed=1)
+    turns = torch.linalg.qr(torch.randn(4000, 12, 12, generator=draw)).Q
+    products = (A.dense() @ turns @ B.dense()).norm(dim=(1, 2)) / (A.norm() * B.norm())
+    found = products.square().mean().sqrt().item()
+    assert found == pytest.approx(composition_null(12), rel=0.03)
+
+
+def test_composition_needs_two_layers_in_order(make_model):
+    with pytest.raises(ValueError, match="needs at least 2 layers; this model has 1"):
+        composition_scores(make_model(n_layers=1))
+    for reader, writer in [(1, 1), (0, 1), (2, 0), (1, -1)]:
+        message = f"got writer_layer = {writer}, reader_layer = {reader}"
+        with pytest.raises(ValueError, match=message):
+            composition_scores(make_model(), reader, writer)
+    for function in (virtual_head, k_composition_circuit):
+        with pytest.raises(ValueError, match="L1H0 must be in an earlier layer than the reader L1"):
+            function(make_model(), (1, 0), (1, 1))
+
+
+def test_a_virtual_head_is_the_path_through_two_heads(linear, some_tokens):
+    model = linear()
+    _, cache = model.run_with_cache(some_tokens)
+    seen = cache["L1.pattern"][:, 1] @ cache["L0.pattern"][:, 0] @ cache["embed"]
+    path = seen @ virtual_head(model, (0, 0), (1, 1)).dense()
+    close(path.detach(), path_terms(model, some_tokens)["L0H0 → L1H1"])
+
+
+def test_k_composition_is_a_term_of_the_scores(linear, some_tokens):
+    model = linear()
+    _, cache = model.run_with_cache(some_tokens)
+    circuit = k_composition_circuit(model, (0, 1), (1, 0)).dense()
+    by_token = circuit[some_tokens[:, :, None], some_tokens[:, None]]  # [batch, query, moved]
+    moved = by_token @ cache["L0.pattern"][:, 1].transpose(1, 2)
+    close(moved.detach(), score_terms(model, some_tokens, 1, 0)["embed", "L0H1"])
+
+
+def test_the_induction_heads_of_the_shipped_model_show_in_its_weights(stories):
+    pairs = itertools.product(range(4), range(4))
+    shares = {
+        (w, r): diagonal_share(k_composition_circuit(stories, (0, w), (1, r))) for w, r in pairs
+    }
+    assert set(sorted(shares, key=shares.get)[-2:]) == {(3, 0), (3, 2)}
+    induction = [copying_score(full_ov(stories, 1, head)) for head in (0, 2)]
+    null = random_copying_scores(128, 32, 100, seed=0)
+    assert min(induction) > null.max()
+
+
+# Sums over paths
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("n_layers", [0, 1, 3])
+def test_paths_add_up_to_the_stream_and_the_logits(linear, some_tokens, positions, n_layers):
+    model = linear(positions=positions, n_layers=n_layers)
+    logits, cache = model.run_with_cache(some_tokens)
+    terms = path_terms(model, some_tokens)
+    assert len(terms) == 3**n_layers
+    total = sum(terms.values())
+    close(total, cache["final_resid"].detach(), atol=1e-4, rtol=1e-4)
+    close(total @ unembedding(model), logits.detach(), atol=1e-4, rtol=1e-4)
+
+
+def test_a_path_needs_each_of_its_heads(linear, some_tokens):
+    model = linear()
+    names = {"direct", "L0H0", "L0H1", "L1H0", "L1H1"}
+    names |= {f"L0H{i} → L1H{j}" for i in range(2) for j in range(2)}
+    assert set(path_terms(model, some_tokens)) == names
+    with torch.no_grad():
+        model.layers[0].attn.W_O[1] = 0
+    zero = {name for name, term in path_terms(model, some_tokens).items() if not term.any()}
+    assert zero == {name for name in names if "L0H1" in name}
+
+
+def test_paths_of_the_shipped_model_add_up_to_its_logits(stories):
+    tokens = stories.tokenizer.encode("Then Mila Toren met Deko Balis.", bos=True)[None]
+    logits, _ = stories.run_with_cache(tokens)
+    total = sum(path_terms(stories, tokens).values()) @ unembedding(stories)
+    close(total, logits.detach(), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("layer", [0, 2])
+def test_score_terms_add_up_to_the_scores(linear, some_tokens, positions, layer):
+    model = linear(positions=positions, n_layers=3)
+    _, cache = model.run_with_cache(some_tokens)
+    terms = score_terms(model, some_tokens, layer, 1)
+    close(sum(terms.values()), cache[f"L{layer}.scores"][:, 1].detach(), atol=1e-4, rtol=1e-4)
+    parts = {"embed", *(f"L{i}H{h}" for i in range(layer) for h in range(2))}
+    parts |= {"position"} if positions in ("residual", "keys_queries") else set()
+    bias = {("position", "position")} if positions == "relative" else set()
+    assert set(terms) == set(itertools.product(parts, parts)) | bias
+
+
+def test_an_expansion_that_would_not_be_exact_is_refused(make_model, some_tokens):
+    for changes in ({"layer_norm": True}, {"layer_norm": False, "d_mlp": 4}):
+        with pytest.raises(ValueError, match="exact only without layer norm and MLPs"):
+            path_terms(make_model(**changes), some_tokens)
+        with pytest.raises(ValueError, match="exact only without layer norm and MLPs"):
+            score_terms(make_model(**changes), some_tokens, 0, 0)
+    with pytest.raises(ValueError, match="no head L2H0"):
+        score_terms(make_model(layer_norm=False), some_tokens, 2, 0)
+
+
+# Skip-trigrams
+
+
+def brute_force(qk, ov, k, context):
+    """Every triple, [destination, source, out]: its value, and the k largest above 0."""
+    scores, logits = qk.dense().double(), ov.dense().double()
+    rivals = scores[:, context].exp().sum(dim=1, keepdim=True)
+    attention = scores.exp() / (scores.exp() + rivals)
+    boost = logits - logits.mean(dim=1, keepdim=True)
+    value = attention[:, :, None] * boost[None]
+    largest = value.flatten().sort(descending=True).values
+    return attention, boost, value, largest[largest > 0][:k].float()
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 30, 200, 5000])
+@pytest.mark.parametrize("seed", range(4))
+def test_top_triples_are_those_of_brute_force(k, seed):
+    qk, ov = low_rank(13, 3, 13, seed), low_rank(13, 2, 13, seed + 10)
+    context = torch.tensor([3, 1, 3, 8])
+    attention, boost, value, largest = brute_force(qk, ov, k, context)
+    for block in (None, 1, 4):
+        found = top_triples(qk, ov, k, context, block)
+        source, destination, out = found[:3]
+        close(found.value, largest, atol=1e-5, rtol=1e-5)
+        close(found.value, value[destination, source, out].float(), atol=1e-5, rtol=1e-5)
+        close(found.attention, attention[destination, source].float(), atol=1e-5, rtol=1e-5)
+        close(found.boost, boost[source, out].float(), atol=1e-5, rtol=1e-5)
+        triples = set(zip(source.tolist(), destination.tolist(), out.tolist(), strict=True))
+        assert len(triples) == len(largest)
+
+
+@pytest.mark.parametrize("k", [3, 20, 400])
+def test_ties_and_heads_that_do_little_are_counted_right(k):
+    context = torch.tensor([0])
+    same = LowRank(torch.zeros(6, 1), torch.zeros(1, 6))  # equal scores everywhere
+    some = LowRank(torch.ones(6, 1), torch.tensor([[1.0, 1.0, 0.0, 0.0, -1.0, -1.0]]))
+    one = LowRank(torch.eye(6)[:, 2:3], some.right)  # only one source raises anything
+    for ov in (some, one):
+        close(top_triples(same, ov, k, context).value, brute_force(same, ov, k, context)[3])
+    assert len(top_triples(same, same, k, context).value) == 0
+
+
+def test_the_strongest_triples_may_each_have_a_source_of_their_own():
+    qk = LowRank(torch.diag(torch.tensor([8.0, 9, 10, 11, 12, 13])), torch.eye(6))
+    ov, context = LowRank(torch.eye(6), torch.eye(6)), torch.tensor([0, 0])
+    found = top_triples(qk, ov, 5, context)
+    close(found.value, brute_force(qk, ov, 5, context)[3])
+    for tokens in (found.source, found.destination, found.out):
+        assert sorted(tokens.tolist()) == [1, 2, 3, 4, 5]
+
+
+def test_skip_trigrams_of_a_model_are_those_of_its_full_circuits(make_model):
+    model, context = make_model(n_layers=1), torch.tensor([1, 2, 3, 4])
+    found = skip_trigrams(model, 0, 1, 7, context)
+    qk, ov = full_qk(model, 0, 1), full_ov(model, 0, 1)
+    close(found.value, brute_force(qk, ov, 7, context)[3], atol=1e-5, rtol=1e-5)
+
+
+def test_skip_trigrams_never_hold_more_than_blocks(monkeypatch):
+    made = []
+
+    def count(self, block=None, whole=LowRank.row_blocks):
+        for start, part in whole(self, block):
+            made.append(part.numel())
+            yield start, part
+
+    monkeypatch.setattr(LowRank, "row_blocks", count)
+    monkeypatch.setattr(LowRank, "dense", lambda self: pytest.fail("built the whole matrix"))
+    n = 20_000
+    qk, ov = low_rank(n, 2, n), low_rank(n, 2, n, seed=1)
+    found = top_triples(qk, ov, 10, torch.arange(50))
+    assert len(found.value) == 10 and max(made) <= circuits.BLOCK_ENTRIES < n * n / 90
+    score = qk.entries(found.destination, found.source)
+    rival = qk.columns(torch.arange(50))[found.destination].logsumexp(dim=1)
+    close(found.attention, (score - rival).sigmoid(), atol=1e-4, rtol=1e-4)
+    close(found.boost, ov.centred_columns().entries(found.source, found.out), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("k", "context", "message"),
+    [
+        (0, [1], "k must be >= 1"),
+        (1, [], "one or more token ids from 0 to 12"),
+        (1, [13], "one or more token ids from 0 to 12"),
+        (1, [-1, 2], "one or more token ids from 0 to 12"),
+    ],
+)
+def test_skip_trigrams_need_a_number_and_a_context(k, context, message):
+    qk = low_rank(13, 3, 13)
+    with pytest.raises(ValueError, match=message):
+        top_triples(qk, qk, k, torch.tensor(context, dtype=torch.long))
+
+
+def test_circuits_that_do_not_fit_together_are_refused():
+    with pytest.raises(ValueError, match=r"got \(13, 13\) and \(12, 13\)"):
+        top_triples(low_rank(13, 3, 13), low_rank(12, 3, 13), 1, torch.tensor([1]))
