@@ -1,8 +1,35 @@
+import itertools
+
 import pytest
 import torch
 
 from aot_helpers.corpora import repeated_tokens
-from aot_helpers.heads import copy_losses, head_scores, induction_scores, offset_score, zero_heads
+from aot_helpers.heads import (
+    PATTERNS,
+    bootstrap_interval,
+    copy_accuracy,
+    copy_losses,
+    direct_logit_attribution,
+    head_scores,
+    in_context_score,
+    induction_scores,
+    pattern_score,
+    term_importance,
+    uniform_score,
+)
+from aot_helpers.train import next_token_losses
+
+EXACT = dict(layer_norm=False, positions="relative")
+
+# The same behaviours in words: does a head of this kind look from query q at key k?
+LOOKS = {
+    "previous": lambda text, q, k: k == q - 1,
+    "current": lambda text, q, k: k == q,
+    "first": lambda text, q, k: k == 0 and q > 1,
+    "duplicate": lambda text, q, k: k < q and text[k] == text[q],
+    "induction": lambda text, q, k: 0 < k <= q and text[k - 1] == text[q],
+    "pre-duplicate": lambda text, q, k: k + 1 < q and text[k + 1] == text[q],
+}
 
 
 @pytest.fixture
@@ -13,26 +40,74 @@ def repeated():
     return torch.cat([torch.zeros(5, 1, dtype=torch.long), segment, segment], dim=1)
 
 
-def test_offset_score_is_the_mean_of_a_diagonal():
-    pattern = torch.rand(3, 2, 8, 8, generator=torch.Generator().manual_seed(0))
-    for back, first in [(0, 0), (1, 1), (1, 4), (3, 5), (7, 7)]:
-        diagonal = pattern.diagonal(-back, dim1=2, dim2=3)[..., first - back :]
-        torch.testing.assert_close(offset_score(pattern, back, first), diagonal.mean(dim=(0, 2)))
+@pytest.fixture
+def few_tokens():
+    """[4, 9] tokens of 3 kinds, so that many return, some at once."""
+    return torch.randint(3, (4, 9), generator=torch.Generator().manual_seed(2))
 
 
-@pytest.mark.parametrize(("back", "first"), [(-1, 2), (3, 2), (1, 8)])
-def test_an_impossible_offset_is_named(back, first):
-    with pytest.raises(ValueError, match=f"back = {back}, first_query = {first}, n_pos = 8"):
-        offset_score(torch.rand(1, 1, 8, 8), back, first)
+def random_pattern(*shape):
+    """A causal pattern that is not even."""
+    scores = torch.randn(*shape, generator=torch.Generator().manual_seed(3))
+    return scores.masked_fill(torch.ones(shape[-2:]).triu(1).bool(), -torch.inf).softmax(dim=-1)
 
 
-def test_head_scores_are_the_scores_of_each_layers_pattern(make_model, some_tokens):
+@pytest.mark.parametrize("behaviour", PATTERNS)
+def test_a_behaviour_looks_where_its_sentence_says(few_tokens, behaviour):
+    targets = PATTERNS[behaviour](few_tokens)
+    assert targets.shape == (4, 9, 9)
+    for row, text in enumerate(few_tokens.tolist()):
+        for q, k in itertools.product(range(9), range(9)):
+            assert bool(targets[row, q, k]) == LOOKS[behaviour](text, q, k), (text, q, k)
+
+
+def test_the_words_describe_every_behaviour_there_is():
+    assert PATTERNS.keys() == LOOKS.keys()
+
+
+@pytest.mark.parametrize("first", [0, 4])
+@pytest.mark.parametrize("behaviour", PATTERNS)
+def test_a_score_is_the_mean_attention_to_the_targets(few_tokens, behaviour, first):
+    pattern, targets = random_pattern(4, 2, 9, 9), PATTERNS[behaviour](few_tokens)
+    totals, nulls = [], []
+    for row, text in enumerate(few_tokens.tolist()):
+        for q in range(first, 9):
+            keys = [k for k in range(9) if LOOKS[behaviour](text, q, k)]
+            if keys:
+                totals.append([sum(pattern[row, h, q, k].item() for k in keys) for h in range(2)])
+                nulls.append(len(keys) / (q + 1))
+    expected = torch.tensor(totals).mean(dim=0)
+    torch.testing.assert_close(pattern_score(pattern, targets, first), expected)
+    assert uniform_score(targets, first) == pytest.approx(sum(nulls) / len(nulls))
+
+
+def test_a_perfect_head_scores_one_and_an_even_head_scores_the_null(repeated):
+    targets = PATTERNS["induction"](repeated)
+    perfect, even = torch.zeros(5, 1, 9, 9), torch.ones(9, 9).tril()
+    perfect[:, 0, range(5, 9), range(2, 6)] = 1.0
+    even = (even / even.sum(-1, keepdim=True)).expand(5, 1, 9, 9)
+    assert pattern_score(perfect, targets).tolist() == [1.0]
+    assert pattern_score(even, targets).item() == pytest.approx(uniform_score(targets))
+    assert uniform_score(targets) == pytest.approx((1 / 6 + 1 / 7 + 1 / 8 + 1 / 9) / 4)
+    assert uniform_score(targets, causal=False) == pytest.approx(1 / 9)
+
+
+def test_the_previous_token_score_is_the_mean_of_a_diagonal(make_model, some_tokens):
     model = make_model(n_layers=3)
     _, cache = model.run_with_cache(some_tokens)
-    scores = head_scores(model, some_tokens, 2, 3)
-    assert scores.shape == (3, 2)
-    for i in range(3):
-        torch.testing.assert_close(scores[i], offset_score(cache[f"L{i}.pattern"], 2, 3))
+    for first in (0, 1, 4):
+        found = head_scores(model, some_tokens, "previous", first)
+        assert found.scores.shape == (3, 2)
+        queries = range(max(first, 1), 7)
+        for i in range(3):
+            below = cache[f"L{i}.pattern"].diagonal(-1, dim1=2, dim2=3)[..., max(first, 1) - 1 :]
+            torch.testing.assert_close(found.scores[i], below.mean(dim=(0, 2)))
+        assert found.null == pytest.approx(sum(1 / (q + 1) for q in queries) / len(queries))
+
+
+def test_a_model_that_sees_both_ways_has_the_null_of_all_keys(make_model, some_tokens):
+    model = make_model(causal=False)
+    assert head_scores(model, some_tokens, "previous").null == pytest.approx(1 / 7)
 
 
 def test_induction_score_is_attention_to_what_followed_the_same_token(make_model, repeated):
@@ -50,31 +125,45 @@ def test_induction_score_is_attention_to_what_followed_the_same_token(make_model
             assert score == pytest.approx(sum(seen) / len(seen), abs=1e-6)
 
 
+def test_induction_scores_leave_out_chance_repeats_of_the_first_copy(make_model):
+    tokens = torch.tensor([[0, 3, 4, 5, 3, 3, 4, 5, 3]])
+    model = make_model()
+    _, cache = model.run_with_cache(tokens)
+    keys = {5: (2, 5), 6: (3,), 7: (4,), 8: (2, 5, 6)}  # after each earlier copy
+    for i in range(2):
+        pattern = cache[f"L{i}.pattern"][0]
+        expected = sum(pattern[:, q, k] for q in keys for k in keys[q]) / 4
+        torch.testing.assert_close(induction_scores(model, tokens)[i], expected)
+
+
 def test_tokens_that_are_not_repeated_are_refused(make_model, repeated):
     other = repeated.clone()
     other[0, -1] = (other[0, -1] + 1) % 11
     for tokens in (other, repeated[:, :-1], repeated_tokens(11, 1, 2)):
-        with pytest.raises(ValueError, match="BOS, then a segment of at least 2 tokens, twice"):
-            induction_scores(make_model(), tokens)
+        for function in (induction_scores, copy_losses, copy_accuracy):
+            with pytest.raises(ValueError, match="BOS, then a segment of at least 2 tokens, twice"):
+                function(make_model(), tokens)
 
 
-def test_zero_heads_equals_a_model_without_their_output(make_model, some_tokens):
-    model, cut = make_model(n_heads=3), make_model(n_heads=3)
-    heads = [(0, 2), (1, 0), (1, 1)]
-    with torch.no_grad():
-        for layer, head in heads:
-            cut.layers[layer].attn.W_O[head] = 0
-    edited = model(some_tokens, edits=zero_heads(model, heads))
-    torch.testing.assert_close(edited, cut(some_tokens))
-    assert not torch.allclose(edited, model(some_tokens), atol=1e-3)
-    assert zero_heads(model, []) == {}
-
-
-@pytest.mark.parametrize("head", [(2, 0), (0, 2), (-1, 0), (0, -1)])
-def test_a_head_that_does_not_exist_is_named(make_model, head):
-    message = rf"no head L{head[0]}H{head[1]}: layers 0 … 1, heads 0 … 1"
+def test_an_unknown_behaviour_is_named_with_the_nearest(make_model, some_tokens):
+    message = r"no behaviour is called 'inductive'; did you mean 'induction' .* there are: current,"
     with pytest.raises(ValueError, match=message):
-        zero_heads(make_model(), [(0, 0), head])
+        head_scores(make_model(), some_tokens, "inductive")
+
+
+def test_a_model_without_layers_has_no_heads_to_score(make_model, some_tokens):
+    with pytest.raises(ValueError, match="a model without layers has no heads"):
+        head_scores(make_model(n_layers=0), some_tokens, "previous")
+
+
+def test_texts_where_no_query_counts_are_refused(make_model):
+    text = torch.arange(7)[None]
+    for behaviour, first in [("induction", 0), ("duplicate", 0), ("previous", 7), ("first", 9)]:
+        message = f"among 7 tokens no query from position {first} on .* too short for this score"
+        with pytest.raises(ValueError, match=message):
+            head_scores(make_model(), text, behaviour, first)
+    with pytest.raises(ValueError, match="first_query must be a position >= 0, got -1"):
+        head_scores(make_model(), text, "previous", -1)
 
 
 def test_copy_losses_are_mean_minus_log_p_in_each_copy(make_model, repeated):
@@ -97,20 +186,156 @@ def test_copy_losses_see_the_edits(make_model, repeated):
     assert copy_losses(model, repeated) != uniform
 
 
-def test_a_hand_made_induction_head_scores_one(make_model, repeated):
-    model = make_model(n_layers=1, n_heads=2)
-    look = torch.zeros(5, 2, 9, 9)
-    look[:, 1, range(5, 9), range(2, 6)] = 1.0
-    scores = offset_score(look, back=3, first_query=5)
-    assert scores.tolist() == [0.0, 1.0]
-    assert induction_scores(model, repeated).shape == (1, 2)
+def test_copy_accuracy_counts_the_largest_logits_of_the_second_copy(make_model, repeated):
+    model = make_model()
+    logits = torch.zeros(5, 9, 11)
+    for text, tokens in enumerate(repeated.tolist()):
+        for t in range(8):
+            right = (text, t) in {(0, 5), (0, 6), (0, 7), (1, 5), (2, 7), (3, 6)}
+            # Right answers outside of what counts must not be counted.
+            logits[text, t, tokens[t + 1]] = 1.0 if right or t < 5 else -1.0
+    assert copy_accuracy(model, repeated, {"logits": logits}) == pytest.approx(6 / 15)
+    expected = (model(repeated).argmax(-1)[:, 5:8] == repeated[:, 6:]).float().mean().item()
+    assert copy_accuracy(model, repeated) == pytest.approx(expected)
 
 
-def test_a_model_without_layers_has_no_heads_to_score(make_model, some_tokens):
-    with pytest.raises(ValueError, match="a model without layers has no heads"):
-        head_scores(make_model(n_layers=0), some_tokens, 1, 2)
+@pytest.mark.parametrize("positions", ["relative", "residual", "keys_queries"])
+def test_attributed_parts_sum_to_the_logit(make_model, some_tokens, positions):
+    model = make_model(layer_norm=False, positions=positions)
+    logits = model(some_tokens).detach()
+    others = (some_tokens + 3) % 11
+    for targets, wanted, n in [(None, some_tokens[:, 1:], 6), (others, others, 7)]:
+        logit = logits[:, :n].gather(-1, wanted[..., None])[..., 0]
+        plain = direct_logit_attribution(model, some_tokens, targets, centre=False)
+        torch.testing.assert_close(sum(plain.values()), logit)
+        above = direct_logit_attribution(model, some_tokens, targets)
+        torch.testing.assert_close(sum(above.values()), logit - logits[:, :n].mean(dim=-1))
+    heads = ["L0H0", "L0H1", "L1H0", "L1H1"]
+    assert list(above) == ["embed"] + ["pos_embed"] * (positions == "residual") + heads
 
 
-def test_copy_losses_refuse_what_is_not_repeated(make_model, repeated):
-    with pytest.raises(ValueError, match="BOS, then a segment of at least 2 tokens, twice"):
-        copy_losses(make_model(), repeated[:, :-1])
+def test_a_heads_part_is_what_the_logit_loses_when_only_its_direct_path_goes(
+    make_model, some_tokens
+):
+    model = make_model(n_layers=1, **EXACT)
+    parts = direct_logit_attribution(model, some_tokens, centre=False)
+    for head in range(2):
+        without = model(
+            some_tokens,
+            edits={"L0.z": lambda z, h=head: z * (torch.arange(2) != h).float()[:, None]},
+        )
+        lost = (model(some_tokens) - without)[:, :-1].gather(-1, some_tokens[:, 1:, None])[..., 0]
+        torch.testing.assert_close(parts[f"L0H{head}"], lost.detach())
+
+
+@pytest.mark.parametrize("function", [direct_logit_attribution, term_importance])
+def test_sums_over_terms_need_a_model_that_is_one(make_model, some_tokens, function):
+    for changes in ({"layer_norm": True}, {"layer_norm": False, "d_mlp": 5}):
+        with pytest.raises(ValueError, match="only without layer norm and MLPs"):
+            function(make_model(**changes), some_tokens)
+    with pytest.raises(ValueError, match=r"tokens of shape \(3, 1\) have no next token"):
+        function(make_model(layer_norm=False), some_tokens[:, :1])
+
+
+def test_targets_that_do_not_fit_are_named(make_model, some_tokens):
+    model = make_model(layer_norm=False)
+    with pytest.raises(ValueError, match=r"shape \(3, 7\), got \(3, 6\)"):
+        direct_logit_attribution(model, some_tokens, some_tokens[:, 1:])
+    with pytest.raises(ValueError, match=r"target 12 is not a token id: they are 0 … 10"):
+        direct_logit_attribution(model, some_tokens, some_tokens + 12 - some_tokens.min())
+
+
+def path_logits(model, tokens):
+    """The logits' path terms of each order, as sums of products of patterns and OV matrices."""
+    _, cache = model.run_with_cache(tokens)
+    heads = [
+        (i, cache[f"L{i}.pattern"][:, h], layer.attn.W_V[h] @ layer.attn.W_O[h])
+        for i, layer in enumerate(model.layers)
+        for h in range(model.config.n_heads)
+    ]
+    orders = []
+    for n in range(model.config.n_layers + 1):
+        term = torch.zeros_like(cache["logits"])
+        for path in itertools.combinations(heads, n):
+            if len({layer for layer, _, _ in path}) == n:  # at most one head per layer
+                moved = model.W_E[tokens]
+                for _, pattern, ov in path:
+                    moved = pattern @ moved @ ov
+                term = term + moved @ model.W_U
+        orders.append(term)
+    return orders
+
+
+def test_term_importance_is_the_loss_of_the_sum_of_path_terms(make_model, some_tokens):
+    model = make_model(n_layers=3, **EXACT)
+    with torch.no_grad():
+        orders = path_logits(model, some_tokens)
+        sums = [sum(orders[: n + 1]) for n in range(4)]
+        expected = torch.stack([next_token_losses(each, some_tokens).mean() for each in sums])
+        loss = next_token_losses(model(some_tokens), some_tokens).mean()
+    found = term_importance(model, some_tokens)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(found[-1], loss)
+    torch.testing.assert_close(found.diff().sum(), loss - expected[0])
+    assert found.diff().abs().min() > 1e-4  # no order is empty
+
+
+def test_term_importance_without_layers_is_the_loss_alone(make_model, some_tokens):
+    model = make_model(n_layers=0, layer_norm=False)
+    loss = next_token_losses(model(some_tokens), some_tokens).mean().detach()
+    torch.testing.assert_close(term_importance(model, some_tokens), loss[None])
+
+
+def test_in_context_score_is_late_loss_minus_early_loss(some_tokens):
+    losses = torch.rand(3, 10, generator=torch.Generator().manual_seed(0))
+    found = in_context_score(losses, early=(1, 3), late=(6, 9))
+    for text, row in enumerate(losses.tolist()):
+        expected = (row[6] + row[7] + row[8]) / 3 - (row[1] + row[2]) / 2
+        assert found[text].item() == pytest.approx(expected, abs=1e-6)
+    falling = torch.arange(10.0, 0.0, -1.0)[None]
+    assert in_context_score(falling, (0, 1), (9, 10)).tolist() == [-9.0]
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "message"),
+    [
+        ((0, 2), (8, 11), r"the text is too short: late = \(8, 11\) needs 11 losses, there are 10"),
+        ((0, 3), (2, 5), r"no overlap; got early = \(0, 3\), late = \(2, 5\)"),
+        ((5, 7), (0, 2), "early before late"),
+        ((2, 2), (5, 7), "from < to"),
+        ((-2, 1), (5, 7), r"early = \(-2, 1\)"),
+    ],
+)
+def test_ranges_that_make_no_sense_are_refused(early, late, message):
+    with pytest.raises(ValueError, match=message):
+        in_context_score(torch.zeros(2, 10), early, late)
+
+
+def test_a_bootstrap_interval_is_near_the_normal_one():
+    values = 3 + 2 * torch.randn(400, generator=torch.Generator().manual_seed(0))
+    low, high = bootstrap_interval(values)
+    error = values.std().item() / 20
+    assert low == pytest.approx(values.mean().item() - 1.96 * error, abs=0.15 * error)
+    assert high == pytest.approx(values.mean().item() + 1.96 * error, abs=0.15 * error)
+    half = bootstrap_interval(values, share=0.5)
+    assert half[1] - half[0] == pytest.approx(2 * 0.6745 * error, rel=0.1)
+    assert bootstrap_interval(values) == (low, high) != bootstrap_interval(values, seed=1)
+
+
+def test_a_bootstrap_of_two_values_covers_what_their_resamples_can_be():
+    assert bootstrap_interval(torch.tensor([0.0, 1.0]), share=0.9) == (0.0, 1.0)
+    assert bootstrap_interval(torch.tensor([5.0, 5.0, 5.0])) == (5.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "settings", "message"),
+    [
+        ([1.0], {}, "at least 2 values, got 1"),
+        ([1.0, float("nan")], {}, "values must be finite"),
+        ([1.0, 2.0], {"share": 95.0}, "share = 95"),
+        ([1.0, 2.0], {"n_resamples": 0}, "n_resamples = 0"),
+    ],
+)
+def test_a_bootstrap_of_nothing_is_refused(values, settings, message):
+    with pytest.raises(ValueError, match=message):
+        bootstrap_interval(torch.tensor(values), **settings)

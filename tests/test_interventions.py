@@ -1,0 +1,332 @@
+import itertools
+
+import pytest
+import torch
+
+from aot_helpers.heads import head_scores
+from aot_helpers.interventions import (
+    ablate,
+    check_heads,
+    cut_path,
+    freeze_patterns,
+    merge,
+    patch_heads,
+    patch_stream,
+    zero_heads,
+)
+
+EXACT = dict(layer_norm=False, positions="relative")
+LAST_LAYER = ["L2.q", "L2.k", "L2.v"]
+
+
+@pytest.fixture
+def other_tokens():
+    """[3, 7] token ids of the tiny model, not those of some_tokens."""
+    return torch.randint(11, (3, 7), generator=torch.Generator().manual_seed(9))
+
+
+def z_of(model, tokens, layer, edits=None):
+    """One layer's z, detached."""
+    with torch.no_grad():
+        return model.run_with_cache(tokens, edits=edits)[1][f"L{layer}.z"]
+
+
+def differ(a, b):
+    return not torch.allclose(a, b, atol=1e-3)
+
+
+def test_merge_composes_in_the_order_given():
+    first = {"a": lambda x: x + 1, "b": torch.tensor(5.0), "c": lambda x: x}
+    second = {"a": lambda x: x * 10, "b": lambda x: x - 1, "c": torch.tensor(7.0)}
+    edits = merge(first, second, {"d": lambda x: -x})
+    x = torch.tensor(2.0)
+    assert {name: edit(x).item() for name, edit in edits.items()} == {
+        "a": 30.0,
+        "b": 4.0,
+        "c": 7.0,
+        "d": -2.0,
+    }
+    assert merge(second, first)["a"](x) == 21.0
+    assert merge() == {} == merge({})
+
+
+def test_merged_ablations_are_the_ablation_of_all(make_model, some_tokens):
+    model = make_model(n_heads=3)
+    parts = merge(zero_heads(model, [(0, 1)]), zero_heads(model, [(0, 2), (1, 0)]))
+    whole = zero_heads(model, [(0, 1), (0, 2), (1, 0)])
+    torch.testing.assert_close(model(some_tokens, edits=parts), model(some_tokens, edits=whole))
+
+
+def test_zero_heads_equals_a_model_without_their_output(make_model, some_tokens):
+    model, cut = make_model(n_heads=3), make_model(n_heads=3)
+    heads = [(0, 2), (1, 0), (1, 1)]
+    with torch.no_grad():
+        for layer, head in heads:
+            cut.layers[layer].attn.W_O[head] = 0
+    for edits in (zero_heads(model, heads), ablate(model, heads)):
+        edited = model(some_tokens, edits=edits)
+        torch.testing.assert_close(edited, cut(some_tokens))
+        assert differ(edited, model(some_tokens))
+    assert zero_heads(model, []) == {}
+
+
+@pytest.mark.parametrize("head", [(2, 0), (0, 2), (-1, 0), (0, -1)])
+def test_a_head_that_does_not_exist_is_named(make_model, some_tokens, head):
+    model = make_model(layer_norm=False)
+    message = rf"no head L{head[0]}H{head[1]}: layers 0 … 1, heads 0 … 1"
+    for attempt in (
+        lambda: check_heads(model, [(0, 0), head]),
+        lambda: zero_heads(model, [(0, 0), head]),
+        lambda: ablate(model, [head], "mean", some_tokens),
+        lambda: patch_heads(model, some_tokens, [head]),
+        lambda: cut_path(model, some_tokens, (0, 0), head, "Q"),
+        lambda: cut_path(model, some_tokens, head, (1, 0), "Q"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            attempt()
+
+
+def test_mean_ablation_puts_the_mean_of_the_reference(make_model, some_tokens, other_tokens):
+    model = make_model(n_layers=1, n_heads=3, **EXACT)
+    heads = [(0, 0), (0, 2)]
+    edited = z_of(model, some_tokens, 0, ablate(model, heads, "mean", other_tokens[:2, :5]))
+    clean, reference = z_of(model, some_tokens, 0), z_of(model, other_tokens[:2, :5], 0)
+    torch.testing.assert_close(edited[:, :, 1], clean[:, :, 1])
+    for head in (0, 2):
+        mean = sum(reference[b, p, head] for b in range(2) for p in range(5)) / 10
+        torch.testing.assert_close(edited[:, :, head], mean.expand(3, 7, -1))
+
+
+def test_mean_ablation_of_a_constant_head_changes_nothing(make_model, some_tokens, other_tokens):
+    model = make_model(n_heads=2, **EXACT)
+    with torch.no_grad():  # all tokens have one value in this head, so any mixture is that value
+        model.W_E[:, 0] = 1.0
+        model.layers[0].attn.W_V[1] = 0.0
+        model.layers[0].attn.W_V[1, 0] = torch.randn(4)
+    edits = ablate(model, [(0, 1)], "mean", other_tokens)
+    torch.testing.assert_close(model(some_tokens, edits=edits), model(some_tokens))
+    assert differ(model(some_tokens, edits=zero_heads(model, [(0, 1)])), model(some_tokens))
+    other = ablate(model, [(0, 0)], "mean", other_tokens)
+    assert differ(model(some_tokens, edits=other), model(some_tokens))
+
+
+def test_resampling_takes_each_row_from_the_same_row_elsewhere(
+    make_model, some_tokens, other_tokens
+):
+    model = make_model(n_layers=1, n_heads=3, **EXACT)
+    edited = z_of(model, some_tokens, 0, ablate(model, [(0, 1)], "resample", other_tokens))
+    clean, other = z_of(model, some_tokens, 0), z_of(model, other_tokens, 0)
+    for row in range(3):
+        alone = z_of(model, other_tokens[row : row + 1], 0)[0]
+        torch.testing.assert_close(edited[row, :, 1], alone[:, 1])
+    torch.testing.assert_close(edited[:, :, [0, 2]], clean[:, :, [0, 2]])
+    assert differ(other[:, :, 1], clean[:, :, 1])
+
+
+def test_an_ablation_says_what_it_lacks(make_model, some_tokens, other_tokens):
+    model = make_model()
+    for by in ("mean", "resample"):
+        with pytest.raises(ValueError, match=f"ablation by '{by}' .* give reference"):
+            ablate(model, [(0, 0)], by)
+    with pytest.raises(ValueError, match="no ablation is called 'random'; .*mean, resample, zero"):
+        ablate(model, [(0, 0)], "random")
+    edits = ablate(model, [(0, 0)], "resample", other_tokens[:, :5])
+    with pytest.raises(ValueError, match=r"\(3, 5, 2, 4\), but here the shape is \(3, 7, 2, 4\)"):
+        model(some_tokens, edits=edits)
+
+
+def test_patching_with_the_same_tokens_changes_nothing(make_model, some_tokens):
+    model = make_model()
+    heads = [(0, 1), (1, 0)]
+    for edits in (
+        patch_heads(model, some_tokens, heads),
+        patch_stream(model, some_tokens, "L1.resid_pre", [0, 3]),
+    ):
+        torch.testing.assert_close(model(some_tokens, edits=edits), model(some_tokens))
+
+
+def test_patching_everything_gives_the_sources_logits(make_model, some_tokens, other_tokens):
+    model = make_model(**EXACT)
+    source = model(other_tokens)
+    assert differ(source, model(some_tokens))
+    for name in ("embed", "L0.resid_pre", "L1.resid_pre", "final_resid"):
+        edits = patch_stream(model, other_tokens, name)
+        torch.testing.assert_close(model(some_tokens, edits=edits), source)
+    every_head = list(itertools.product(range(2), range(2)))
+    embed = patch_stream(model, other_tokens, "embed")
+    # All heads and the embedding are all that the logits are made of.
+    shift = (model.W_E[other_tokens] - model.W_E[some_tokens]) @ model.W_U
+    heads = patch_heads(model, other_tokens, every_head)
+    torch.testing.assert_close(model(some_tokens, edits=heads) + shift, source)
+    torch.testing.assert_close(model(some_tokens, edits=merge(embed, heads)), source)
+
+
+def test_a_patch_touches_the_named_heads_and_positions_only(make_model, some_tokens, other_tokens):
+    model = make_model(n_layers=1, n_heads=3, **EXACT)
+    clean, source = z_of(model, some_tokens, 0), z_of(model, other_tokens, 0)
+    edited = z_of(model, some_tokens, 0, patch_heads(model, other_tokens, [(0, 2)], [1, 5]))
+    for position, head in itertools.product(range(7), range(3)):
+        expected = source if head == 2 and position in (1, 5) else clean
+        torch.testing.assert_close(edited[:, position, head], expected[:, position, head])
+    edits = patch_stream(model, other_tokens, "final_resid", [0, 6])
+    edited = model(some_tokens, edits=edits)
+    torch.testing.assert_close(edited[:, [0, 6]], model(other_tokens)[:, [0, 6]])
+    torch.testing.assert_close(edited[:, 1:6], model(some_tokens)[:, 1:6])
+    assert not any(name == "L0.z" for name in patch_heads(model, other_tokens, []))
+
+
+def test_a_patched_position_cannot_change_what_came_before(make_model, some_tokens, other_tokens):
+    model = make_model(**EXACT)
+    edited = model(some_tokens, edits=patch_stream(model, other_tokens, "L0.resid_pre", [4]))
+    torch.testing.assert_close(edited[:, :4], model(some_tokens)[:, :4])
+    assert differ(edited[:, 4:], model(some_tokens)[:, 4:])
+
+
+def test_patches_that_do_not_fit_are_refused(make_model, some_tokens, other_tokens):
+    model = make_model()
+    for position in (7, -1):
+        message = f"no position {position}: the text has 0 … 6"
+        with pytest.raises(ValueError, match=message):
+            patch_heads(model, other_tokens, [(0, 0)], [1, position])
+        with pytest.raises(ValueError, match=message):
+            patch_stream(model, other_tokens, "embed", [position])
+    for name in ("L2.resid_pre", "L1.pattern", "L0.z"):
+        with pytest.raises(ValueError, match=f"no value in the stream is called '{name}'"):
+            patch_stream(model, other_tokens, name)
+    for edits in (
+        patch_heads(model, other_tokens[:1], [(0, 0)]),
+        patch_stream(model, other_tokens[:1], "L1.resid_pre"),
+    ):
+        with pytest.raises(ValueError, match="the same batch size and length"):
+            model(some_tokens, edits=edits)
+
+
+@pytest.mark.parametrize("positions", ["relative", "residual", "keys_queries"])
+def test_a_reader_whose_paths_are_all_cut_sees_only_the_embedding(
+    make_model, some_tokens, positions
+):
+    model = make_model(n_layers=3, layer_norm=False, positions=positions)
+    writers = list(itertools.product(range(2), range(2)))
+    cuts = [cut_path(model, some_tokens, w, (2, 1), route) for w in writers for route in "QKV"]
+    with torch.no_grad():
+        _, clean = model.run_with_cache(some_tokens)
+        _, cut = model.run_with_cache(some_tokens, edits=merge(*cuts))
+        seen = model.W_E[some_tokens]
+        if positions == "residual":
+            seen = seen + model.W_pos[:7]
+        seen_qk = seen + model.W_pos[:7] if positions == "keys_queries" else seen
+        attn = model.layers[2].attn
+        alone = {"L2.q": seen_qk @ attn.W_Q[1], "L2.k": seen_qk @ attn.W_K[1]}
+        alone["L2.v"] = seen @ attn.W_V[1]
+    for name in LAST_LAYER:
+        torch.testing.assert_close(cut[name][:, :, 1], alone[name])
+        assert differ(cut[name][:, :, 1], clean[name][:, :, 1])
+        torch.testing.assert_close(cut[name][:, :, 0], clean[name][:, :, 0])
+    for name in ("L0.z", "L1.z", "L2.resid_pre"):
+        torch.testing.assert_close(cut[name], clean[name])
+
+
+@pytest.mark.parametrize("smeared_keys", [False, True])
+@pytest.mark.parametrize("route", ["Q", "K", "V"])
+def test_one_cut_is_what_the_reader_would_read_had_the_writer_been_silent(
+    make_model, some_tokens, route, smeared_keys
+):
+    model = make_model(n_layers=2, smeared_keys=smeared_keys, **EXACT)
+    edits = cut_path(model, some_tokens, (0, 1), (1, 0), route)
+    with torch.no_grad():
+        _, clean = model.run_with_cache(some_tokens)
+        _, silent = model.run_with_cache(some_tokens, edits=zero_heads(model, [(0, 1)]))
+        _, cut = model.run_with_cache(some_tokens, edits=edits)
+    for name in ("L1.q", "L1.k", "L1.v"):
+        expected = clean[name].clone()
+        if name[-1] == route.lower():
+            expected[:, :, 0] = silent[name][:, :, 0]
+        torch.testing.assert_close(cut[name], expected)
+    assert differ(silent[f"L1.{route.lower()}"], clean[f"L1.{route.lower()}"])
+
+
+def test_all_cuts_of_a_writer_leave_it_only_its_direct_path(make_model, some_tokens):
+    model = make_model(n_layers=2, **EXACT)
+    writer, readers = (0, 0), [(1, 0), (1, 1)]
+    cuts = [cut_path(model, some_tokens, writer, reader, r) for reader in readers for r in "QKV"]
+    with torch.no_grad():
+        direct = z_of(model, some_tokens, 0)[:, :, 0] @ model.layers[0].attn.W_O[0] @ model.W_U
+        silent = model(some_tokens, edits=zero_heads(model, [writer]))
+        cut = model(some_tokens, edits=merge(*cuts))
+    torch.testing.assert_close(cut, silent + direct)
+
+
+def test_a_cut_can_put_the_mean_in_its_place(make_model, some_tokens):
+    model = make_model(n_layers=2, **EXACT)
+    edits = cut_path(model, some_tokens, (0, 1), (1, 0), "K", replace="mean")
+    mean = ablate(model, [(0, 1)], "mean", some_tokens)
+    with torch.no_grad():
+        _, cut = model.run_with_cache(some_tokens, edits=edits)
+        _, averaged = model.run_with_cache(some_tokens, edits=mean)
+    torch.testing.assert_close(cut["L1.k"][:, :, 0], averaged["L1.k"][:, :, 0])
+    zero = cut_path(model, some_tokens, (0, 1), (1, 0), "K")
+    with torch.no_grad():
+        _, removed = model.run_with_cache(some_tokens, edits=zero)
+    assert differ(removed["L1.k"], cut["L1.k"])
+
+
+def test_cuts_that_make_no_sense_are_refused(make_model, some_tokens):
+    model = make_model(**EXACT)
+    with pytest.raises(ValueError, match="L1H0 writes nothing that L1H1 reads"):
+        cut_path(model, some_tokens, (1, 0), (1, 1), "Q")
+    with pytest.raises(ValueError, match="no route is called 'q'; .*K, Q, V"):
+        cut_path(model, some_tokens, (0, 0), (1, 1), "q")
+    with pytest.raises(ValueError, match="no replacement is called 'resample'"):
+        cut_path(model, some_tokens, (0, 0), (1, 1), "Q", replace="resample")
+    with pytest.raises(ValueError, match="cannot be cut exactly through layer norm"):
+        cut_path(make_model(layer_norm=True), some_tokens, (0, 0), (1, 1), "Q")
+    edits = cut_path(model, some_tokens[:1], (0, 0), (1, 1), "Q")
+    with pytest.raises(ValueError, match="the same batch size and length"):
+        model(some_tokens, edits=edits)
+
+
+def test_with_frozen_patterns_the_logits_are_linear_in_the_embedding(make_model, some_tokens):
+    model = make_model(n_layers=3, **EXACT)
+    frozen = freeze_patterns(model, some_tokens)
+    a, b = torch.randn(2, 3, 7, 8, generator=torch.Generator().manual_seed(0))
+
+    def logits(embed, edits):
+        with torch.no_grad():
+            return model(some_tokens, edits={"embed": embed, **edits})
+
+    torch.testing.assert_close(logits(a + b, frozen), logits(a, frozen) + logits(b, frozen))
+    assert differ(logits(a + b, {}), logits(a, {}) + logits(b, {}))
+    torch.testing.assert_close(model(some_tokens, edits=frozen), model(some_tokens))
+
+
+def test_frozen_patterns_are_those_of_the_run_they_come_from(make_model, some_tokens, other_tokens):
+    model = make_model(layer_norm=True)
+    frozen = freeze_patterns(model, other_tokens)
+    _, cache = model.run_with_cache(some_tokens, edits=frozen)
+    _, source = model.run_with_cache(other_tokens)
+    for name in ("L0.pattern", "L1.pattern"):
+        torch.testing.assert_close(cache[name], source[name])
+    with pytest.raises(ValueError, match="the same batch size and length"):
+        model(some_tokens[:, :5], edits=frozen)
+    assert freeze_patterns(make_model(n_layers=0), some_tokens) == {}
+
+
+def test_a_cut_query_moves_the_readers_attention(make_model):
+    """By hand: a reader that finds key 0 only through what the writer put into its query."""
+    model = make_model(n_layers=2, n_heads=1, d_model=4, d_head=4, **EXACT)
+    tokens = torch.tensor([[0, 1, 2, 3, 1]])
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        model.W_E[:, 0] = 1.0  # every token says so
+        model.W_E[0, 1] = 1.0  # only token 0 does
+        writer, reader = model.layers[0].attn, model.layers[1].attn
+        writer.W_V[0, 0, 2] = writer.W_O[0, 2, 2] = 1.0  # "every token" moves to dimension 2
+        reader.W_Q[0, 2, 1], reader.W_K[0, 1, 1] = 100.0, 1.0  # dimension 2 asks for token 0
+    before = head_scores(model, tokens, "first").scores[1, 0].item()
+    assert before == pytest.approx(1.0)
+    for route, after in [("Q", (1 / 3 + 1 / 4 + 1 / 5) / 3), ("K", 1.0), ("V", 1.0)]:
+        edits = cut_path(model, tokens, (0, 0), (1, 0), route)
+        with torch.no_grad():
+            pattern = model.run_with_cache(tokens, edits=edits)[1]["L1.pattern"]
+        assert pattern[0, 0, 2:, 0].mean().item() == pytest.approx(after)
