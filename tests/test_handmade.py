@@ -1,0 +1,343 @@
+import pytest
+import torch
+
+from aot_helpers.handmade import (
+    BLOCKS,
+    HANDMADE,
+    attend_back_model,
+    duplicate_token_model,
+    induction_model,
+    previous_token_model,
+    rest_on_first_model,
+    skip_trigram_model,
+    stream_block,
+)
+from aot_helpers.heads import PATTERNS, copy_accuracy, head_scores, induction_scores
+
+D_VOCAB, STRENGTH = 40, 30.0
+# keep … in → mind, keep … at → bay, keep … up → bay: one source; turn … on → light; tie … in → knot
+KEEP, TURN, TIE, IN, AT, ON, UP, MIND, BAY, LIGHT, KNOT = range(1, 12)
+TRIPLES = [
+    (KEEP, IN, MIND),
+    (KEEP, AT, BAY),
+    (TURN, ON, LIGHT),
+    (TIE, IN, KNOT),
+    (KEEP, UP, BAY),
+]
+BUILDERS = {**HANDMADE, "attend back 5": lambda *sizes: attend_back_model(sizes[0], 5, *sizes[1:])}
+
+
+def repeated(length, batch=8, seed=0):
+    """BOS, then a segment of different tokens, twice."""
+    draw = torch.Generator().manual_seed(seed)
+    rows = [1 + torch.randperm(D_VOCAB - 1, generator=draw)[:length] for _ in range(batch)]
+    segment = torch.stack(rows)
+    return torch.cat([torch.zeros(batch, 1, dtype=torch.long), segment, segment], dim=1)
+
+
+def copied(model, length):
+    return copy_accuracy(model, repeated(length))
+
+
+def wanted_keys(name, tokens, query):
+    """Where the last head of a model must look, found without it."""
+    now, keys = tokens[query], range(query + 1)
+    if name == "previous":
+        return [max(query - 1, 0)]
+    if name == "attend back 5":
+        return [max(query - 5, 0)]
+    if name == "duplicate":
+        return [key for key in range(query) if tokens[key] == now] or [0]
+    if name == "induction":
+        return [key for key in keys if key and now and tokens[key - 1] == now] or [0]
+    return [0]
+
+
+def around(*words, seed=0):
+    """BOS and the words with tokens between them that stand in no triple: [1, pos]."""
+    draw = torch.Generator().manual_seed(seed)
+    text = [0]
+    for word in words:
+        gap = torch.randint(1, 6, (1,), generator=draw).item()
+        text += torch.randint(KNOT + 1, D_VOCAB, (gap,), generator=draw).tolist() + [word]
+    return torch.tensor([text])
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_the_last_head_looks_where_it_must_and_writes_what_stands_there(name):
+    model = BUILDERS[name](7, 24, STRENGTH)  # few tokens: they return often and by chance
+    draw = torch.Generator().manual_seed(0)
+    tokens = torch.randint(1, 7, (6, 24), generator=draw)
+    tokens[:, 0] = 0
+    pattern, logits = torch.zeros(6, 24, 24), torch.zeros(6, 24, 7)
+    for text, row in enumerate(tokens.tolist()):
+        for query in range(24):
+            keys = wanted_keys(name, row, query)
+            for key in keys:
+                pattern[text, query, key] += 1 / len(keys)
+                if row[key] != 0 and name != "first":
+                    logits[text, query, row[key]] += STRENGTH / len(keys)
+    found, cache = model.run_with_cache(tokens)
+    torch.testing.assert_close(cache["L1.pattern"][:, 0], pattern, atol=1e-4, rtol=0)
+    torch.testing.assert_close(found, logits, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("build", [attend_back_model, previous_token_model, rest_on_first_model])
+def test_heads_that_go_by_position_do_not_care_which_tokens_there_are(build):
+    model = build(7, 4, 12) if build is attend_back_model else build(7, 12)
+    tokens = torch.randint(7, (5, 12), generator=torch.Generator().manual_seed(0))  # BOS anywhere
+    _, cache = model.run_with_cache(tokens)
+    for layer in range(2):
+        pattern = cache[f"L{layer}.pattern"]
+        torch.testing.assert_close(pattern, pattern[:1].expand_as(pattern), atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("name", sorted(BUILDERS.keys() - {"induction"}))
+def test_the_first_head_of_an_impostor_rests_and_writes_nothing(name):
+    _, cache = BUILDERS[name](D_VOCAB, 64, STRENGTH).run_with_cache(repeated(8))
+    assert (cache["L0.pattern"][..., 0] >= 0.99).all()
+    assert (cache["L0.attn_out"] == 0).all()
+
+
+def test_the_induction_model_copies_segments_of_every_length():
+    model = induction_model(D_VOCAB)
+    assert {length: copied(model, length) for length in range(2, 31)} == {
+        length: 1.0 for length in range(2, 31)
+    }
+
+
+def test_the_induction_model_rests_and_predicts_nothing_in_the_first_copy():
+    logits, cache = induction_model(D_VOCAB).run_with_cache(repeated(10))
+    assert (cache["L1.pattern"][:, 0, :11, 0] >= 0.99).all()
+    assert logits[:, :11].abs().max() < 1e-3
+    assert logits[:, 11:].amax(-1).min() > 0.99 * STRENGTH
+
+
+def test_induction_goes_through_the_keys_and_nothing_else():
+    first, second = (layer.attn for layer in induction_model(9).layers)
+    written = first.W_V[0] @ first.W_O[0]
+    norms = {name: (written @ getattr(second, name)[0]).norm() for name in ("W_Q", "W_K", "W_V")}
+    assert (norms["W_Q"], norms["W_V"]) == (0, 0)
+    assert norms["W_K"] > 1
+
+
+def test_induction_needs_the_first_layer():
+    tokens = repeated(10)
+    logits, cache = induction_model(D_VOCAB).run_with_cache(tokens, edits={"L0.z": lambda z: 0 * z})
+    assert logits.abs().max() < 1e-3
+    assert (cache["L1.pattern"][..., 0] >= 0.99).all()
+
+
+def test_looking_a_fixed_way_back_is_induction_at_one_length_only():
+    model = attend_back_model(D_VOCAB, back=9)
+    scores = {length: induction_scores(model, repeated(length))[1, 0] for length in (8, 10, 12)}
+    assert scores[10] > 0.99
+    assert copied(model, 10) == 1
+    for length in (8, 12):
+        assert scores[length] < 0.01
+        assert copied(model, length) == 0
+    assert all(induction_scores(induction_model(D_VOCAB), repeated(n))[1, 0] > 0.99 for n in scores)
+
+
+def test_resting_on_the_first_token_earns_points_on_the_whole_diagonal():
+    length, tokens = 10, repeated(10)
+    model = rest_on_first_model(D_VOCAB)
+    _, cache = model.run_with_cache(tokens)
+    diagonal = cache["L1.pattern"][:, 0].diagonal(-(length - 1), dim1=1, dim2=2)
+    assert diagonal.mean().item() == pytest.approx(1 / (length + 2), abs=1e-4)
+    assert induction_scores(model, tokens).max() < 1e-4
+
+
+def test_looking_at_the_copy_of_oneself_finds_the_repeat_but_not_what_comes_next():
+    length, tokens = 10, repeated(10)
+    model = duplicate_token_model(D_VOCAB)
+    logits, cache = model.run_with_cache(tokens)
+    in_first_copy = cache["L1.pattern"][:, 0, length + 1 :, 1 : length + 1].sum(-1)
+    assert in_first_copy.min() > 0.99
+    assert torch.equal(logits[:, length + 1 :].argmax(-1), tokens[:, length + 1 :])  # itself
+    assert induction_scores(model, tokens).max() < 1e-4
+    assert copied(model, length) == 0
+
+
+def test_one_back_is_induction_on_pairs():
+    model = previous_token_model(D_VOCAB)
+    assert induction_scores(model, repeated(2))[1, 0] > 0.99
+    assert induction_scores(model, repeated(3))[1, 0] < 0.01
+
+
+@pytest.mark.parametrize("length", [8, 13, 30])
+@pytest.mark.parametrize("name", [*HANDMADE, "current"])
+def test_every_score_finds_its_own_model_and_no_other(name, length):
+    # Only the second copy is counted: an induction head rests on the first token until then.
+    build = HANDMADE.get(name, lambda d_vocab: attend_back_model(d_vocab, back=0))
+    model, tokens = build(D_VOCAB), repeated(length)
+    for behaviour in PATTERNS:
+        scores, null = head_scores(model, tokens, behaviour, first_query=length + 1)
+        if behaviour == name:
+            assert scores[1, 0] > 0.99
+        else:
+            assert scores[1, 0] <= null + 0.1, behaviour
+        look = "previous" if name == "induction" else "first"
+        assert scores[0, 0] > 0.99 if behaviour == look else scores[0, 0] <= null + 0.1, behaviour
+
+
+@pytest.mark.parametrize("n_heads", [None, 1, 2, 6])
+def test_the_scores_of_skip_trigrams_are_the_table_of_the_triples(n_heads):
+    model = skip_trigram_model(TRIPLES, 13, n_heads=n_heads)
+    attn = model.layers[0].attn
+    found = (model.W_E @ attn.W_Q) @ (model.W_E @ attn.W_K).transpose(1, 2) / 13**0.5
+    expected = torch.zeros(13, 13)
+    expected[:, 0] = STRENGTH
+    for source, destination, _ in TRIPLES:
+        expected[destination, source] = 2 * STRENGTH
+    # Each row of the table is in one head, and the others rest.
+    torch.testing.assert_close(found.amax(0), expected)
+    assert found.shape[0] == (n_heads or len({d for _, d, _ in TRIPLES}))
+    for destination in (IN, AT, ON, UP):
+        looking = (found[:, destination, 1:] > 0).any(-1)
+        assert looking.sum() == 1
+
+
+def test_a_head_for_each_destination_knows_every_triple_and_nothing_more():
+    model = skip_trigram_model(TRIPLES, D_VOCAB)
+    outs = {(source, destination): out for source, destination, out in TRIPLES}
+    for source in (KEEP, TURN, TIE):
+        for destination in (IN, AT, ON, UP):
+            logits = model(around(source, destination))[0, -1]
+            expected = torch.zeros(D_VOCAB)
+            if (source, destination) in outs:
+                expected[outs[source, destination]] = STRENGTH
+            torch.testing.assert_close(logits, expected, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("n_heads", [1, 2, 3])
+def test_bugs_are_exactly_where_triples_of_one_head_share_a_source(n_heads):
+    model = skip_trigram_model(TRIPLES, D_VOCAB, n_heads=n_heads)
+    head_of = {d: i % n_heads for i, d in enumerate([IN, AT, ON, UP])}  # dealt in turn
+    n_bugs = 0
+    for source, destination, out in TRIPLES:
+        logits = model(around(source, destination))[0, -1]
+        raised = set((logits > STRENGTH / 2).nonzero().flatten().tolist())
+        expected = {o for s, d, o in TRIPLES if s == source and head_of[d] == head_of[destination]}
+        assert raised == expected
+        assert out in raised
+        n_bugs += len(raised) > 1
+    # One head: keep … in / at / up all raise mind and bay. Two: in | at, up. Three: in, up | at.
+    assert n_bugs == {1: 3, 2: 0, 3: 2}[n_heads]
+
+
+def test_without_its_source_a_destination_rests_and_says_nothing():
+    model = skip_trigram_model(TRIPLES, D_VOCAB, n_heads=1)
+    logits, cache = model.run_with_cache(around(TURN, TIE, AT))  # sources, but not of `at`
+    assert (cache["L0.pattern"][0, :, -1, 0] >= 0.99).all()
+    assert logits[0, -1].abs().max() < 1e-3
+
+
+def test_a_source_stands_before_its_destination():
+    model = skip_trigram_model([(5, 5, 6)], D_VOCAB)
+    assert model(around(5))[0, -1].abs().max() < 1e-3
+    assert model(around(5, 5))[0, -1].argmax() == 6
+    assert skip_trigram_model(TRIPLES, D_VOCAB)(around(IN, KEEP))[0, -1].abs().max() < 1e-3
+
+
+def test_bigrams_take_the_direct_path_and_yield_to_skip_trigrams():
+    bigrams = {IN: KEEP, TURN: IN, 0: TURN}
+    model = skip_trigram_model(TRIPLES, D_VOCAB, bigrams=bigrams)
+    direct = model.W_E @ model.W_U
+    expected = torch.zeros(D_VOCAB, D_VOCAB)
+    expected[list(bigrams), list(bigrams.values())] = STRENGTH / 2
+    torch.testing.assert_close(direct, expected)
+    assert model(torch.tensor([[0]]))[0, -1].argmax() == TURN
+    assert model(around(IN))[0, -1].argmax() == KEEP
+    assert model(around(KEEP, IN))[0, -1].argmax() == MIND
+
+
+def test_strength_is_the_distance_between_scores_and_makes_patterns_sharp():
+    tokens, sharpness = repeated(10), []
+    for strength in (1.0, 4.0, 16.0):
+        _, cache = duplicate_token_model(D_VOCAB, strength=strength).run_with_cache(tokens)
+        best = cache["L1.scores"][:, 0, 11:].topk(3).values  # the copy, BOS, any other token
+        expected = torch.tensor([2.0, 1.0, 0.0]) * strength
+        torch.testing.assert_close(best, expected.expand_as(best), atol=1e-3, rtol=0)
+        sharpness.append(cache["L1.pattern"][:, 0, 11:].amax(-1).mean().item())
+    assert sharpness[0] < 0.6 < sharpness[1] < 0.99 < sharpness[2]
+
+
+def test_embeddings_are_one_hot_and_blocks_do_not_overlap():
+    model = induction_model(5)
+    places = [range(15)[stream_block(5, name)] for name in BLOCKS]
+    assert sorted(at for place in places for at in place) == list(range(15))
+    tokens = torch.arange(5)[None]
+    _, cache = model.run_with_cache(tokens)
+    final = cache["final_resid"][0]
+    torch.testing.assert_close(final[:, stream_block(5, "token")], torch.eye(5))
+    before = final[:, stream_block(5, "previous token")]
+    expected = torch.eye(5).roll(1, dims=0)  # row t is the token before t
+    expected[:2] = 0  # nothing stands before BOS, and BOS itself is not copied
+    torch.testing.assert_close(before, expected, atol=1e-4, rtol=0)
+
+
+def test_building_draws_nothing_and_gives_the_same_model():
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+    one, other = (skip_trigram_model(TRIPLES, 13, bigrams={1: 2}) for _ in range(2))
+    assert torch.equal(torch.get_rng_state(), state)
+    for name, parameter in one.named_parameters():
+        assert torch.equal(parameter, dict(other.named_parameters())[name])
+        assert parameter.requires_grad
+    assert not one.config.layer_norm
+    assert one.config.positions == "relative"
+
+
+@pytest.mark.parametrize("build", HANDMADE.values())
+def test_sizes_that_cannot_be_are_named(build):
+    with pytest.raises(ValueError, match="d_vocab must be at least 2, .* got 1"):
+        build(1)
+    for strength in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=f"positive finite number, got {strength}"):
+            build(5, strength=strength)
+    with pytest.raises(ValueError, match="n_ctx"):
+        build(5, 0)
+
+
+def test_looking_one_back_needs_two_positions():
+    with pytest.raises(ValueError, match="n_ctx must be at least 2, to look one back, got 1"):
+        induction_model(5, n_ctx=1)
+    with pytest.raises(ValueError, match="back must be 0 … 0 .* got 1: raise n_ctx"):
+        previous_token_model(5, n_ctx=1)
+    for build in (rest_on_first_model, duplicate_token_model):
+        assert build(5, n_ctx=1)(torch.tensor([[0]])).shape == (1, 1, 5)
+
+
+@pytest.mark.parametrize("back", [-1, 8])
+def test_a_distance_outside_the_context_is_named(back):
+    with pytest.raises(ValueError, match=rf"back must be 0 … 7 .* got {back}"):
+        attend_back_model(5, back, n_ctx=8)
+
+
+@pytest.mark.parametrize(
+    ("triples", "bigrams", "message"),
+    [
+        ([], None, "triples is empty"),
+        ([(0, 1, 2)], None, "token 0 is in a triple"),
+        ([(1, 2, 0)], None, "token 0 is in a triple"),
+        ([(1, 2, 9)], None, "token 9 is outside 0 … 8"),
+        ([(-1, 2, 3)], None, "token -1 is outside 0 … 8"),
+        ([(1, 2, 3)], {1: 9}, "token 9 is outside 0 … 8"),
+        ([(1, 2, 3), (1, 2, 4)], None, "source 1 and destination 2 have two outs, 3 and 4"),
+    ],
+)
+def test_triples_that_cannot_be_are_named(triples, bigrams, message):
+    with pytest.raises(ValueError, match=message):
+        skip_trigram_model(triples, 9, bigrams=bigrams)
+
+
+def test_other_wrong_arguments_are_named():
+    with pytest.raises(ValueError, match="n_heads must be a whole number >= 1, got 0"):
+        skip_trigram_model([(1, 2, 3)], 9, n_heads=0)
+    with pytest.raises(ValueError, match="strength must be a positive"):
+        skip_trigram_model([(1, 2, 3)], 9, strength=0)
+    with pytest.raises(ValueError, match="token 1 is outside 0 … 0: raise d_vocab, which is 1"):
+        skip_trigram_model([(1, 1, 1)], 1)
+    with pytest.raises(ValueError, match="no block of the stream is called 'outputs'.*'output'"):
+        stream_block(9, "outputs")
