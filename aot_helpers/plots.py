@@ -130,6 +130,59 @@ def loss_curves(
     return figure
 
 
+def seed_curves(panels: dict[str, dict], x_label: str, y_label: str, x_range=None) -> Figure:
+    """Curves of several runs, in panels side by side: the median as a line, the range as a band.
+
+    panels: {title: {name: (x, values [run, x])}}. A name has the same colour in every panel.
+    """
+    names = list(dict.fromkeys(name for curves in panels.values() for name in curves))
+    figure, axes = _figure(3.3 * len(panels) + 1, 3.1, len(panels))
+    for axis, (title, curves) in zip(axes, panels.items(), strict=True):
+        for name, (x, values) in curves.items():
+            colour, values = COLOURS[names.index(name) % len(COLOURS)], np.asarray(values)
+            low, middle, high = values.min(0), np.median(values, axis=0), values.max(0)
+            axis.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+            axis.plot(x, middle, color=colour, label=name)
+        axis.set(title=title, xlabel=x_label, ylabel=y_label, xlim=x_range)
+    lines = {line.get_label(): line for axis in axes for line in axis.lines}
+    figure.legend(lines.values(), lines, loc="outside lower center", ncols=4, fontsize=8)
+    return figure
+
+
+def scatter(
+    points: dict,
+    title: str,
+    x_label: str,
+    y_label: str,
+    diagonal: bool = False,
+    complex_plane: bool = False,
+) -> Figure:
+    """{name: (x, y)} as dots, a colour each; diagonal draws the line y = x.
+
+    complex_plane: equal scales, and lines through zero: real parts across, imaginary parts up.
+    """
+    figure, (axis,) = _figure(5.4, 4)
+    for colour, (name, (x, y)) in zip(COLOURS * 2, points.items(), strict=False):
+        few = len(np.asarray(x)) <= 300
+        axis.scatter(x, y, s=14 if few else 4, alpha=0.7 if few else 0.3, color=colour, label=name)
+    if diagonal:
+        ends = [
+            min(axis.get_xlim()[0], axis.get_ylim()[0]),
+            max(axis.get_xlim()[1], axis.get_ylim()[1]),
+        ]
+        axis.plot(ends, ends, color="0.3", linestyle="--", linewidth=1, label="equal")
+    if complex_plane:
+        axis.axhline(0, color="0.7", linewidth=0.8, zorder=0)
+        axis.axvline(0, color="0.7", linewidth=0.8, zorder=0)
+        axis.set_aspect("equal", adjustable="datalim")
+    axis.set(title=title, xlabel=x_label, ylabel=y_label)
+    if len(points) > 1 or diagonal:
+        axis.legend(
+            fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, markerscale=2
+        )
+    return figure
+
+
 def token_losses(losses, tokens: list[str], title: str, other=None, names=("", "")) -> Figure:
     """A bar for the loss of each token, and a second series of bars beside it if given."""
     figure, (axis,) = _figure(min(max(6, 0.24 * len(tokens) + 1), 10), 2.9)
@@ -151,11 +204,24 @@ def token_losses(losses, tokens: list[str], title: str, other=None, names=("", "
 
 
 def bars(
-    values: dict[str, float], title: str, label: str, floor: float | None = None, floor_name=""
+    values: dict[str, float],
+    title: str,
+    label: str,
+    floor: float | None = None,
+    floor_name="",
+    spreads: dict[str, tuple[float, float]] | None = None,
 ) -> Figure:
-    """Named numbers as horizontal bars, each with its value; floor is a dashed null or baseline."""
+    """Named numbers as horizontal bars, each with its value; floor is a dashed null or baseline.
+
+    spreads: {name: (low, high)} drawn as a thin line over the bar, such as the range over seeds.
+    """
     figure, (axis,) = _figure(7, 0.34 * len(values) + 1.3)
-    drawn = axis.barh(list(values), list(values.values()), color=COLOURS[0])
+    names, widths = list(values), np.asarray(list(values.values()), dtype=float)
+    error = None
+    if spreads:
+        ends = np.asarray([spreads.get(name, (value, value)) for name, value in values.items()])
+        error = np.abs(ends - widths[:, None]).T
+    drawn = axis.barh(names, widths, color=COLOURS[0], xerr=error, ecolor="0.2", capsize=2)
     axis.bar_label(drawn, fmt="%.3g", padding=3, fontsize=8)
     if floor is not None:
         axis.axvline(

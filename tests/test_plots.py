@@ -25,7 +25,17 @@ DRAWN = {
     "token_losses": lambda: plots.token_losses(
         [1, 2, 3, 4], TOKENS, "loss", [2, 2, 2, 2], ("first", "second")
     ),
-    "bars": lambda: plots.bars({"L0H0": 0.25, "L0H1": 0.5}, "score", "attention", 0.1, "chance"),
+    "bars": lambda: plots.bars(
+        {"L0H0": 0.25, "L0H1": 0.5}, "score", "attention", 0.1, "chance", {"L0H0": (0.2, 0.4)}
+    ),
+    "seed_curves": lambda: plots.seed_curves(
+        {"loss": {"a": ([1, 2], [[3, 2], [4, 2]])}, "score": {"b": ([1, 2], [[0, 1]])}},
+        "step",
+        "nats or share",
+    ),
+    "scatter": lambda: plots.scatter(
+        {"a": ([1, 2], [0, 1]), "b": ([1], [-1])}, "eigenvalues", "real", "imaginary", True, True
+    ),
 }
 DRAWN["pieces"] = lambda: plots.pieces({"BPE": TOKENS, "words": ["the", "x"]}, "one text")
 every_plot = pytest.mark.parametrize("draw", DRAWN.values(), ids=DRAWN)
