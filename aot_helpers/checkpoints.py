@@ -54,6 +54,19 @@ def load_checkpoint(
     return model.eval()
 
 
+def load_measurements(name: str, folder: Path | None = None) -> dict:
+    """What was measured while a run trained: {"provenance": …, "steps": [...], "measured": [...]}.
+
+    `make checkpoints` writes these files, for the shipped models and for controls that are not
+    shipped. Raises ValueError for an unknown name.
+    """
+    folder = folder or DATA / "results" / "training"
+    if not (folder / f"{name}.json").is_file():
+        known = [path.stem for path in folder.glob("*.json")]
+        raise unknown_name("measured run", name, known)
+    return read_json(folder / f"{name}.json")
+
+
 def load_weights(model: AttentionOnlyTransformer, weights: dict[str, Tensor], name: str) -> None:
     """Copy weights into the model. Raises ValueError naming each weight that does not fit."""
     own = dict(model.named_parameters())

@@ -11,14 +11,35 @@ from aot_helpers.corpora import load_corpus
 
 def test_making_a_checkpoint_ships_its_trajectory_and_provenance(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "DATA", tmp_path)
-    monkeypatch.setattr(train_checkpoints, "MODELS", {"tiny": (1, 100, [0, 50])})
-    monkeypatch.setattr(train_checkpoints, "N_CTX", 24)
+    tiny = train_checkpoints.Run(n_layers=1, steps=100, kept=(0, 50), n_ctx=24)
+    monkeypatch.setattr(train_checkpoints, "RUNS", {"tiny": tiny})
     train_checkpoints.make("tiny")
     assert checkpoints.checkpoint_steps("tiny") == [0, 50, 100]
     first, last = (checkpoints.load_checkpoint("tiny", step) for step in (0, None))
     assert not torch.equal(first.W_E, last.W_E)
-    losses = checkpoints.list_checkpoints()["tiny"]["losses"]
-    assert losses["stories"] < 6.93  # ln 1024: better than a guess among all tokens
+    measured = checkpoints.list_checkpoints()["tiny"]["measured"]
+    assert measured["text"] < 6.93  # ln 1024: better than a guess among all tokens
+    curve = checkpoints.load_measurements("tiny")
+    assert curve["steps"] == [0, 50, 100] and curve["measured"][-1] == measured
+    assert [len(heads) for heads in measured["induction"]] == [4]
+
+
+def test_a_control_is_measured_and_not_shipped(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "DATA", tmp_path)
+    run = train_checkpoints.Run(n_layers=0, steps=1, kept=None, n_ctx=24, gpt2_init=True)
+    monkeypatch.setattr(train_checkpoints, "RUNS", {"control": run})
+    train_checkpoints.make("control")
+    assert checkpoints.list_checkpoints() == {}
+    assert checkpoints.load_measurements("control")["provenance"]["gpt2_init"]
+    with pytest.raises(ValueError, match="'controll'.*control"):
+        checkpoints.load_measurements("controll")
+
+
+def test_every_shipped_checkpoint_is_a_run_and_was_measured():
+    shipped = {name for name, run in train_checkpoints.RUNS.items() if run.kept is not None}
+    assert set(checkpoints.list_checkpoints()) == shipped
+    for name in train_checkpoints.RUNS:
+        assert checkpoints.load_measurements(name)["provenance"]["seed"] is not None
 
 
 def test_nobody_trains_on_the_texts_that_are_measured():

@@ -21,7 +21,7 @@ from aot_helpers.model import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.tokenization import train_bpe
 from aot_helpers.train import TrainConfig, bf16_pays, make_optimizer, train
 from publish import describe_machine
-from train_checkpoints import D_VOCAB, model_config, training_windows
+from train_checkpoints import Run, model_config, training_windows
 
 THREADS = int(os.environ.get("BENCH_THREADS", "2"))
 SHAPES = {  # d_model, heads, n_ctx, batch, d_vocab
@@ -149,14 +149,14 @@ def speed(shape) -> dict:
 def phase_change() -> dict:
     """Seconds of training from random weights until a repeated story's second copy is easy."""
     corpus, test = load_corpus("stories"), load_corpus("stories", "test")
-    tokenizer = train_bpe(corpus.texts, D_VOCAB)
+    tokenizer = train_bpe(corpus.texts, Run.d_vocab)
     stream = token_stream(tokenizer.encode_many(corpus.texts), tokenizer.bos)
     starts = [t[:63] for t in tokenizer.encode_many(test.texts) if len(t) >= 63][:64]
     twice = torch.stack([torch.cat([torch.tensor([tokenizer.bos]), t, t]) for t in starts])
     seconds, steps = [], []
     for seed in SEEDS:
         torch.manual_seed(seed)
-        model = AttentionOnlyTransformer(model_config(n_layers=2))
+        model = AttentionOnlyTransformer(model_config(Run(seed=seed)))
 
         def stop_at_change(history, model=model):
             first, second = copy_losses(model, twice)
@@ -164,7 +164,7 @@ def phase_change() -> dict:
                 raise KeyboardInterrupt  # what the stop button does
 
         config = TrainConfig(steps=1000, learning_rate=6e-3, log_every=25)
-        batches = training_windows(stream, tokenizer.bos, seed)
+        batches = training_windows(stream, tokenizer.bos, Run(seed=seed))
         history = train(model, batches, config, watch=stop_at_change, quiet=True)
         seconds.append(round(history.seconds, 1) if history.ended == "interrupted" else None)
         steps.append(history.steps)

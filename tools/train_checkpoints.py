@@ -1,124 +1,223 @@
-"""Train the shipped checkpoints again: `make checkpoints`, or this file with names of checkpoints.
+"""Train the shipped checkpoints again: `make checkpoints`, or this file with names of runs.
 
-Writes data/checkpoints/<name>/ with weights, tokenizer, hashes and provenance. One thread each.
+Each run is measured while it trains: data/results/training/<name>.json. Runs that are shipped also
+write data/checkpoints/<name>/ with weights, tokenizer, hashes and provenance. One thread each.
 """
 
 import argparse
+import json
 import platform
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 import torch
+from torch import nn
 
-from aot_helpers import setup
-from aot_helpers.checkpoints import save_checkpoint
+from aot_helpers import checkpoints, setup
+from aot_helpers.checkpoints import check_writable, save_checkpoint, write_atomically
 from aot_helpers.corpora import Windows, load_corpus, repeated_tokens, token_stream
-from aot_helpers.heads import copy_losses, induction_scores
+from aot_helpers.heads import (
+    copy_accuracy,
+    copy_losses,
+    head_scores,
+    in_context_score,
+    induction_scores,
+)
 from aot_helpers.model import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.tokenization import train_bpe
-from aot_helpers.train import TrainConfig, next_token_losses, train
+from aot_helpers.tokenization import read_tokenizer, train_bpe, words
+from aot_helpers.train import History, TrainConfig, next_token_losses, train
 
-D_VOCAB, N_CTX, SEED = 1024, 128, 0
-# name -> layers, steps, and steps whose weights are kept beside the last
-MODELS = {
-    "stories-0l": (0, 1500, []),
-    "stories-1l": (1, 3000, []),
-    "stories-2l": (
-        2,
-        4000,
-        [0, 100, 200, 300, *range(400, 801, 50), 900, 1000, 1200, 1500, 2000, 2500, 3000],
-    ),
+TRAJECTORY = (0, 100, 200, 300, *range(400, 801, 50), 900, 1000, 1200, 1500, 2000, 2500, 3000)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run. gpt2_init: every weight starts as a normal number of sd 0.02.
+
+    repeat_share of the windows are segments of repeat_lengths tokens written twice, half of them
+    random. kept: steps whose weights are shipped beside the last; None: nothing is shipped.
+    """
+
+    corpus: str = "stories"
+    n_layers: int = 2
+    steps: int = 4000
+    seed: int = 0
+    kept: tuple[int, ...] | None = ()
+    d_vocab: int = 1024
+    d_model: int = 128
+    n_heads: int = 4
+    d_head: int = 32
+    n_ctx: int = 128
+    batch_size: int = 16
+    learning_rate: float = 4e-3
+    repeat_share: float = 0.3
+    repeat_lengths: tuple[int, int] = (8, 64)
+    smeared_keys: bool = False
+    gpt2_init: bool = False
+
+
+PLANTED = Run("planted", 1, 3000, d_vocab=98, d_model=64, d_head=16, n_ctx=64, batch_size=32)
+PLANTED = replace(PLANTED, learning_rate=6e-3, repeat_share=0.0)
+CONTROL = Run(steps=1500, kept=None)
+RUNS = {
+    "stories-0l": Run(n_layers=0, steps=1500),
+    "stories-1l": Run(n_layers=1, steps=3000),
+    "stories-2l": Run(kept=TRAJECTORY),
+    **{f"stories-2l-seed{seed}": Run(seed=seed) for seed in (1, 2, 3, 4)},
+    **{f"planted-1l{s}": replace(PLANTED, seed=i) for i, s in enumerate(("", "-seed1", "-seed2"))},
+    **{
+        f"planted-1l-2heads{s}": replace(PLANTED, n_heads=2, seed=i)
+        for i, s in enumerate(("", "-seed1", "-seed2"))
+    },
+    "planted-2l": replace(PLANTED, n_layers=2, repeat_share=0.3, repeat_lengths=(4, 31)),
+    "docstrings-1l": Run("docstrings", 1, 4000, d_vocab=2048),
+    "docstrings-2l": Run("docstrings", 2, 6000, d_vocab=2048),
+    "stories-1l-smeared": Run(n_layers=1, steps=3000, smeared_keys=True),
+    "stories-2l-fixed-length": replace(CONTROL, repeat_lengths=(32, 32), kept=()),
+    # Controls that are measured and not shipped.
+    **{f"no-repeats-seed{s}": replace(CONTROL, repeat_share=0.0, seed=s) for s in (0, 1, 2)},
+    **{f"gpt2-init-seed{s}": replace(CONTROL, gpt2_init=True, seed=s) for s in (0, 1, 2)},
+    **{f"1-layer-seed{s}": replace(CONTROL, n_layers=1, seed=s) for s in (1, 2)},
+    **{
+        f"1-layer-smeared-seed{s}": replace(CONTROL, n_layers=1, smeared_keys=True, seed=s)
+        for s in (1, 2)
+    },
+    **{f"fixed-length-seed{s}": replace(CONTROL, repeat_lengths=(32, 32), seed=s) for s in (1, 2)},
 }
 
 
-def training_windows(stream: torch.Tensor, bos: int, seed: int) -> Windows:
-    """What every shipped model is trained on: stories, and segments of them or random, twice."""
-    return Windows(stream, N_CTX, 16, bos, D_VOCAB, 0.3, (8, 64), random_share=0.5, seed=seed)
+def training_windows(stream: torch.Tensor, bos: int, run: Run) -> Windows:
+    """What a run is trained on: running text, and segments of it or of random tokens, twice."""
+    return Windows(
+        stream, run.n_ctx, run.batch_size, bos, run.d_vocab, run.repeat_share, run.repeat_lengths,
+        random_share=0.5, seed=run.seed,
+    )  # fmt: skip
 
 
-def model_config(n_layers: int) -> ModelConfig:
-    """The shape of every shipped model, but for its layers."""
-    return ModelConfig(D_VOCAB, n_layers, n_ctx=N_CTX, positions="relative", layer_norm=False)
+def model_config(run: Run) -> ModelConfig:
+    """A run's model: relative positions; no layer norm, so that sums over paths are exact."""
+    return ModelConfig(
+        run.d_vocab, run.n_layers, run.d_model, run.n_heads, run.d_head, run.n_ctx, "relative",
+        layer_norm=False, smeared_keys=run.smeared_keys,
+    )  # fmt: skip
 
 
-def held_out(corpus, tokenizer) -> dict[str, torch.Tensor]:
-    """Texts nobody trained on: windows of stories, beginnings twice, random tokens twice."""
-    texts = tokenizer.encode_many(corpus.texts)
-    half = (N_CTX - 1) // 2
-    starts = torch.stack([tokens[:half] for tokens in texts if len(tokens) >= half][:100])
+def tokenizer_of(run: Run, texts: list[str]):
+    """The tokenizer that every run on this corpus shares; trained anew where none is shipped."""
+    for path in sorted((checkpoints.DATA / "checkpoints").glob(f"{run.corpus}-*/tokenizer.json")):
+        return read_tokenizer(path)
+    return (words if run.corpus == "planted" else train_bpe)(texts, run.d_vocab)
+
+
+def held_out(texts: list[str], tokenizer, run: Run) -> dict[str, torch.Tensor]:
+    """Texts nobody trained on: windows of text, beginnings of texts twice, random tokens twice."""
+    stream = token_stream(tokenizer.encode_many(texts), tokenizer.bos)
+    half = (run.n_ctx - 1) // 2
+    starts = (stream[: -half - 1] == tokenizer.bos).nonzero()[:100, 0] + 1
+    segments = stream[starts[:, None] + torch.arange(half)]
     bos = torch.full((len(starts), 1), tokenizer.bos)
+    windows = Windows(stream, run.n_ctx, 200, tokenizer.bos, run.d_vocab, seed=1)
     return {
-        "stories": Windows(token_stream(texts, tokenizer.bos), N_CTX, 200, seed=1)[0][:, :N_CTX],
-        "repeated stories": torch.cat([bos, starts, starts], dim=1),
-        "repeated random tokens": repeated_tokens(D_VOCAB, half, 100, tokenizer.bos, seed=1),
+        "text": windows[0][:, : run.n_ctx],
+        "repeated text": torch.cat([bos, segments, segments], dim=1),
+        "repeated random tokens": repeated_tokens(run.d_vocab, half, 50, tokenizer.bos, seed=1),
     }
 
 
-def measure(model: AttentionOnlyTransformer, texts: dict[str, torch.Tensor]) -> dict:
-    """Losses (nats per token) and the best induction score, on held-out texts."""
+def measure(model: AttentionOnlyTransformer, texts: dict[str, torch.Tensor], bos: int) -> dict:
+    """Losses (nats per token), copying of random tokens by length, and scores of every head."""
+    n_ctx, found = model.config.n_ctx, {}
     with torch.no_grad():
-        losses = {
-            "stories": next_token_losses(model(texts["stories"]), texts["stories"]).mean().item()
-        }
-    for name in ("repeated stories", "repeated random tokens"):
-        losses[f"{name}, first copy"], losses[f"{name}, second copy"] = copy_losses(
-            model, texts[name]
-        )
+        losses = next_token_losses(model(texts["text"]), texts["text"])
+    score = in_context_score(losses, (4, 12), (n_ctx * 3 // 4, n_ctx - 1))
+    found["text"], found["in-context score"] = losses.mean().item(), score.mean().item()
+    for name in ("repeated text", "repeated random tokens"):
+        first, second = copy_losses(model, texts[name])
+        found[f"{name}, first copy"], found[f"{name}, second copy"] = first, second
+    found = {name: round(value, 4) for name, value in found.items()}
+    found["copy accuracy"] = {
+        str(length): round(copy_accuracy(model, repeated), 4)
+        for length in (8, 16, 24, 32, 40, 60)
+        if 1 + 2 * length <= n_ctx
+        for repeated in [repeated_tokens(model.config.d_vocab, length, 50, bos, seed=2)]
+    }
     if model.config.n_layers:
-        scores = induction_scores(model, texts["repeated random tokens"])
-        losses["best induction score"] = scores.max().item()
-    return {name: round(value, 4) for name, value in losses.items()}
+        repeated = texts["repeated random tokens"]
+        for name, scores in {
+            "induction": induction_scores(model, repeated),
+            "previous": head_scores(model, repeated, "previous").scores,
+        }.items():
+            found[name] = [[round(s, 3) for s in row] for row in scores.tolist()]
+    return found
+
+
+def measured_at(run: Run) -> list[int]:
+    """Steps at which a run is measured: often while the phase change is due, then rarely."""
+    steps = {0, *range(50, min(run.steps, 1000) + 1, 50), *range(1250, run.steps + 1, 250)}
+    return sorted({*steps, run.steps})
 
 
 def make(name: str) -> None:
-    """Train one checkpoint and write it."""
-    n_layers, steps, kept = MODELS[name]
-    setup(seed=SEED)
-    corpus, test = load_corpus("stories"), load_corpus("stories", "test")
-    tokenizer = train_bpe(corpus.texts, D_VOCAB)
+    """Train and measure one run, and write it."""
+    run = RUNS[name]
+    setup(seed=run.seed)
+    corpus, test = load_corpus(run.corpus), load_corpus(run.corpus, "test")
+    tokenizer = tokenizer_of(run, corpus.texts)
     stream = token_stream(tokenizer.encode_many(corpus.texts), tokenizer.bos)
-    windows, config = training_windows(stream, tokenizer.bos, SEED), model_config(n_layers)
+    texts = held_out(test.texts, tokenizer, run)
+    windows, config = training_windows(stream, tokenizer.bos, run), model_config(run)
     model = AttentionOnlyTransformer(config)
-    weights = {0: _copy(model)} if 0 in kept else {}
+    if run.gpt2_init:
+        for parameter in model.parameters():
+            nn.init.normal_(parameter, std=0.02)
+    weights, curve = {}, {}
 
-    def keep(history):
-        if history.steps in (*kept, steps):
-            weights[history.steps] = _copy(model)
+    def look(history):
+        if history.steps in (*(run.kept or ()), run.steps):
+            weights[history.steps] = {n: p.detach().clone() for n, p in model.named_parameters()}
+        if history.steps in measured_at(run):
+            curve[history.steps] = measure(model, texts, tokenizer.bos)
 
-    training = TrainConfig(steps=steps, log_every=50)
-    history = train(model, windows, training, watch=keep)
-    losses = measure(model, held_out(test, tokenizer))
+    training = TrainConfig(steps=run.steps, learning_rate=run.learning_rate, log_every=50)
+    look(History())
+    history = train(model, windows, training, watch=look)
+    repeats = "segments of {} to {} tokens written twice, half of them random".format(
+        *run.repeat_lengths
+    )
     provenance = {
         "command": f"python tools/train_checkpoints.py {name}",
-        "corpus": f"stories, {len(stream):,} tokens; {windows.repeat_share:.0%} of the windows are "
-        f"segments of {windows.repeat_lengths[0]} to {windows.repeat_lengths[1]} tokens written "
-        "twice, half of them random",
+        "corpus": f"{run.corpus}, {len(stream):,} tokens; {run.repeat_share:.0%} of the windows "
+        f"are {repeats}",
         "corpus_sha256": corpus.sha256,
-        "seed": SEED,
+        "seed": run.seed,
+        "gpt2_init": run.gpt2_init,
         "training": {
-            "steps": steps,
+            "steps": run.steps,
             "learning_rate": training.learning_rate,
             "batch_size": windows.batch_size,
         },
         "versions": {"python": platform.python_version(), "torch": version("torch")},
         "seconds": round(history.seconds),
-        "losses": losses,
-        "made_up": "the stories are synthetic text of aot_helpers.stories",
+        "measured": curve[run.steps],
+        "made_up": f"synthetic text of {corpus.source}" if corpus.synthetic else "nothing",
     }
-    print(losses, save_checkpoint(name, weights, config, tokenizer, provenance))
-
-
-def _copy(model) -> dict[str, torch.Tensor]:
-    return {name: p.detach().clone() for name, p in model.named_parameters()}
+    print(name, curve[run.steps])
+    if run.kept is not None:
+        save_checkpoint(name, weights, config, tokenizer, provenance)
+    folder = checkpoints.DATA / "results" / "training"
+    check_writable(folder)
+    content = {"provenance": provenance, "steps": list(curve), "measured": list(curve.values())}
+    write_atomically(folder / f"{name}.json", (json.dumps(content) + "\n").encode())
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "names", nargs="*", metavar="name", help=f"of {', '.join(MODELS)}; none: all"
+        "names", nargs="*", metavar="name", help=f"of {', '.join(RUNS)}; none: all, in this order"
     )
     arguments = parser.parse_args()
-    unknown = set(arguments.names) - set(MODELS)
+    unknown = set(arguments.names) - set(RUNS)
     if unknown:
-        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(MODELS)}")
-    for each in arguments.names or MODELS:
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(RUNS)}")
+    for each in arguments.names or RUNS:
         make(each)
