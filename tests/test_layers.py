@@ -9,10 +9,10 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "aot_helpers"
 LAYERS = {
     0: ("foundations", {"errors", "network"}),
-    1: ("text", {"stories", "corpora", "tokenization", "wikitext"}),
-    2: ("models", {"model", "checkpoints"}),
+    1: ("text", {"stories", "planted", "corpora", "tokenization", "wikitext"}),
+    2: ("models", {"model", "handmade", "checkpoints"}),
     3: ("training", {"train"}),
-    4: ("reading", {"heads"}),
+    4: ("reading", {"circuits", "interventions", "heads"}),
     5: ("showing", {"plots", "widgets"}),
     6: ("teaching", {"claims", "exercises"}),
 }
