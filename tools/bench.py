@@ -1,12 +1,17 @@
-"""Measure training speed and the time to the phase change: `make bench` (about 10 minutes).
+"""Measure training, the time to the phase change and skip-trigram tables: `make bench`.
+
+About 15 minutes on a quiet machine; `tools/bench.py skip_trigrams` (or another part) runs a part.
 
 Everything is measured in one run, in turns, on as many threads as BENCH_THREADS says (default 2).
 Results go to data/results/bench.json.
 """
 
 import json
+import multiprocessing
 import os
+import resource
 import statistics
+import sys
 import time
 
 import torch
@@ -14,7 +19,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from aot_helpers import setup
-from aot_helpers.checkpoints import DATA, write_atomically
+from aot_helpers.checkpoints import DATA, read_json, write_atomically
+from aot_helpers.circuits import LowRank, top_triples
 from aot_helpers.corpora import load_corpus, token_stream
 from aot_helpers.heads import copy_losses
 from aot_helpers.model import AttentionOnlyTransformer, ModelConfig
@@ -29,6 +35,8 @@ SHAPES = {  # d_model, heads, n_ctx, batch, d_vocab
     "large": (256, 8, 256, 16, 4096),
 }
 ROUNDS, SECONDS_PER_TURN = 7, 2.0
+# Skip-trigram tables at the size of GPT-2's vocabulary and of its heads.
+TABLE = {"d_vocab": 50_257, "d_model": 768, "d_head": 64, "n_heads": 12, "k": 1000}
 RATIO, SEEDS = 0.6, (0, 1, 2)  # phase change: loss of the second copy <= RATIO x the first
 
 
@@ -176,22 +184,86 @@ def phase_change() -> dict:
     return {"what": found, "seeds": SEEDS, "seconds": seconds, "steps": steps}
 
 
-def main():
+def random_head(seed: int) -> tuple[LowRank, LowRank]:
+    """QK and OV circuits of a random head: the hardest case, nothing stands out."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (TABLE["d_vocab"], TABLE["d_head"])
+    a, b, c, d = (torch.randn(shape, generator=generator) for _ in range(4))
+    return LowRank(a / TABLE["d_head"] ** 0.5, b.T), LowRank(c / TABLE["d_head"] ** 0.5, d.T)
+
+
+def streaming_table(seed: int) -> int:
+    """The strongest skip-trigrams of one head, by blocks of rows; returns how many were found."""
+    qk, ov = random_head(seed)
+    return len(top_triples(qk, ov, TABLE["k"], torch.arange(50)).value)
+
+
+def naive_table(seed: int) -> int:
+    """The first step of a naive table: one head's whole QK circuit, and its largest entries."""
+    qk, _ = random_head(seed)
+    return len((qk.left @ qk.right).flatten().topk(TABLE["k"]).values)
+
+
+def measured_in_a_process(table, seed: int) -> dict:
+    """Seconds and peak memory (GB above an idle process) of a function, in its own process."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_measured, (table, seed))
+
+
+def _measured(table, seed: int) -> dict:
     setup(threads=THREADS)
+    random_head(seed)[0].rows(torch.arange(8))  # torch's own memory is there before
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.perf_counter()
+    found = table(seed)
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"seconds": round(seconds, 1), "peak_gb": round((peak - before) / 2**20, 2), "n": found}
+
+
+def skip_trigrams() -> dict:
+    """Skip-trigram tables of every head of a layer, and the naive product for one head."""
+    heads = [measured_in_a_process(streaming_table, seed) for seed in range(TABLE["n_heads"])]
+    seconds = [head["seconds"] for head in heads]
+    rows = {
+        "streaming, each head": {
+            "seconds": [min(seconds), statistics.median(seconds), max(seconds)],
+            "peak_gb": max(head["peak_gb"] for head in heads),
+            "n": min(head["n"] for head in heads),
+        },
+        "streaming, all heads": {"seconds": round(sum(seconds), 1)},
+        "naive product, one head's QK alone": measured_in_a_process(naive_table, 0),
+    }
+    for name, row in rows.items():
+        print(f"  {name}: {row}", flush=True)
+    return {"what": {**TABLE, "weights": "random"}, **rows}
+
+
+PARTS = {
+    **{name: lambda name=name: speed(SHAPES[name]) for name in SHAPES},
+    "phase_change": phase_change,
+    "skip_trigrams": skip_trigrams,
+}
+
+
+def main(names: list[str]):
+    """Measure the parts that are named, or all, and write them beside the others' last results."""
+    unknown = set(names) - set(PARTS)
+    if unknown:
+        sys.exit(f"unknown: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    setup(threads=THREADS)
+    path = DATA / "results" / "bench.json"
+    results = read_json(path) if names and path.is_file() else {}
     print(f"{THREADS} threads")
-    results = {"machine": {**describe_machine(), "threads": THREADS}}
-    results["machine"]["bf16_pays"] = bf16_pays(
-        AttentionOnlyTransformer(ModelConfig(4096, d_model=256))
-    )
-    for name, shape in SHAPES.items():
-        print(f"{name}: d_model, heads, n_ctx, batch, d_vocab = {shape}")
-        results[name] = speed(shape)
-    print("phase change")
-    results["phase_change"] = phase_change()
-    text = json.dumps(results, indent=1) + "\n"
-    write_atomically(DATA / "results" / "bench.json", text.encode())
+    machine = {**describe_machine(), "threads": THREADS}
+    machine["bf16_pays"] = bf16_pays(AttentionOnlyTransformer(ModelConfig(4096, d_model=256)))
+    for name in names or PARTS:
+        print(name)
+        results[name] = {"machine": machine, **PARTS[name]()}
+    results.pop("machine", None)  # each part says where it was measured
+    write_atomically(path, (json.dumps(results, indent=1) + "\n").encode())
     print("written to data/results/bench.json")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

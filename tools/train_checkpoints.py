@@ -221,3 +221,5 @@ if __name__ == "__main__":
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(RUNS)}")
     for each in arguments.names or RUNS:
         make(each)
+    seconds = [checkpoints.load_measurements(name)["provenance"]["seconds"] for name in RUNS]
+    print(f"all {len(RUNS)} runs together: {sum(seconds) / 60:.0f} minutes of training")
