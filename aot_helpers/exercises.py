@@ -1,5 +1,6 @@
 """The notebooks' exercises: reference answers, and checks that say what is still wrong."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -87,6 +88,49 @@ def _fold_gain(gain, W):
     return centre @ torch.diag(gain) @ W
 
 
+def _strongest_triple(attention, boost):
+    values = torch.einsum("ds,so->sdo", attention, boost)
+    return [int(i) for i in torch.unravel_index(values.argmax(), values.shape)]
+
+
+def _ablate_by_mean(z, reference, head):
+    z = z.clone()
+    z[:, :, head] = reference[:, :, head].flatten(0, 1).mean(dim=0)
+    return z
+
+
+def _scores_without_k_route(resid, written, W_Q, W_K):
+    keys = resid @ W_K - written @ W_K
+    return (resid @ W_Q) @ keys.T / W_Q.shape[1] ** 0.5
+
+
+def _cost_of_blindness(joint):
+    seeing = -(joint * (joint / joint.sum(2, keepdim=True)).log()).sum()
+    pairs = joint.sum(0)
+    return -(pairs * (pairs / pairs.sum(1, keepdim=True)).log()).sum() - seeing
+
+
+def _where_to_look(tokens):
+    at = range(len(tokens))
+    rows = [[1 <= key <= query and tokens[key - 1] == tokens[query] for key in at] for query in at]
+    return torch.tensor(rows)
+
+
+def _match_table(W_E, W_V, W_O, W_Q, W_K):
+    return (W_E @ W_Q) @ (W_E @ W_V @ W_O @ W_K).T / W_Q.shape[1] ** 0.5
+
+
+def _pattern_without(q, resid, written, W_K):
+    scores = q @ ((resid - written) @ W_K).T / q.shape[1] ** 0.5
+    future = torch.ones_like(scores).triu(1).bool()
+    return scores.masked_fill(future, float("-inf")).softmax(dim=-1)
+
+
+def _score_of_sum(left_a, right_a, left_b, right_b):
+    values = torch.linalg.eigvals((left_a @ right_a + left_b @ right_b).double())
+    return values.real.sum() / values.abs().sum()
+
+
 # exercise -> (reference answer, [arguments of each trial])
 EXERCISES: dict[str, tuple[Callable, list[tuple]]] = {
     "00.1": (_predict, [([3, 5, 9, 3, 7, 3],), ([1, 2, 3],), ([4, 4],)]),
@@ -155,6 +199,106 @@ EXERCISES: dict[str, tuple[Callable, list[tuple]]] = {
     ),
     "05.2": (_nucleus, [(_random(9).softmax(-1), 0.6), (_random(5, seed=1).softmax(-1), 0.95)]),
     "05.3": (_bigram, [(torch.tensor([0, 1, 2, 1, 2, 0]), 4), (torch.tensor([1, 1]), 2)]),
+    # 06
+    "06.1": (
+        lambda P, Q, frequency: (frequency @ (P * (P.log() - Q.log()))).sum(),
+        [
+            (_random(6, 6).softmax(-1), _random(6, 6, seed=1).softmax(-1), torch.full((6,), 1 / 6)),
+            (
+                _random(3, 3, seed=2).softmax(-1),
+                _random(3, 3, seed=3).softmax(-1),
+                torch.tensor([0.7, 0.2, 0.1]),
+            ),
+        ],
+    ),
+    "06.2": (
+        lambda P: torch.einsum("ab,bc->ac", P, P).log(),
+        [(_random(5, 5).softmax(-1),), (_random(9, 9, seed=1).softmax(-1),)],
+    ),
+    "06.3": (
+        _cost_of_blindness,
+        [
+            (_random(64).softmax(-1).view(4, 4, 4),),
+            (_random(1000, seed=1).softmax(-1).view(10, 10, 10),),
+        ],
+    ),
+    # 07
+    "07.1": (
+        lambda score, context: torch.cat([torch.tensor([score]), context]).softmax(0)[0],
+        [(1.5, _random(6)), (100.0, torch.tensor([99.0, 98.0]))],
+    ),
+    "07.2": (
+        lambda loyalty, p: (
+            loyalty * math.log(loyalty / p) + (1 - loyalty) * math.log((1 - loyalty) / (1 - p))
+        ),
+        [(0.9, 0.5), (0.9, 0.9), (0.7, 0.2)],
+    ),
+    "07.3": (
+        _strongest_triple,
+        [
+            (_random(5, 7).softmax(-1), _random(7, 9, seed=1)),
+            (_random(3, 4, seed=2).softmax(-1), _random(4, 2, seed=3)),
+        ],
+    ),
+    "08.1": (
+        lambda table: (table.diagonal() == table.max(dim=1).values).float().mean(),
+        [(_random(6, 6) + 2 * torch.eye(6),), (_random(30, 30, seed=1),), (torch.eye(4),)],
+    ),
+    "08.2": (
+        lambda logits, target, group: (
+            -torch.log(logits.softmax(-1)[target] / logits.softmax(-1)[group].sum())
+        ),
+        [
+            (_random(9), 4, torch.tensor([1, 4, 7])),
+            (_random(5, seed=1), 0, torch.tensor([0, 1, 2, 3, 4])),
+        ],
+    ),
+    "08.3": (
+        _score_of_sum,
+        [tuple(_random(*s, seed=i) for i, s in enumerate([(n, 4), (4, n)] * 2)) for n in (12, 30)],
+    ),
+    # 09
+    # 10
+    "10.1": (_where_to_look, [([3, 5, 3, 7, 3],), ([1, 2],), ([4, 4, 4],)]),
+    "10.2": (
+        _match_table,
+        [
+            tuple(
+                _random(*shape, seed=s)
+                for s, shape in enumerate([(n, 8), (8, 4), (4, 8), (8, 4), (8, 4)])
+            )
+            for n in (6, 3)
+        ],
+    ),
+    "10.3": (
+        _pattern_without,
+        [
+            tuple(
+                _random(*shape, seed=s) for s, shape in enumerate([(n, 4), (n, 8), (n, 8), (8, 4)])
+            )
+            for n in (5, 1)
+        ],
+    ),
+    # 11
+    "11.1": (
+        _ablate_by_mean,
+        [
+            (_random(2, 5, 4, 3), _random(3, 6, 4, 3, seed=1), 2),
+            (_random(1, 1, 2, 4), _random(1, 7, 2, 4, seed=2), 0),
+        ],
+    ),
+    "11.2": (
+        lambda ours, groups: sum(d >= ours for d in [ours, *groups]) / len([ours, *groups]),
+        [(2.0, [0.1, 0.5, 1.9]), (0.5, [0.1, 0.5, 0.7, 0.2]), (1.0, [])],
+    ),
+    "11.3": (
+        _scores_without_k_route,
+        [
+            (_random(6, 8), _random(6, 8, seed=1), _random(8, 4, seed=2), _random(8, 4, seed=3)),
+            (_random(1, 5), _random(1, 5, seed=1), _random(5, 9, seed=2), _random(5, 9, seed=3)),
+        ],
+    ),
+    # 12
 }
 
 

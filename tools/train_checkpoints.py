@@ -71,7 +71,7 @@ RUNS = {
     },
     "planted-2l": replace(PLANTED, n_layers=2, repeat_share=0.3, repeat_lengths=(4, 31)),
     "docstrings-1l": Run("docstrings", 1, 4000, d_vocab=2048),
-    "docstrings-2l": Run("docstrings", 2, 6000, d_vocab=2048),
+    "docstrings-2l": Run("docstrings", 2, 4000, d_vocab=2048),
     "stories-1l-smeared": Run(n_layers=1, steps=3000, smeared_keys=True),
     "stories-2l-fixed-length": replace(CONTROL, repeat_lengths=(32, 32), kept=()),
     # Controls that are measured and not shipped.
