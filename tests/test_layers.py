@@ -12,7 +12,7 @@ LAYERS = {
     1: ("text", {"stories", "planted", "corpora", "tokenization", "wikitext"}),
     2: ("models", {"model", "handmade", "checkpoints"}),
     3: ("training", {"train"}),
-    4: ("reading", {"circuits", "interventions", "heads"}),
+    4: ("reading", {"lowrank", "circuits", "interventions", "heads"}),
     5: ("showing", {"plots", "widgets"}),
     6: ("teaching", {"claims", "exercises"}),
 }

@@ -20,9 +20,10 @@ from torch import nn
 
 from aot_helpers import setup
 from aot_helpers.checkpoints import DATA, read_json, write_atomically
-from aot_helpers.circuits import LowRank, top_triples
+from aot_helpers.circuits import top_triples
 from aot_helpers.corpora import load_corpus, token_stream
 from aot_helpers.heads import copy_losses
+from aot_helpers.lowrank import LowRank
 from aot_helpers.model import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.tokenization import train_bpe
 from aot_helpers.train import TrainConfig, bf16_pays, make_optimizer, train

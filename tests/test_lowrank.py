@@ -1,0 +1,113 @@
+import pytest
+import torch
+
+from aot_helpers import lowrank
+from aot_helpers.lowrank import LowRank
+
+close = torch.testing.assert_close
+
+
+def low_rank(rows, rank, columns, seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    left = torch.randn(rows, rank, generator=draw)
+    return LowRank(left, torch.randn(rank, columns, generator=draw))
+
+
+def test_the_algebra_of_factors_is_that_of_the_products():
+    A, B, C = low_rank(7, 3, 5), low_rank(7, 2, 5, seed=1), low_rank(5, 4, 6, seed=2)
+    assert A.shape == (7, 5) and A.T.shape == (5, 7)
+    close(A.dense(), A.left @ A.right)
+    close(A.T.dense(), A.dense().T)
+    close((A + B).dense(), A.dense() + B.dense())
+    close(A.centred_columns().dense(), A.dense() - A.dense().mean(dim=1, keepdim=True))
+    for X, Y in [(A, C), (C.T, A.T)]:
+        close((X @ Y).dense(), X.dense() @ Y.dense())
+        assert (X @ Y).left.shape[1] == 3  # the smaller rank, on whichever side it is
+
+
+def test_parts_of_the_matrix_are_parts_of_the_product():
+    A, square = low_rank(7, 3, 5), low_rank(6, 2, 6)
+    rows, columns = torch.tensor([4, 0, 4]), torch.tensor([1, 3, 0])
+    close(A.rows(rows), A.dense()[rows])
+    close(A.columns(columns), A.dense()[:, columns])
+    close(A.entries(rows, columns), A.dense()[rows, columns])
+    close(square.diagonal(), square.dense().diagonal())
+
+
+@pytest.mark.parametrize("shape", [(7, 3, 5), (5, 3, 7), (4, 9, 6), (6, 9, 4)])
+def test_norm_and_singular_values_are_those_of_the_product(shape):
+    A = low_rank(*shape)
+    values = torch.linalg.svdvals(A.dense())
+    found = A.singular_values()
+    assert len(found) == min(shape)
+    close(found, values[: len(found)])
+    assert A.norm() == pytest.approx(A.dense().norm().item())
+
+
+def test_the_norm_of_a_difference_of_equals_is_zero():
+    A = low_rank(7, 3, 5)
+    assert (A + LowRank(-A.left, A.right)).norm() == pytest.approx(0, abs=1e-2)
+
+
+def test_truncated_is_the_cut_singular_value_decomposition():
+    A = low_rank(7, 4, 6)
+    U, values, Vh = torch.linalg.svd(A.dense(), full_matrices=False)
+    for rank in range(5):
+        cut = A.truncated(rank)
+        assert cut.left.shape[1] == rank
+        close(cut.dense(), (U[:, :rank] * values[:rank]) @ Vh[:rank])
+
+
+def test_eigenvalues_are_those_of_the_product_without_zeros():
+    A = low_rank(8, 3, 8)
+    found = A.eigenvalues()
+    dense = torch.linalg.eigvals(A.dense())
+    dense = dense[dense.abs().argsort(descending=True)]
+    close(dense[3:].abs(), torch.zeros(5), atol=1e-4, rtol=0)
+    gaps = (found[:, None] - dense[None, :3]).abs()
+    assert gaps.min(dim=0).values.max() < 1e-4 and gaps.min(dim=1).values.max() < 1e-4
+
+
+@pytest.mark.parametrize("block", [None, 1, 2, 7, 100])
+def test_streaming_finds_what_the_whole_matrix_shows(block):
+    A = low_rank(7, 3, 5)
+    values, columns = A.row_maxima(block)
+    close(values, A.dense().max(dim=1).values)
+    assert torch.equal(columns, A.dense().argmax(dim=1))
+    for k in (1, 2, 6, 35, 50):
+        values, rows, columns = A.top(k, block)
+        close(values, A.dense().flatten().sort(descending=True).values[:k])
+        close(values, A.dense()[rows, columns])
+        assert len(set(zip(rows.tolist(), columns.tolist(), strict=True))) == min(k, 35)
+
+
+def test_streaming_holds_only_a_block(monkeypatch):
+    monkeypatch.setattr(lowrank, "BLOCK_ENTRIES", 50)
+    sizes = [part.numel() for _, part in low_rank(33, 2, 11).row_blocks()]
+    assert max(sizes) <= 50 and sum(sizes) == 33 * 11
+    assert [len(part) for _, part in low_rank(7, 2, 11).row_blocks(3)] == [3, 3, 1]
+
+
+def test_a_matrix_that_is_too_large_is_not_built():
+    A = LowRank(torch.ones(5000, 1), torch.ones(1, 5000))
+    with pytest.raises(ValueError, match=r"5000 × 5000 entries.*rows\(\).*top\(\)"):
+        A.dense()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda A: LowRank(A.left, A.left), r"\(7, 3\) and \(7, 3\)"),
+        (lambda A: A + A.T, r"cannot add \(5, 7\) to \(7, 5\)"),
+        (lambda A: A @ A, r"cannot multiply \(7, 5\) by \(7, 5\)"),
+        (lambda A: A.diagonal(), r"diagonal\(\) needs a square matrix, this one is \(7, 5\)"),
+        (lambda A: A.eigenvalues(), r"eigenvalues\(\) needs a square matrix"),
+        (lambda A: A.truncated(4), "rank must be 0 … 3, the rank there is, got 4"),
+        (lambda A: A.truncated(-1), "rank must be 0 … 3"),
+        (lambda A: A.top(0), "k must be >= 1"),
+        (lambda A: A.row_maxima(0), "block must be a number of rows >= 1 or None, got 0"),
+    ],
+)
+def test_what_cannot_be_is_named(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        wrong(low_rank(7, 3, 5))
