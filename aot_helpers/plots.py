@@ -227,7 +227,7 @@ def bars(
         axis.axvline(
             floor, color="0.3", linestyle="--", linewidth=1, label=f"{floor_name}: {floor:.3g}"
         )
-        axis.legend(fontsize=8, frameon=False)
+        figure.legend(fontsize=8, frameon=False, loc="outside lower center")
     axis.invert_yaxis()
     axis.margins(x=0.12)
     axis.set(xlabel=label, title=title)
