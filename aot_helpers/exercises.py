@@ -131,6 +131,32 @@ def _score_of_sum(left_a, right_a, left_b, right_b):
     return values.real.sum() / values.abs().sum()
 
 
+def _induction_rule(tokens):
+    for n in (2, 1):
+        for end in range(len(tokens) - 1, n - 1, -1):
+            if tokens[end - n : end] == tokens[-n:]:
+                return tokens[end]
+    return -1
+
+
+def _smeared_pattern(q, k, own_share):
+    k = own_share * k + (1 - own_share) * torch.cat([k[:1], k[:-1]])
+    scores = q @ k.T / math.sqrt(q.shape[1])
+    return scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -math.inf).softmax(-1)
+
+
+def _half_way(steps, values):
+    whole = values[-1] - values[0]
+    shares = [(value - values[0]) / whole for value in values]
+    return next(step for step, share in zip(steps, shares, strict=True) if share >= 0.5)
+
+
+def _honest_score(pattern, tokens, back):
+    at = torch.arange(len(tokens))
+    wanted = _where_to_look(tokens) & (at[:, None] - at != back)
+    return (pattern * wanted).sum(dim=1)[wanted.any(dim=1)].mean()
+
+
 # exercise -> (reference answer, [arguments of each trial])
 EXERCISES: dict[str, tuple[Callable, list[tuple]]] = {
     "00.1": (_predict, [([3, 5, 9, 3, 7, 3],), ([1, 2, 3],), ([4, 4],)]),
@@ -258,6 +284,25 @@ EXERCISES: dict[str, tuple[Callable, list[tuple]]] = {
         [tuple(_random(*s, seed=i) for i, s in enumerate([(n, 4), (4, n)] * 2)) for n in (12, 30)],
     ),
     # 09
+    "09.1": (
+        _half_way,
+        [
+            ([0, 50, 100, 150], [7.0, 6.0, 2.0, 1.0]),
+            ([0, 100, 200], [0.0, 0.1, 0.9]),
+            ([10, 20, 30], [0.0, 0.5, 1.0]),
+        ],
+    ),
+    "09.2": (
+        lambda tokens, back: ([-1] * back + tokens)[: len(tokens)],
+        [([7, 8, 9, 7, 8, 9], 2), ([4, 5], 3), ([1, 2, 3], 0)],
+    ),
+    "09.3": (
+        _honest_score,
+        [
+            (_random(6, 6).softmax(-1), [3, 5, 3, 5, 3, 7], 1),
+            (_random(7, 7, seed=1).softmax(-1), [1, 2, 3, 1, 2, 3, 1], 5),
+        ],
+    ),
     # 10
     "10.1": (_where_to_look, [([3, 5, 3, 7, 3],), ([1, 2],), ([4, 4, 4],)]),
     "10.2": (
@@ -299,6 +344,23 @@ EXERCISES: dict[str, tuple[Callable, list[tuple]]] = {
         ],
     ),
     # 12
+    "12.1": (
+        lambda losses, early, late: (
+            losses[:, slice(*early)].mean() - losses[:, slice(*late)].mean()
+        ),
+        [(_random(3, 9) ** 2, (1, 3), (5, 9)), (_random(1, 4, seed=1) ** 2, (0, 1), (1, 2))],
+    ),
+    "12.2": (
+        _induction_rule,
+        [([1, 2, 3, 5, 2, 4, 1, 2],), ([7, 5, 6, 5],), ([1, 2, 3],), ([4, 4, 4],), ([6],)],
+    ),
+    "12.3": (
+        _smeared_pattern,
+        [
+            (_random(n, 4), _random(n, 4, seed=1), share)
+            for n, share in [(6, 0.2), (3, 1.0), (1, 0)]
+        ],
+    ),
 }
 
 

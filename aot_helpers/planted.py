@@ -1,5 +1,6 @@
 """Word sequences whose every statistic is planted: bigrams, skip-trigrams, copies, repeats."""
 
+import bisect
 import math
 import random
 from dataclasses import dataclass, field
@@ -192,9 +193,9 @@ class MarkovChain:
         """One text of n_tokens, without BOS."""
         generator = torch.Generator().manual_seed(seed)
         at = torch.rand(n_tokens, generator=generator, dtype=torch.float64).tolist()
-        rows, tokens, token = self.P.double().cumsum(dim=1), [], 0
+        rows, tokens, token = self.P.double().cumsum(dim=1).tolist(), [], 0
         for uniform in at:
-            token = min(int(torch.searchsorted(rows[token], uniform, right=True)), len(rows) - 1)
+            token = min(bisect.bisect_right(rows[token], uniform), len(rows) - 1)
             tokens.append(token)
         return torch.tensor(tokens)
 
