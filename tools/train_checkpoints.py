@@ -58,6 +58,7 @@ class Run:
 
 PLANTED = Run("planted", 1, 3000, d_vocab=98, d_model=64, d_head=16, n_ctx=64, batch_size=32)
 PLANTED = replace(PLANTED, learning_rate=6e-3, repeat_share=0.0)
+DOCSTRINGS = Run("docstrings", 1, 5000, learning_rate=6e-3, repeat_share=0.5)
 CONTROL = Run(steps=1500, kept=None)
 RUNS = {
     "stories-0l": Run(n_layers=0, steps=1500),
@@ -70,8 +71,8 @@ RUNS = {
         for i, s in enumerate(("", "-seed1", "-seed2"))
     },
     "planted-2l": replace(PLANTED, n_layers=2, repeat_share=0.3, repeat_lengths=(4, 31)),
-    "docstrings-1l": Run("docstrings", 1, 4000, d_vocab=2048),
-    "docstrings-2l": Run("docstrings", 2, 4000, d_vocab=2048),
+    "docstrings-1l": DOCSTRINGS,
+    "docstrings-2l": replace(DOCSTRINGS, n_layers=2),
     "stories-1l-smeared": Run(n_layers=1, steps=3000, smeared_keys=True),
     "stories-2l-fixed-length": replace(CONTROL, repeat_lengths=(32, 32), kept=()),
     # Controls that are measured and not shipped.
