@@ -60,8 +60,12 @@ def matrix(
     x_label: str = "",
     y_label: str = "",
     signed: bool = False,
+    numbers: bool = False,
 ) -> Figure:
-    """A labelled matrix of numbers with a colour bar; signed centres the colours on zero."""
+    """A labelled matrix of numbers with a colour bar; signed centres the colours on zero.
+
+    numbers: write each number into its cell.
+    """
     values = np.asarray(values)
     figure, (axis,) = _figure(0.34 * len(columns) + 2.4, 0.28 * len(rows) + 1.6)
     reach = np.abs(values).max() if signed else None
@@ -72,6 +76,11 @@ def matrix(
     axis.set_xticks(range(len(columns)), columns, rotation=90, fontsize=8)
     axis.set_yticks(range(len(rows)), rows, fontsize=8)
     axis.set(title=title, xlabel=x_label, ylabel=y_label)
+    for (row, column), value in np.ndenumerate(values) if numbers else ():
+        red, green, blue, _ = image.cmap(image.norm(value))
+        dark = 0.3 * red + 0.6 * green + 0.1 * blue < 0.5
+        colour = "white" if dark else "black"
+        axis.text(column, row, f"{value:.2f}", ha="center", va="center", size=7, color=colour)
     figure.colorbar(image, ax=axis, label=label)
     return figure
 
@@ -159,7 +168,8 @@ def scatter(
 ) -> Figure:
     """{name: (x, y)} as dots, a colour each; diagonal draws the line y = x.
 
-    complex_plane: equal scales, and lines through zero: real parts across, imaginary parts up.
+    complex_plane: equal scales: real parts across, imaginary parts up. Thin lines mark zero where
+    it lies inside the figure.
     """
     figure, (axis,) = _figure(5.4, 4)
     for colour, (name, (x, y)) in zip(COLOURS * 2, points.items(), strict=False):
@@ -171,9 +181,10 @@ def scatter(
             max(axis.get_xlim()[1], axis.get_ylim()[1]),
         ]
         axis.plot(ends, ends, color="0.3", linestyle="--", linewidth=1, label="equal")
+    for low, high, line in [(*axis.get_xlim(), axis.axvline), (*axis.get_ylim(), axis.axhline)]:
+        if low < 0 < high:
+            line(0, color="0.7", linewidth=0.8, zorder=0)
     if complex_plane:
-        axis.axhline(0, color="0.7", linewidth=0.8, zorder=0)
-        axis.axvline(0, color="0.7", linewidth=0.8, zorder=0)
         axis.set_aspect("equal", adjustable="datalim")
     axis.set(title=title, xlabel=x_label, ylabel=y_label)
     if len(points) > 1 or diagonal:
@@ -217,19 +228,20 @@ def bars(
     """
     figure, (axis,) = _figure(7, 0.34 * len(values) + 1.3)
     names, widths = list(values), np.asarray(list(values.values()), dtype=float)
-    error = None
-    if spreads:
-        ends = np.asarray([spreads.get(name, (value, value)) for name, value in values.items()])
-        error = np.abs(ends - widths[:, None]).T
+    ends = [(spreads or {}).get(name, (value, value)) for name, value in values.items()]
+    error = np.abs(np.asarray(ends) - widths[:, None]).T if spreads else None
     drawn = axis.barh(names, widths, color=COLOURS[0], xerr=error, ecolor="0.2", capsize=2)
-    axis.bar_label(drawn, fmt="%.3g", padding=3, fontsize=8)
+    labels = {name: f"{value:.3g}" for name, value in values.items()}
+    for name, (low, high) in (spreads or {}).items():
+        labels[name] += f"  ({low:.3g} to {high:.3g})"
+    axis.bar_label(drawn, labels.values(), padding=3, fontsize=8)
     if floor is not None:
         axis.axvline(
             floor, color="0.3", linestyle="--", linewidth=1, label=f"{floor_name}: {floor:.3g}"
         )
         figure.legend(fontsize=8, frameon=False, loc="outside lower center")
     axis.invert_yaxis()
-    axis.margins(x=0.12)
+    axis.margins(x=0.25 if spreads else 0.12)
     axis.set(xlabel=label, title=title)
     return figure
 
