@@ -93,15 +93,15 @@ def _strongest_triple(attention, boost):
     return [int(i) for i in torch.unravel_index(values.argmax(), values.shape)]
 
 
-def _ablate_by_mean(z, reference, head):
+def _mix_with_mean(z, reference, head, share):
     z = z.clone()
-    z[:, :, head] = reference[:, :, head].flatten(0, 1).mean(dim=0)
+    z[:, :, head].lerp_(reference[:, :, head].flatten(0, 1).mean(dim=0), share)
     return z
 
 
-def _scores_without_k_route(resid, written, W_Q, W_K):
-    keys = resid @ W_K - written @ W_K
-    return (resid @ W_Q) @ keys.T / W_Q.shape[1] ** 0.5
+def _scores_without_q_routes(resid, written, W_Q, W_K):
+    kept = resid + (written.mean(1, keepdim=True) - written).sum(0)
+    return (kept @ W_Q) @ (resid @ W_K).T / W_Q.shape[1] ** 0.5
 
 
 def _cost_of_blindness(joint):
@@ -116,14 +116,20 @@ def _where_to_look(tokens):
     return torch.tensor(rows)
 
 
-def _match_table(W_E, W_V, W_O, W_Q, W_K):
-    return (W_E @ W_Q) @ (W_E @ W_V @ W_O @ W_K).T / W_Q.shape[1] ** 0.5
+def _key_matrix(d_vocab):
+    blocks = [torch.zeros(d_vocab, d_vocab), torch.eye(d_vocab), torch.zeros(d_vocab, d_vocab)]
+    blocks[0][0, 0] = 1  # BOS, the resting place
+    return torch.cat(blocks)
 
 
-def _pattern_without(q, resid, written, W_K):
-    scores = q @ ((resid - written) @ W_K).T / q.shape[1] ** 0.5
-    future = torch.ones_like(scores).triu(1).bool()
-    return scores.masked_fill(future, float("-inf")).softmax(dim=-1)
+def _match_lengths(tokens, most):
+    at = range(len(tokens))
+
+    def match(query, key):
+        agree = [tokens[key - 1 - i] == tokens[query - i] for i in range(min(most, key))]
+        return [*agree, False].index(False)
+
+    return torch.tensor([[match(query, key) if key <= query else 0 for key in at] for query in at])
 
 
 def _score_of_sum(left_a, right_a, left_b, right_b):
@@ -307,31 +313,18 @@ EXERCISES: dict[str, tuple[Callable, list[tuple]]] = {
     ),
     # 10
     "10.1": (_where_to_look, [([3, 5, 3, 7, 3],), ([1, 2],), ([4, 4, 4],)]),
-    "10.2": (
-        _match_table,
-        [
-            tuple(
-                _random(*shape, seed=s)
-                for s, shape in enumerate([(n, 8), (8, 4), (4, 8), (8, 4), (8, 4)])
-            )
-            for n in (6, 3)
-        ],
-    ),
+    "10.2": (_key_matrix, [(2,), (5,)]),
     "10.3": (
-        _pattern_without,
-        [
-            tuple(
-                _random(*shape, seed=s) for s, shape in enumerate([(n, 4), (n, 8), (n, 8), (8, 4)])
-            )
-            for n in (5, 1)
-        ],
+        _match_lengths,
+        [([3, 5, 7, 3, 5, 8, 3, 5], 2), ([4, 4, 4, 4], 3), ([1, 2, 3], 2)],
     ),
     # 11
     "11.1": (
-        _ablate_by_mean,
+        _mix_with_mean,
         [
-            (_random(2, 5, 4, 3), _random(3, 6, 4, 3, seed=1), 2),
-            (_random(1, 1, 2, 4), _random(1, 7, 2, 4, seed=2), 0),
+            (_random(2, 5, 4, 3), _random(3, 6, 4, 3, seed=1), 2, 0.5),
+            (_random(1, 1, 2, 4), _random(1, 7, 2, 4, seed=2), 0, 0.25),
+            (_random(2, 3, 2, 4), _random(1, 7, 2, 4, seed=2), 1, 1.0),
         ],
     ),
     "11.2": (
@@ -339,10 +332,10 @@ EXERCISES: dict[str, tuple[Callable, list[tuple]]] = {
         [(2.0, [0.1, 0.5, 1.9]), (0.5, [0.1, 0.5, 0.7, 0.2]), (1.0, [])],
     ),
     "11.3": (
-        _scores_without_k_route,
+        _scores_without_q_routes,
         [
-            (_random(6, 8), _random(6, 8, seed=1), _random(8, 4, seed=2), _random(8, 4, seed=3)),
-            (_random(1, 5), _random(1, 5, seed=1), _random(5, 9, seed=2), _random(5, 9, seed=3)),
+            (_random(6, 8), _random(3, 6, 8, seed=1), _random(8, 4, seed=2), _random(8, 4, seed=3)),
+            (_random(2, 5), _random(1, 2, 5, seed=1), _random(5, 9, seed=2), _random(5, 9, seed=3)),
         ],
     ),
     # 12
