@@ -75,7 +75,8 @@ def record(
         raise ValueError(f"verdict must be one of {VERDICTS}, got {verdict!r}")
     if not all(map(math.isfinite, (value, *(spread or ())))):
         raise ValueError(f"the claim {claim!r} has {value}, spread {spread}: measure again")
-    if spread and not spread[0] <= value <= spread[1]:
+    rounding = 1e-9 * max(map(abs, (value, *(spread or ()))))  # of a mean of equal values
+    if spread and not spread[0] - rounding <= value <= spread[1] + rounding:
         raise ValueError(f"the claim {claim!r} has the value {value} outside its spread {spread}")
     path = results_folder() / "claims" / f"{notebook}.json"
     check_writable(path.parent)
