@@ -90,7 +90,7 @@ def _fold_gain(gain, W):
 
 def _strongest_triple(attention, boost):
     values = torch.einsum("ds,so->sdo", attention, boost)
-    return [int(i) for i in torch.unravel_index(values.argmax(), values.shape)]
+    return torch.stack(torch.unravel_index(values.argmax(), values.shape))
 
 
 def _mix_with_mean(z, reference, head, share):
@@ -256,8 +256,13 @@ EXERCISES: dict[str, tuple[Callable, list[tuple]]] = {
     ),
     # 07
     "07.1": (
-        lambda score, context: torch.cat([torch.tensor([score]), context]).softmax(0)[0],
-        [(1.5, _random(6)), (100.0, torch.tensor([99.0, 98.0]))],
+        lambda attention, delta: (
+            (attention * delta) @ torch.tensor([1.0, -1.0]) * torch.tensor([1.0, -1.0])
+        ),
+        [
+            (_random(2, 2).sigmoid(), _random(2, seed=1)),
+            (torch.tensor([[1.0, 0.5], [0.0, 0.8]]), torch.tensor([2.0, -2.0])),
+        ],
     ),
     "07.2": (
         lambda loyalty, p: (
@@ -347,7 +352,15 @@ EXERCISES: dict[str, tuple[Callable, list[tuple]]] = {
     ),
     "12.2": (
         _induction_rule,
-        [([1, 2, 3, 5, 2, 4, 1, 2],), ([7, 5, 6, 5],), ([1, 2, 3],), ([4, 4, 4],), ([6],)],
+        [
+            ([1, 2, 3, 5, 2, 4, 1, 2],),
+            ([1, 2, 3, 1, 2, 4, 1, 2],),  # the last match, not the first
+            ([5, 6, 5, 7, 5],),
+            ([7, 5, 6, 5],),
+            ([1, 2, 3],),
+            ([4, 4, 4],),
+            ([6],),
+        ],
     ),
     "12.3": (
         _smeared_pattern,
