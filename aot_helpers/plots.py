@@ -241,7 +241,7 @@ def bars(
         )
         figure.legend(fontsize=8, frameon=False, loc="outside lower center")
     axis.invert_yaxis()
-    room = 0.12 if not spreads else 0.25 if widths.min() >= 0 else 0.45  # for the labels
+    room = (0.25 if spreads else 0.12) + (0.2 if widths.min() < 0 else 0)  # for the labels
     axis.margins(x=room)
     axis.set(xlabel=label, title=title)
     return figure
