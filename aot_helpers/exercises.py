@@ -231,7 +231,6 @@ EXERCISES: dict[str, tuple[Callable, list[tuple]]] = {
     ),
     "05.2": (_nucleus, [(_random(9).softmax(-1), 0.6), (_random(5, seed=1).softmax(-1), 0.95)]),
     "05.3": (_bigram, [(torch.tensor([0, 1, 2, 1, 2, 0]), 4), (torch.tensor([1, 1]), 2)]),
-    # 06
     "06.1": (
         lambda P, Q, frequency: (frequency @ (P * (P.log() - Q.log()))).sum(),
         [
@@ -254,7 +253,6 @@ EXERCISES: dict[str, tuple[Callable, list[tuple]]] = {
             (_random(1000, seed=1).softmax(-1).view(10, 10, 10),),
         ],
     ),
-    # 07
     "07.1": (
         lambda attention, delta: (
             (attention * delta) @ torch.tensor([1.0, -1.0]) * torch.tensor([1.0, -1.0])
@@ -296,7 +294,6 @@ EXERCISES: dict[str, tuple[Callable, list[tuple]]] = {
         _score_of_sum,
         [tuple(_random(*s, seed=i) for i, s in enumerate([(n, 4), (4, n)] * 2)) for n in (12, 30)],
     ),
-    # 09
     "09.1": (
         _half_way,
         [
@@ -314,16 +311,15 @@ EXERCISES: dict[str, tuple[Callable, list[tuple]]] = {
         [
             (_random(6, 6).softmax(-1), [3, 5, 3, 5, 3, 7], 1),
             (_random(7, 7, seed=1).softmax(-1), [1, 2, 3, 1, 2, 3, 1], 5),
+            (_random(5, 5, seed=2).softmax(-1), [4, 4, 4, 9, 4], 3),  # several keys to one query
         ],
     ),
-    # 10
     "10.1": (_where_to_look, [([3, 5, 3, 7, 3],), ([1, 2],), ([4, 4, 4],)]),
     "10.2": (_key_matrix, [(2,), (5,)]),
     "10.3": (
         _match_lengths,
         [([3, 5, 7, 3, 5, 8, 3, 5], 2), ([4, 4, 4, 4], 3), ([1, 2, 3], 2)],
     ),
-    # 11
     "11.1": (
         _mix_with_mean,
         [
@@ -343,7 +339,6 @@ EXERCISES: dict[str, tuple[Callable, list[tuple]]] = {
             (_random(2, 5), _random(1, 2, 5, seed=1), _random(5, 9, seed=2), _random(5, 9, seed=3)),
         ],
     ),
-    # 12
     "12.1": (
         lambda losses, early, late: (
             losses[:, slice(*early)].mean() - losses[:, slice(*late)].mean()
