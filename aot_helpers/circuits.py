@@ -191,13 +191,22 @@ def k_composition_circuit(
     return _between(W_E, qk_circuit(model, *reader) @ ov_circuit(model, *writer).T, W_E.T)
 
 
-def _check_exact(model: AttentionOnlyTransformer) -> None:
+def check_additive(model: AttentionOnlyTransformer) -> None:
+    """Raise ValueError unless stream and logits are sums over paths: no layer norm, no MLPs."""
     c = model.config
     if c.layer_norm or c.d_mlp:
         raise ValueError(
-            "the expansion is exact only without layer norm and MLPs; this model has layer_norm = "
-            f"{c.layer_norm}, d_mlp = {c.d_mlp}: take one with layer_norm=False and d_mlp=0"
+            "a sum over paths is exact only without layer norm and MLPs; this model has layer_norm "
+            f"= {c.layer_norm}, d_mlp = {c.d_mlp}: take one with layer_norm=False and d_mlp=0, "
+            "such as the shipped ones"
         )
+
+
+def head_output(
+    model: AttentionOnlyTransformer, cache: dict[str, Tensor], layer: int, head: int
+) -> Float[Tensor, "batch pos d_model"]:
+    """What one head added to the stream, z W_O, in the run that filled the cache."""
+    return cache[f"L{layer}.z"][:, :, head] @ model.layers[layer].attn.W_O[head]
 
 
 def path_terms(
@@ -210,7 +219,7 @@ def path_terms(
     and times W_U to the logits. Framework paper, "Path Expansion of Logits". Raises ValueError for
     models with layer norm or MLPs.
     """
-    _check_exact(model)
+    check_additive(model)
     with torch.no_grad():
         _, cache = model.run_with_cache(tokens)
     start = cache["embed"]
@@ -237,7 +246,7 @@ def score_terms(
     paper, "Path Expansion of Attention Scores". Raises ValueError for models with layer norm or
     MLPs and for a head that does not exist.
     """
-    _check_exact(model)
+    check_additive(model)
     qk = qk_circuit(model, layer, head)
     with torch.no_grad():
         _, cache = model.run_with_cache(tokens)
@@ -247,7 +256,7 @@ def score_terms(
             parts["position"] = model.W_pos[:n_pos].expand(n_batch, -1, -1)
         for i in range(layer):
             for h in range(model.config.n_heads):
-                parts[f"L{i}H{h}"] = cache[f"L{i}.z"][:, :, h] @ model.layers[i].attn.W_O[h]
+                parts[f"L{i}H{h}"] = head_output(model, cache, i, h)
         terms = {
             (query, key): (x @ qk.left) @ (y @ qk.right.T).transpose(1, 2)
             for query, x in parts.items()

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from aot_helpers.circuits import check_additive, head_output
 from aot_helpers.errors import unknown_name
 from aot_helpers.interventions import freeze_patterns
 from aot_helpers.model import AttentionOnlyTransformer, Edits
@@ -189,17 +190,6 @@ def copy_accuracy(
     return right.float().mean().item()
 
 
-def check_additive(model: AttentionOnlyTransformer) -> None:
-    """Raise ValueError unless the logits are a sum of terms: no layer norm, no MLPs."""
-    c = model.config
-    if c.layer_norm or c.d_mlp:
-        raise ValueError(
-            "only without layer norm and MLPs are the logits a sum of terms, but this model has "
-            f"layer_norm = {c.layer_norm}, d_mlp = {c.d_mlp}; take one with False and 0, "
-            "such as the shipped ones"
-        )
-
-
 def check_next_token(tokens: Int[Tensor, "batch pos"]) -> None:
     """Raise ValueError for tokens that are not texts of at least 2 tokens."""
     if tokens.ndim != 2 or tokens.shape[0] < 1 or tokens.shape[1] < 2:
@@ -246,9 +236,9 @@ def direct_logit_attribution(
         parts = {"embed": (cache["embed"][:, :n_scored] * toward).sum(dim=-1)}
         if "pos_embed" in cache:
             parts["pos_embed"] = (cache["pos_embed"][:n_scored] * toward).sum(dim=-1)
-        for i, layer in enumerate(model.layers):
+        for i in range(model.config.n_layers):
             for head in range(model.config.n_heads):
-                written = cache[f"L{i}.z"][:, :n_scored, head] @ layer.attn.W_O[head]
+                written = head_output(model, cache, i, head)[:, :n_scored]
                 parts[f"L{i}H{head}"] = (written * toward).sum(dim=-1)
     return parts
 

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from aot_helpers.circuits import head_output
 from aot_helpers.errors import unknown_name
 from aot_helpers.model import AttentionOnlyTransformer, Edits
 
@@ -159,8 +160,7 @@ def cut_path(
     name = f"L{reader[0]}.{ROUTES[route]}"
     with torch.no_grad():
         _, clean = model.run_with_cache(tokens)
-        z = clean[f"L{writer[0]}.z"][:, :, writer[1]]
-        written = z @ model.layers[writer[0]].attn.W_O[writer[1]]
+        written = head_output(model, clean, *writer)
         if replace == "mean":
             written = written - written.mean(dim=(0, 1))
         # The model itself turns the stream into queries, keys and values, whatever its positions.

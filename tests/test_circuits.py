@@ -14,6 +14,7 @@ from aot_helpers.circuits import (
     direct_path,
     full_ov,
     full_qk,
+    head_output,
     head_weights,
     k_composition_circuit,
     ov_circuit,
@@ -239,6 +240,16 @@ def test_paths_add_up_to_the_stream_and_the_logits(linear, some_tokens, position
     total = sum(terms.values())
     close(total, cache["final_resid"].detach(), atol=1e-4, rtol=1e-4)
     close(total @ unembedding(model), logits.detach(), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_a_heads_output_is_what_its_layer_writes_without_the_others(make_model, some_tokens, layer):
+    model = make_model()
+    _, cache = model.run_with_cache(some_tokens)
+    for head in range(2):
+        alone = {f"L{layer}.z": lambda z, head=head: z * (torch.arange(2) == head)[:, None]}
+        _, edited = model.run_with_cache(some_tokens, edits=alone)
+        close(head_output(model, cache, layer, head), edited[f"L{layer}.attn_out"])
 
 
 def test_a_path_needs_each_of_its_heads(linear, some_tokens):
