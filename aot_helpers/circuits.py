@@ -321,29 +321,42 @@ def top_triples(
     rival = qk.columns(context).logsumexp(dim=1, keepdim=True)
     looks = (qk + LowRank(-rival, torch.ones_like(qk.right[:1]))).T  # [source, destination]
     boosts = ov.centred_columns()
-    attention = boosts.left.new_empty(n_sources)
+    return _strongest(looks, boosts, _largest_values(looks, boosts, k, block), k)
+
+
+def _largest_values(
+    looks: LowRank, boosts: LowRank, k: int, block: int | None
+) -> Float[Tensor, " source"]:
+    """The largest value of a triple with each source; 0 where it cannot be among the k strongest.
+
+    looks: [source, destination], of which the attention is the sigmoid. boosts: [source, out].
+    """
+    attention = boosts.left.new_empty(len(boosts.left))
     for start, part in looks.row_blocks(block):
         attention[start : start + len(part)] = part.amax(dim=1).sigmoid()
-
-    # best[s]: the largest value of a triple with source s. No boost exceeds the length of its row
-    # times the length of the longest column, in a basis where the rows of `right` are orthonormal.
-    # So once this limit is below the k-th best source, the sources left cannot matter: k triples
-    # are at least as large as any of theirs.
+    # No boost exceeds the length of its row times the length of the longest column, in a basis
+    # where the rows of `right` are orthonormal. So once this limit is below the k-th best source,
+    # the sources left cannot matter: k triples are at least as large as any of theirs.
     basis, R = torch.linalg.qr(boosts.right.T)
     limit = attention * (boosts.left @ R.T).norm(dim=1) * basis.norm(dim=1).max()
-    order = limit.argsort(descending=True)
     best = torch.zeros_like(attention)  # a source that never raises anything stays 0
-    for some in order.split(block_rows(ov.shape[1], block)):
-        if k <= n_sources and limit[some[0]] < best.topk(k).values[-1]:
+    for some in limit.argsort(descending=True).split(block_rows(boosts.shape[1], block)):
+        if k <= len(best) and limit[some[0]] < best.topk(k).values[-1]:
             break
         best[some] = attention[some] * boosts.rows(some).amax(dim=1)
+    return best
 
+
+def _strongest(
+    looks: LowRank, boosts: LowRank, best: Float[Tensor, " source"], k: int
+) -> SkipTrigrams:
+    """The k strongest triples, source after source, from the one with the largest value on."""
     # In sorted lists of attentions and boosts, the product of the i-th and the j-th (from 1) has
     # i · j - 1 others at least as large, so that only those with i · j <= k are needed.
     n_looks, n_boosts = min(k, looks.shape[1]), min(k, boosts.shape[1])
     pairs = [(i, j) for i in range(n_looks) for j in range(min(n_boosts, k // (i + 1)))]
     i, j = torch.tensor(pairs, device=best.device).T
-    found, none = best.new_empty(0), order[:0]
+    found, none = best.new_empty(0), i[:0]
     strongest = SkipTrigrams(none, none, none, found, found, found)
     for source in best.argsort(descending=True)[:k]:
         least = strongest.value[-1] if len(strongest.value) == k else 0.0
@@ -352,10 +365,14 @@ def top_triples(
         look, destination = looks.rows(source[None])[0].topk(n_looks)
         boost, out = boosts.rows(source[None])[0].topk(n_boosts)
         look, boost, destination, out = look.sigmoid()[i], boost[j], destination[i], out[j]
-        value = look * boost
-        more = (source.expand_as(out), destination, out, value, look, boost)
-        merged = [torch.cat(both) for both in zip(strongest, more, strict=True)]
-        keep = merged[3].topk(min(k, len(merged[3]))).indices
-        keep = keep[merged[3][keep] > 0]
-        strongest = SkipTrigrams(*(field[keep] for field in merged))
+        more = SkipTrigrams(source.expand_as(out), destination, out, look * boost, look, boost)
+        strongest = _merged(strongest, more, k)
     return strongest
+
+
+def _merged(some: SkipTrigrams, more: SkipTrigrams, k: int) -> SkipTrigrams:
+    """The k largest of both together, those with a value above 0, in order."""
+    both = SkipTrigrams(*(torch.cat(fields) for fields in zip(some, more, strict=True)))
+    keep = both.value.topk(min(k, len(both.value))).indices
+    keep = keep[both.value[keep] > 0]
+    return SkipTrigrams(*(field[keep] for field in both))
