@@ -243,10 +243,15 @@ def score_terms(
 
     The components are "embed", "position" (W_pos, if any) and the heads of earlier layers, "L0H0"
     …; b_rel is ("position", "position"). The terms add up to the scores before the mask. Framework
-    paper, "Path Expansion of Attention Scores". Raises ValueError for models with layer norm or
-    MLPs and for a head that does not exist.
+    paper, "Path Expansion of Attention Scores". Raises ValueError for models with layer norm, MLPs
+    or smeared keys and for a head that does not exist.
     """
     check_additive(model)
+    if model.config.smeared_keys:
+        raise ValueError(
+            "this model has smeared_keys = True: its keys come from two positions each, and the "
+            "terms would not add up to its scores: take one with smeared_keys=False"
+        )
     qk = qk_circuit(model, layer, head)
     with torch.no_grad():
         _, cache = model.run_with_cache(tokens)

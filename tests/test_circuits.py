@@ -293,6 +293,14 @@ def test_an_expansion_that_would_not_be_exact_is_refused(make_model, some_tokens
         score_terms(make_model(layer_norm=False), some_tokens, 2, 0)
 
 
+def test_score_terms_refuse_smeared_keys_and_path_terms_hold_with_them(linear, some_tokens):
+    model = linear(smeared_keys=True)
+    with pytest.raises(ValueError, match="smeared_keys = True.* take one with smeared_keys=False"):
+        score_terms(model, some_tokens, 1, 0)
+    _, cache = model.run_with_cache(some_tokens)
+    close(sum(path_terms(model, some_tokens).values()), cache["final_resid"].detach())
+
+
 # Skip-trigrams
 
 
