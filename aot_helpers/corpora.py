@@ -229,6 +229,12 @@ def pad_batch(
     return tokens, torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
 
 
+def written_twice(segments: Int[Tensor, "batch length"], bos: int) -> Int[Tensor, "batch pos"]:
+    """BOS, then each segment twice: [batch, 1 + 2 · length]."""
+    start = torch.full((len(segments), 1), bos, device=segments.device)
+    return torch.cat([start, segments, segments], dim=1)
+
+
 def repeated_tokens(
     d_vocab: int, length: int, batch: int, bos: int = 0, seed: int = 0
 ) -> Int[Tensor, "batch pos"]:
@@ -239,9 +245,9 @@ def repeated_tokens(
             "need d_vocab >= 2, length and batch >= 1, 0 <= bos < d_vocab; "
             f"got d_vocab = {d_vocab}, length = {length}, batch = {batch}, bos = {bos}"
         )
-    segment = torch.randint(1, d_vocab, (batch, length), generator=generator)
-    segment = (segment + bos) % d_vocab  # any token but BOS, each with equal probability
-    return torch.cat([torch.full((batch, 1), bos), segment, segment], dim=1)
+    segments = torch.randint(1, d_vocab, (batch, length), generator=generator)
+    # Any token but BOS, each with equal probability.
+    return written_twice((segments + bos) % d_vocab, bos)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from aot_helpers.corpora import (
     pad_batch,
     repeated_tokens,
     token_stream,
+    written_twice,
 )
 
 STREAM = 1 + torch.randint(20, (500,), generator=torch.Generator().manual_seed(0))  # ids 1 to 20
@@ -118,6 +119,11 @@ def test_impossible_windows_are_refused(changes, message):
 
 
 # ---- token tensors ----
+
+
+def test_segments_are_written_twice_after_bos():
+    twice = written_twice(torch.tensor([[3, 1], [2, 5]]), bos=9)
+    assert twice.tolist() == [[9, 3, 1, 3, 1], [9, 2, 5, 2, 5]]
 
 
 @pytest.mark.parametrize("bos", [0, 4])

@@ -21,7 +21,7 @@ from torch import nn
 from aot_helpers import setup
 from aot_helpers.checkpoints import DATA, read_json, write_atomically
 from aot_helpers.circuits import top_triples
-from aot_helpers.corpora import load_corpus, token_stream
+from aot_helpers.corpora import load_corpus, token_stream, written_twice
 from aot_helpers.heads import copy_losses
 from aot_helpers.lowrank import LowRank
 from aot_helpers.model import AttentionOnlyTransformer, ModelConfig
@@ -161,7 +161,7 @@ def phase_change() -> dict:
     tokenizer = train_bpe(corpus.texts, Run.d_vocab)
     stream = token_stream(tokenizer.encode_many(corpus.texts), tokenizer.bos)
     starts = [t[:63] for t in tokenizer.encode_many(test.texts) if len(t) >= 63][:64]
-    twice = torch.stack([torch.cat([torch.tensor([tokenizer.bos]), t, t]) for t in starts])
+    twice = written_twice(torch.stack(starts), tokenizer.bos)
     seconds, steps = [], []
     for seed in SEEDS:
         torch.manual_seed(seed)

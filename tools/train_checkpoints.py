@@ -15,7 +15,13 @@ from torch import nn
 
 from aot_helpers import checkpoints, setup
 from aot_helpers.checkpoints import check_writable, save_checkpoint, write_atomically
-from aot_helpers.corpora import Windows, load_corpus, repeated_tokens, token_stream
+from aot_helpers.corpora import (
+    Windows,
+    load_corpus,
+    repeated_tokens,
+    token_stream,
+    written_twice,
+)
 from aot_helpers.heads import (
     copy_accuracy,
     copy_losses,
@@ -116,11 +122,10 @@ def held_out(texts: list[str], tokenizer, run: Run) -> dict[str, torch.Tensor]:
     half = (run.n_ctx - 1) // 2
     starts = (stream[: -half - 1] == tokenizer.bos).nonzero()[:100, 0] + 1
     segments = stream[starts[:, None] + torch.arange(half)]
-    bos = torch.full((len(starts), 1), tokenizer.bos)
     windows = Windows(stream, run.n_ctx, 200, tokenizer.bos, run.d_vocab, seed=1)
     return {
         "text": windows[0][:, : run.n_ctx],
-        "repeated text": torch.cat([bos, segments, segments], dim=1),
+        "repeated text": written_twice(segments, tokenizer.bos),
         "repeated random tokens": repeated_tokens(run.d_vocab, half, 50, tokenizer.bos, seed=1),
     }
 
