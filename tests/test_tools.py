@@ -1,5 +1,7 @@
 """The commands behind `make checkpoints` and `make bench`, on tiny settings."""
 
+import json
+
 import pytest
 import torch
 
@@ -61,6 +63,20 @@ def test_the_speed_contestants_are_alike_and_measured(monkeypatch):
     assert set(rows) == set(sizes)
     assert rows["GPT-2 class without MLPs"]["times_gpt2"] == 1
     assert all(row["tokens_per_second"] > 0 for row in rows.values())
+
+
+def test_a_part_of_the_bench_runs_without_the_makefile(tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(bench, "DATA", tmp_path)
+    monkeypatch.setattr(bench, "THREADS", 1)
+    monkeypatch.setattr(bench, "bf16_pays", lambda model: False)
+    monkeypatch.setattr(bench, "PARTS", {"nothing": lambda: {"seconds": 0}, "other": None})
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "bench.json").write_text('{"other": 1}')
+    bench.main(["nothing"])
+    written = json.loads((tmp_path / "results" / "bench.json").read_text())
+    assert written["other"] == 1 and written["nothing"]["seconds"] == 0
+    assert written["nothing"]["machine"]["threads"] == 1
 
 
 def test_flops_are_those_pytorch_counts():

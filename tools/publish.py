@@ -78,7 +78,7 @@ def describe_machine() -> dict:
     return {
         "cpu": cpu,
         "cores": os.cpu_count(),
-        "threads": os.environ["OMP_NUM_THREADS"],
+        "threads": os.environ.get("OMP_NUM_THREADS", "1"),  # as aot_helpers.setup has it
         "python": platform.python_version(),
         "torch": importlib.metadata.version("torch"),
         "date": datetime.date.today().isoformat(),
