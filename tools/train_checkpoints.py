@@ -62,8 +62,10 @@ class Run:
     gpt2_init: bool = False
 
 
-PLANTED = Run("planted", 1, 3000, d_vocab=98, d_model=64, d_head=16, n_ctx=64, batch_size=32)
-PLANTED = replace(PLANTED, learning_rate=6e-3, repeat_share=0.0)
+PLANTED = Run(
+    "planted", 1, 3000, d_vocab=98, d_model=64, d_head=16, n_ctx=64, batch_size=32,
+    learning_rate=6e-3, repeat_share=0.0,
+)  # fmt: skip
 DOCSTRINGS = Run("docstrings", 1, 5000, learning_rate=6e-3, repeat_share=0.5)
 CONTROL = Run(steps=1500, kept=None)
 RUNS = {
@@ -111,9 +113,11 @@ def model_config(run: Run) -> ModelConfig:
 
 def tokenizer_of(run: Run, texts: list[str]):
     """The tokenizer that every run on this corpus shares; trained anew where none is shipped."""
-    for path in sorted((checkpoints.DATA / "checkpoints").glob(f"{run.corpus}-*/tokenizer.json")):
-        return read_tokenizer(path)
-    return (words if run.corpus == "planted" else train_bpe)(texts, run.d_vocab)
+    shipped = sorted((checkpoints.DATA / "checkpoints").glob(f"{run.corpus}-*/tokenizer.json"))
+    if shipped:
+        return read_tokenizer(shipped[0])
+    make_tokenizer = words if run.corpus == "planted" else train_bpe
+    return make_tokenizer(texts, run.d_vocab)
 
 
 def held_out(texts: list[str], tokenizer, run: Run) -> dict[str, torch.Tensor]:
