@@ -1,8 +1,9 @@
 """Helpers of the attention-only transformer notebooks: a thin package, read in an afternoon.
 
-1 text: stories, planted, wikitext, corpora, tokenization    2 models: model, handmade, checkpoints
-3 training: train    4 reading: lowrank, circuits, interventions, heads
-5 showing: plots, widgets    6 teaching: claims, exercises
+1 text: stories, planted, wikitext, corpora, tokenization
+2 models: model, handmade, torus, checkpoints    3 training: train, memorization
+4 reading: lowrank, circuits, interventions, heads
+5 showing: plots, torus_plots, widgets    6 teaching: claims, exercises
 """
 
 __version__ = "0.1.0"

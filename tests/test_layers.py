@@ -10,10 +10,10 @@ PACKAGE = Path(__file__).resolve().parent.parent / "aot_helpers"
 LAYERS = {
     0: ("foundations", {"errors", "network"}),
     1: ("text", {"stories", "planted", "corpora", "tokenization", "wikitext"}),
-    2: ("models", {"model", "handmade", "checkpoints"}),
-    3: ("training", {"train"}),
+    2: ("models", {"model", "handmade", "torus", "checkpoints"}),
+    3: ("training", {"train", "memorization"}),
     4: ("reading", {"lowrank", "circuits", "interventions", "heads"}),
-    5: ("showing", {"plots", "widgets"}),
+    5: ("showing", {"plots", "torus_plots", "widgets"}),
     6: ("teaching", {"claims", "exercises"}),
 }
 LAYER_OF = {module: layer for layer, (_, modules) in LAYERS.items() for module in modules}
@@ -56,7 +56,7 @@ def test_a_module_imports_from_its_own_or_a_lower_layer(module):
 def test_the_reader_of_imports_sees_what_is_there():
     assert own_imports("corpora") >= {"stories", "network", "errors"}
     assert own_imports("checkpoints") >= {"errors", "model", "tokenization"}
-    assert own_imports("widgets") == {"plots"}  # inside a function
+    assert own_imports("widgets") == {"plots", "torus_plots"}  # inside a function
 
 
 def test_there_are_no_cycles():
@@ -75,7 +75,7 @@ def test_foundations_plots_and_the_package_itself_import_nothing_of_ours(module)
 @pytest.mark.parametrize("module", sorted(LAYERS[5][1]))
 def test_showing_takes_numbers_and_needs_no_torch(module):
     assert not outside_imports(module) & {"torch", "jaxtyping", "transformers"}
-    assert own_imports(module) <= {"plots"}
+    assert own_imports(module) <= {"plots", "torus_plots"}
 
 
 @pytest.mark.parametrize("module", [*MODULES, "__init__"])

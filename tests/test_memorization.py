@@ -1,0 +1,110 @@
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from aot_helpers import memorization, torus
+from aot_helpers.memorization import TorusRun, boost, learn, list_runs, load_run, targets
+from aot_helpers.torus import new_nets
+
+SEEDS = [0, 1]
+
+
+def test_learning_lowers_the_loss_and_measures_what_it_returns():
+    asked = targets("random", SEEDS)
+    found = learn(new_nets(SEEDS), asked, steps=120, every=50)
+    assert found.steps == [0, 50, 100, 120]
+    assert found.accuracy.shape == found.loss.shape == (4, 2)
+    assert (found.loss[-1] < found.loss[0] - 0.3).all()
+    guesses = torus.logits(found.nets, *torus.pairs(found.nets))
+    assert torch.equal(torus.right(guesses, asked).float().mean(dim=1), found.accuracy[-1])
+
+
+def test_networks_do_not_influence_each_other():
+    asked = targets("random", SEEDS)
+    both = learn(new_nets(SEEDS), asked, steps=20)
+    alone = learn(new_nets([1]), asked[1:], steps=20)
+    for name, W in alone.nets.tensors().items():
+        assert torch.allclose(both.nets.tensors()[name][1:], W, atol=1e-4), name
+
+
+def test_what_is_frozen_stays():
+    nets, asked = new_nets(SEEDS), targets("random", SEEDS)
+    found = learn(nets, asked, steps=5, frozen_heads=2, train_words=False).nets.tensors()
+    for name, W in nets.tensors().items():
+        if name in memorization.HEAD_WEIGHTS:
+            assert torch.equal(found[name][:, :2], W[:, :2])
+            assert not torch.allclose(found[name][:, 2:], W[:, 2:])
+        else:
+            assert torch.equal(found[name], W)
+    found = learn(nets, asked, steps=5, frozen_heads=3).nets.tensors()
+    assert torch.equal(found["W_Q"], nets.W_Q) and not torch.allclose(found["W_U"], nets.W_U)
+    assert not any(W.requires_grad for W in found.values())
+
+
+@pytest.mark.parametrize("train_words", [True, False])
+def test_boosting_is_learning_head_after_head(train_words):
+    nets, asked = new_nets(SEEDS), targets("random", SEEDS)
+    found = boost(nets, asked, [10, 6, 4], train_words=train_words, every=5)
+    first = learn(nets.heads(0, 1), asked, 10, every=5)
+    assert torch.equal(found.accuracy[:3], first.accuracy)
+    for name in memorization.HEAD_WEIGHTS:  # the first head stays as its stage left it
+        assert torch.equal(found.nets.tensors()[name][:, :1], first.nets.tensors()[name])
+        assert not torch.allclose(found.nets.tensors()[name][:, 1:], nets.tensors()[name][:, 1:])
+    same = torch.equal(found.nets.W_U, first.nets.W_U)
+    assert same is not train_words
+    assert found.steps == [0, 5, 10, 10, 15, 16, 16, 20]
+    guesses = torus.logits(found.nets, *torus.pairs(found.nets))
+    assert torch.equal(torus.right(guesses, asked).float().mean(dim=1), found.accuracy[-1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(targets=targets("random", [0])), "of shape \\(2, 25\\), got shape \\(1, 25\\)"),
+        (dict(targets=targets("random", SEEDS) + 3), "words 0 … 4"),
+        (dict(steps=0), "steps >= 1"),
+        (dict(learning_rate=float("nan")), "learning_rate > 0"),
+        (dict(frozen_heads=4), "frozen_heads <= 3"),
+        (dict(frozen_heads=3, train_words=False), "nothing is left to train"),
+    ],
+)
+def test_learning_refuses_what_it_cannot_do(changes, message):
+    arguments = {"nets": new_nets(SEEDS), "targets": targets("random", SEEDS), **changes}
+    with pytest.raises(ValueError, match=message):
+        learn(**arguments)
+
+
+def test_boosting_needs_steps_for_each_head():
+    with pytest.raises(ValueError, match="one number for each of 3 heads"):
+        boost(new_nets([0]), targets("random", [0]), [5, 5])
+
+
+def test_every_shipped_run_is_what_it_says():
+    for name, run in list_runs().items():
+        found = load_run(name)
+        assert found.nets.W_Q.shape == (run.n_seeds, run.n_heads, 3, run.d_head), name
+        assert found.nets.W_E.shape == (run.n_seeds, run.d_vocab, 3), name
+        guesses = torus.logits(found.nets, *torus.pairs(found.nets))
+        right = torus.right(guesses, run.targets()).float().mean(dim=1)
+        # The last digits of another machine can turn a pair whose two best logits are equal.
+        assert (right - found.accuracy[-1]).abs().max() < 0.05, name
+        assert found.steps[-1] == sum(run.steps), name
+
+
+def test_a_damaged_run_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="did you mean"):
+        load_run("heads3-dim33")
+    facts = {"made": {"steps": [3]}, "measured_at": [0, 3], "sha256": "0" * 64}
+    (tmp_path / "runs.json").write_text(json.dumps({"mine": facts}))
+    with pytest.raises(ValueError, match="mine.safetensors is missing, truncated or damaged"):
+        load_run("mine", tmp_path)
+
+
+def test_a_run_can_be_trained_again():
+    run = replace(TorusRun(), n_seeds=2, steps=(3,))
+    assert torch.equal(run.train().accuracy, learn(new_nets([0, 1]), run.targets(), 3).accuracy)
+    boosted = replace(run, steps=(3, 2, 1))
+    assert boosted.boosted and not run.boosted
+    assert boosted.train().steps[-1] == 6
