@@ -11,9 +11,12 @@ import numpy as np
 import traitlets
 
 
-def _png(figure) -> bytes:
+def _png(figure, compression: int = 6) -> bytes:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=90, bbox_inches="tight")
+    # A figure whose parts have fixed places needs no second pass to find its edges.
+    edges = "tight" if figure.get_layout_engine() else None
+    packing = {"compress_level": compression}
+    figure.savefig(buffer, format="png", dpi=90, bbox_inches=edges, pil_kwargs=packing)
     plt.close(figure)
     return buffer.getvalue()
 
@@ -41,11 +44,12 @@ class Explorer(_WithPicture, ipywidgets.VBox):
             control.observe(self._refresh, "value")
         super().__init__([*controls.values(), self.image])
 
-    def _redraw(self) -> bytes:
-        return _png(self._draw(**{name: control.value for name, control in self.controls.items()}))
+    def _redraw(self, compression: int = 6) -> bytes:
+        values = {name: control.value for name, control in self.controls.items()}
+        return _png(self._draw(**values), compression)
 
     def _refresh(self, _change):
-        self.image.value = self._redraw()
+        self.image.value = self._redraw(compression=1)  # quick to make, a little larger
 
     def picture(self) -> bytes:
         """The present figure as PNG."""
@@ -174,3 +178,117 @@ class AttentionView(_WithPicture, anywidget.AnyWidget):
     def __repr__(self):
         shown = f"{self.heads[self.head]} of {len(self.heads)} heads"
         return f"AttentionView: {shown}, {len(self.tokens)} tokens"
+
+
+_SURFACE_SCRIPT = r"""
+function render({ model, el }) {
+  const n = model.get("places"), size = 380, canvas = document.createElement("canvas");
+  const read = name => {
+    const bytes = model.get(name), from = bytes.byteOffset;
+    return bytes.buffer.slice(from, from + bytes.byteLength); };
+  const points = new Float32Array(read("points")), colours = new Uint8Array(read("colours"));
+  canvas.width = canvas.height = size; canvas.tabIndex = 0; canvas.style.cursor = "grab";
+  canvas.setAttribute("role", "img"); canvas.setAttribute("aria-label", model.get("description"));
+  const note = document.createElement("div");
+  note.textContent = "Drag to turn, or use the arrow keys.";
+  note.style.font = "13px sans-serif"; el.append(canvas, note);
+  const sin = degrees => Math.sin(degrees * Math.PI / 180);
+  const cos = degrees => Math.cos(degrees * Math.PI / 180);
+  function draw() {
+    const a = model.get("azimuth"), e = model.get("elevation"), g = canvas.getContext("2d");
+    const seen = new Float32Array(points.length);  // right, up, towards the eye
+    for (let i = 0; i < points.length; i += 3) {
+      const [x, y, z] = [points[i], points[i + 1], points[i + 2]];
+      const out = x * cos(a) + y * sin(a);
+      seen[i] = size * (0.5 + 0.48 * (y * cos(a) - x * sin(a)));
+      seen[i + 1] = size * (0.5 - 0.48 * (z * cos(e) - out * sin(e)));
+      seen[i + 2] = out * cos(e) + z * sin(e); }
+    const patches = [];
+    for (let r = 0; r < n; r++) for (let c = 0; c < n; c++) {
+      const r1 = (r + 1) % n, c1 = (c + 1) % n;  // the surface closes on itself
+      const corners = [r * n + c, r * n + c1, r1 * n + c1, r1 * n + c].map(i => 3 * i);
+      patches.push([corners.reduce((sum, i) => sum + seen[i + 2], 0), corners]); }
+    patches.sort((p, q) => p[0] - q[0]);  // what is far is painted first
+    g.clearRect(0, 0, size, size);
+    for (const [, corners] of patches) {
+      const i = corners[0];
+      g.fillStyle = g.strokeStyle = `rgb(${colours[i]},${colours[i + 1]},${colours[i + 2]})`;
+      g.beginPath();
+      for (const corner of corners) g.lineTo(seen[corner], seen[corner + 1]);
+      g.closePath(); g.fill(); g.stroke(); }
+  }
+  function turn(right, up) {
+    model.set("azimuth", model.get("azimuth") - right);
+    model.set("elevation", Math.max(-90, Math.min(90, model.get("elevation") + up)));
+    model.save_changes(); }
+  canvas.onpointerdown = event => canvas.setPointerCapture(event.pointerId);
+  canvas.onpointermove = event => {
+    if (event.buttons) turn(event.movementX / 2, event.movementY / 2); };
+  canvas.onkeydown = event => {
+    const step = { ArrowLeft: [-10, 0], ArrowRight: [10, 0],
+                   ArrowUp: [0, 10], ArrowDown: [0, -10] }[event.key];
+    if (step) { turn(...step); event.preventDefault(); event.stopPropagation(); } };
+  model.on("change:azimuth change:elevation", draw); draw();
+}
+export default { render };
+"""
+
+
+class SurfaceView(_WithPicture, anywidget.AnyWidget):
+    """A closed surface in space that can be turned by dragging, or with the arrow keys.
+
+    points: [n, n, 3], where row and column n would be row and column 0 again, as on a torus.
+    colours: [n, n, 3] in 0 … 1, one for each patch. description: a sentence about what is shown.
+    elevation, azimuth: degrees from which it is first seen. stretch: make its three extents equal.
+    """
+
+    _esm = _SURFACE_SCRIPT
+    points = traitlets.Bytes(b"").tag(sync=True)
+    colours = traitlets.Bytes(b"").tag(sync=True)
+    places = traitlets.Int(0).tag(sync=True)
+    description = traitlets.Unicode("").tag(sync=True)
+    elevation = traitlets.Float(35.0).tag(sync=True)
+    azimuth = traitlets.Float(-60.0).tag(sync=True)
+
+    def __init__(
+        self,
+        points,
+        colours,
+        description: str,
+        elevation: float = 35,
+        azimuth: float = -60,
+        stretch: bool = False,
+    ):
+        points, colours = np.asarray(points, dtype=float), np.asarray(colours, dtype=float)
+        n = len(points)
+        if points.shape != (n, n, 3) or n < 3 or colours.shape != points.shape:
+            raise ValueError(
+                "points and colours must have shape [n, n, 3] with n >= 3, "
+                f"got {points.shape} and {colours.shape}"
+            )
+        if not np.isfinite(points).all() or not (0 <= colours.min() <= colours.max() <= 1):
+            raise ValueError("points must be finite and colours in 0 … 1")
+        self._shown = (points, colours, stretch)
+        low, high = points.min(axis=(0, 1)), points.max(axis=(0, 1))
+        extent = np.maximum(high - low, 1e-12) if stretch else (high - low).max()
+        # Inside a ball of radius 1, so that no turn leaves the picture.
+        inside = (points - (low + high) / 2) / extent * 2 / np.sqrt(3)
+        super().__init__(
+            points=inside.astype(np.float32).tobytes(),
+            colours=np.round(255 * colours).astype(np.uint8).tobytes(),
+            places=n,
+            description=description,
+            elevation=elevation,
+            azimuth=azimuth,
+        )
+
+    def picture(self) -> bytes:
+        """The surface from where it is seen now, as PNG."""
+        from aot_helpers.torus_plots import surfaces
+
+        points, colours, stretch = self._shown
+        figure = surfaces([points], [colours], [""], self.elevation, self.azimuth, stretch=stretch)
+        return _png(figure)
+
+    def __repr__(self):
+        return f"SurfaceView: {self.description}"
