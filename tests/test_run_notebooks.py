@@ -151,6 +151,24 @@ def test_in_place(project):
     assert set(record["machine"]) == {"cpu", "cores", "threads", "python", "torch", "date"}
 
 
+def test_in_place_takes_the_figures_that_a_notebook_saved(project):
+    save = (
+        "import os, pathlib\n"
+        "folder = pathlib.Path(os.environ['AOT_RESULTS']) / 'figures'\n"
+        "folder.mkdir(exist_ok=True)\n"
+        "for name in ('00-new.gif', '01-other.gif'):\n"
+        "    (folder / name).write_text('new')"
+    )
+    write(project, "00_first", save)
+    kept = project / "data/results/figures"
+    kept.mkdir(parents=True)
+    for name in ("00-old.gif", "02-kept.gif"):
+        (kept / name).write_bytes(b"old")
+    assert run_notebooks.main(["--in-place"], root=project) == 0
+    assert {path.name for path in kept.iterdir()} == {"00-new.gif", "02-kept.gif"}
+    assert (kept / "00-new.gif").read_bytes() == b"new"
+
+
 def test_in_place_changes_nothing_after_a_failure(project):
     write(project, "00_first", "x = 1")
     write(project, "01_second", "1 / 0")

@@ -124,6 +124,16 @@ def claims_file(results: Path, notebook: Path) -> Path:
     return results / "claims" / f"{notebook.stem[:2]}.json"
 
 
+def publish_figures(notebook: Path, made: Path, kept: Path) -> None:
+    """Replace the files that a notebook saved for its readers, by its number: figures/14-….gif."""
+    pattern = f"{notebook.stem[:2]}-*"
+    for old in kept.glob(pattern):
+        old.unlink()
+    for new in sorted(made.glob(pattern)):
+        kept.mkdir(exist_ok=True)
+        shutil.copyfile(new, kept / new.name)
+
+
 def publish(notebooks: list[Path], results: list[dict], root: Path) -> None:
     """Replace the notebooks by their cleaned copies; renew notebooks.json and the README."""
     record = root / "data" / "results" / "notebooks.json"
@@ -150,6 +160,7 @@ def publish(notebooks: list[Path], results: list[dict], root: Path) -> None:
         kept.unlink(missing_ok=True)
         if made.exists():
             shutil.copyfile(made, kept)
+        publish_figures(path, root / "runs/results/figures", record.parent / "figures")
     if picture is not None:
         (record.parent / "picture.png").write_bytes(picture)
     text = json.dumps({"machine": describe_machine(), "notebooks": known}, indent=1)
