@@ -50,11 +50,12 @@ lab: $(MADE) ## open JupyterLab at the first notebook
 notebooks: $(MADE) ## run every notebook in place and refresh the README table
 	$(PY) tools/run_notebooks.py --in-place
 
-bench: $(MADE) ## measure training speed and the time to the phase change
+bench: $(MADE) ## measure training, skip-trigram tables and live figures
 	$(PY) tools/bench.py
 
 checkpoints: $(MADE) ## train the shipped checkpoints again
 	$(PY) tools/train_checkpoints.py
+	$(PY) tools/train_torus.py
 
 browser: $(MADE) ## try the first notebook in a real browser (needs Chromium)
 	$(PY) -m pip install --quiet playwright==1.65.2

@@ -1,4 +1,4 @@
-"""Measure training, the time to the phase change and skip-trigram tables: `make bench`.
+"""Measure training, the phase change, skip-trigram tables and live figures: `make bench`.
 
 About 15 minutes on a quiet machine; `tools/bench.py skip_trigrams` (or another part) runs a part.
 
@@ -6,19 +6,22 @@ Everything is measured in one run, in turns, on as many threads as BENCH_THREADS
 Results go to data/results/bench.json.
 """
 
+import contextlib
+import io
 import json
 import multiprocessing
 import os
 import resource
 import statistics
 import sys
+import tempfile
 import time
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from aot_helpers import setup
+from aot_helpers import setup, widgets
 from aot_helpers.checkpoints import DATA, read_json, write_atomically
 from aot_helpers.circuits import top_triples
 from aot_helpers.corpora import load_corpus, token_stream, written_twice
@@ -240,10 +243,59 @@ def skip_trigrams() -> dict:
     return {"what": {**TABLE, "weights": "random"}, **rows}
 
 
+def moved(control) -> list:
+    """Up to five other values of a control, spread over what it allows."""
+    if hasattr(control, "options"):
+        values = [each[1] if isinstance(each, tuple) else each for each in control.options]
+    elif hasattr(control, "min"):
+        steps = round((control.max - control.min) / control.step)
+        values = [control.min + i * control.step for i in range(steps + 1)]
+    else:
+        values = [False, True]
+    values = [value for value in values if value != control.value]
+    return values[:: max(1, len(values) // 5)]
+
+
+def explorers() -> dict:
+    """Milliseconds until the picture of each Explorer of the torus notebooks is drawn again."""
+    setup(threads=1)
+    found, rows = [], {}
+    initialise = widgets.Explorer.__init__
+
+    def noticed(self, *args, **kwargs):
+        initialise(self, *args, **kwargs)
+        found.append(self)
+
+    widgets.Explorer.__init__ = noticed
+    with tempfile.TemporaryDirectory() as results:
+        os.environ["AOT_RESULTS"] = results
+        for path in sorted((DATA.parent / "notebooks").glob("1[345]_*.ipynb")):
+            found.clear()
+            cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+            code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+            names = {}
+            with contextlib.redirect_stdout(io.StringIO()):
+                for cell in code:
+                    exec(cell, names)
+            for explorer in found:
+                took = []
+                for control in explorer.controls.values():
+                    for value in moved(control):
+                        start = time.perf_counter()
+                        control.value = value
+                        took.append(1000 * (time.perf_counter() - start))
+                row = {"median": round(statistics.median(took)), "most": round(max(took))}
+                rows[f"{path.stem}: {explorer._description}"] = {**row, "redraws": len(took)}
+                print(f"  {path.stem[:2]} {explorer._description}: {row} ms", flush=True)
+    widgets.Explorer.__init__ = initialise
+    return {"what": "milliseconds from moving a control to the new picture", **rows}
+
+
 PARTS = {
     **{name: lambda name=name: speed(SHAPES[name]) for name in SHAPES},
     "phase_change": phase_change,
     "skip_trigrams": skip_trigrams,
+    "explorers": explorers,
 }
 
 
