@@ -3,6 +3,7 @@
 import ast
 import csv
 import functools
+import gc
 import hashlib
 import importlib.util
 import re
@@ -140,14 +141,20 @@ def _docstrings(split: str) -> Corpus:
 @functools.cache
 def _docstring_files() -> tuple[list[list[str]], str]:
     """The prose in each file of two libraries, and their versions."""
-    files, sources = [], []
+    paths, sources = [], []
     for package in ("networkx", "sympy"):
         spec = importlib.util.find_spec(package)
         if spec is None:
             raise OSError(f"the package {package} is missing: pip install -r requirements.txt")
         sources.append(f"{package} {version(package)}")
-        paths = sorted(Path(spec.origin).parent.rglob("*.py"), key=lambda path: path.as_posix())
-        files += [_prose(p.read_text(encoding="utf-8")) for p in paths if "tests" not in p.parts]
+        paths += sorted(Path(spec.origin).parent.rglob("*.py"), key=lambda path: path.as_posix())
+    collecting = gc.isenabled()
+    gc.disable()  # syntax trees hold no cycles, and looking for some takes as long as parsing
+    try:
+        files = [_prose(p.read_text(encoding="utf-8")) for p in paths if "tests" not in p.parts]
+    finally:
+        if collecting:
+            gc.enable()
     return files, " and ".join(sources)
 
 
