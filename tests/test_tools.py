@@ -2,12 +2,14 @@
 
 import json
 
+import ipywidgets
 import pytest
 import torch
 
 import bench
 import train_checkpoints
-from aot_helpers import checkpoints
+import train_torus
+from aot_helpers import checkpoints, memorization, torus
 from aot_helpers.corpora import load_corpus
 
 
@@ -86,3 +88,31 @@ def test_flops_are_those_pytorch_counts():
     with flop_counter.FlopCounterMode(display=False) as counter:
         model.run_with_cache(tokens)[0].sum().backward()
     assert counter.get_total_flops() == tokens.numel() * bench.flops_per_token(32, 2, 16, 64)
+
+
+def test_making_a_torus_run_ships_its_networks_and_how_they_were_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "DATA", tmp_path)
+    run = memorization.TorusRun(d_vocab=3, n_heads=2, steps=(2, 3), n_seeds=2)
+    monkeypatch.setattr(train_torus, "RUNS", {"tiny": run})
+    train_torus.make("tiny")
+    folder = tmp_path / "torus"
+    assert memorization.list_runs(folder) == {"tiny": run}
+    found, again = memorization.load_run("tiny", folder), run.train()
+    assert found.steps == again.steps == [0, 2, 2, 5]
+    for name, W in again.nets.tensors().items():
+        assert torch.equal(found.nets.tensors()[name], W)
+    guesses = torus.logits(found.nets, *torus.pairs(found.nets))
+    assert torch.equal(torus.right(guesses, run.targets()).float().mean(dim=1), found.accuracy[-1])
+
+
+def test_every_shipped_torus_run_is_one_of_the_tool():
+    assert memorization.list_runs() == train_torus.RUNS
+
+
+def test_moving_a_control_means_its_other_values():
+    assert bench.moved(ipywidgets.IntSlider(2, 0, 4)) == [0, 1, 3, 4]
+    assert len(bench.moved(ipywidgets.IntSlider(7, 0, 49))) <= 6
+    assert bench.moved(ipywidgets.FloatSlider(0.0, min=-1, max=1, step=1.0)) == [-1, 1]
+    assert bench.moved(ipywidgets.Dropdown(options=["a", "c"])) == ["c"]
+    assert bench.moved(ipywidgets.Dropdown(options=[("a", 1), ("b", 2)], value=2)) == [1]
+    assert bench.moved(ipywidgets.Checkbox(True)) == [False]
