@@ -69,8 +69,8 @@ PLANTED = Run(
 DOCSTRINGS = Run("docstrings", 1, 5000, learning_rate=6e-3, repeat_share=0.5)
 CONTROL = Run(steps=1500, kept=None)
 RUNS = {
-    "stories-0l": Run(n_layers=0, steps=1500),
-    "stories-1l": Run(n_layers=1, steps=3000),
+    "stories-0l": Run(n_layers=0),
+    "stories-1l": Run(n_layers=1),
     "stories-2l": Run(kept=TRAJECTORY),
     **{f"stories-2l-seed{seed}": Run(seed=seed) for seed in (1, 2, 3, 4)},
     **{f"planted-1l{s}": replace(PLANTED, seed=i) for i, s in enumerate(("", "-seed1", "-seed2"))},
@@ -81,14 +81,15 @@ RUNS = {
     "planted-2l": replace(PLANTED, n_layers=2, repeat_share=0.3, repeat_lengths=(4, 31)),
     "docstrings-1l": DOCSTRINGS,
     "docstrings-2l": replace(DOCSTRINGS, n_layers=2),
-    "stories-1l-smeared": Run(n_layers=1, steps=3000, smeared_keys=True),
+    "stories-1l-smeared": Run(n_layers=1, smeared_keys=True),
     "stories-2l-fixed-length": replace(CONTROL, repeat_lengths=(32, 32), kept=()),
     # Controls that are measured and not shipped.
-    **{f"no-repeats-seed{s}": replace(CONTROL, repeat_share=0.0, seed=s) for s in (0, 1)},
-    **{f"gpt2-init-seed{s}": replace(CONTROL, gpt2_init=True, seed=s) for s in (0, 1)},
-    **{f"1-layer-seed{s}": replace(CONTROL, n_layers=1, seed=s) for s in (1, 2)},
+    **{f"no-repeats-seed{s}": replace(CONTROL, repeat_share=0.0, seed=s) for s in (0, 1, 2)},
+    **{f"gpt2-init-seed{s}": replace(CONTROL, gpt2_init=True, seed=s) for s in (0, 1, 2)},
+    **{f"0-layer-seed{s}": Run(n_layers=0, seed=s, kept=None) for s in (1, 2)},
+    **{f"1-layer-seed{s}": Run(n_layers=1, seed=s, kept=None) for s in (1, 2)},
     **{
-        f"1-layer-smeared-seed{s}": replace(CONTROL, n_layers=1, smeared_keys=True, seed=s)
+        f"1-layer-smeared-seed{s}": Run(n_layers=1, smeared_keys=True, seed=s, kept=None)
         for s in (1, 2)
     },
     **{f"fixed-length-seed{s}": replace(CONTROL, repeat_lengths=(32, 32), seed=s) for s in (1, 2)},
@@ -229,7 +230,8 @@ if __name__ == "__main__":
     unknown = set(arguments.names) - set(RUNS)
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(RUNS)}")
-    for each in arguments.names or RUNS:
+    made = arguments.names or list(RUNS)
+    for each in made:
         make(each)
-    seconds = [checkpoints.load_measurements(name)["provenance"]["seconds"] for name in RUNS]
-    print(f"all {len(RUNS)} runs together: {sum(seconds) / 60:.0f} minutes of training")
+    seconds = [checkpoints.load_measurements(name)["provenance"]["seconds"] for name in made]
+    print(f"{len(made)} runs: {sum(seconds) / 60:.0f} minutes of training")
