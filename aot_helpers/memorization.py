@@ -133,8 +133,10 @@ def boost(
     """Train head after head: each stage adds one, and the heads before it stay as they are.
 
     steps: how many for each head, in order. train_words: whether W_E, W_pos and W_U are trained in
-    every stage; otherwise, as in S2, in the first stage only. Raises ValueError unless there is one
-    number of steps for each head.
+    every stage; otherwise, as in the code behind S2, in the first stage only. Each stage is
+    measured at its beginning and at its end: a step between two stages stands twice, before and
+    after the next, untrained head comes in. Raises ValueError unless there is one number of steps
+    for each head.
     """
     n_heads = nets.W_Q.shape[1]
     if len(steps) != n_heads:

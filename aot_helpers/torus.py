@@ -178,9 +178,13 @@ def pairs(nets: TorusNets) -> tuple[Float[Tensor, "net pair 3"], Float[Tensor, "
 
 
 def right(
-    logits: Float[Tensor, "net pair d_vocab"], targets: Int[Tensor, "#net pair"]
-) -> Bool[Tensor, "net pair"]:
-    """True where the target has the largest logit."""
+    logits: Float[Tensor, "*nets pair d_vocab"], targets: Int[Tensor, "*#nets pair"]
+) -> Bool[Tensor, "*nets pair"]:
+    """True where the target has the largest logit. ValueError for logits that are not finite."""
+    if not torch.isfinite(logits).all():
+        raise ValueError(
+            "a logit is not finite: the weights have grown too large, train more gently"
+        )
     return logits.argmax(dim=-1) == targets
 
 
@@ -329,4 +333,4 @@ def right_with_shares(
     stream = torch.einsum("sh,nhpi->nspi", shares.to(heads.out.dtype), heads.out)
     if residual:
         stream = stream + heads.residual[:, None]
-    return (stream @ nets.W_U[:, None]).argmax(dim=-1) == targets[:, None]
+    return right(stream @ nets.W_U[:, None], targets[:, None])

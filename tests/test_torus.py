@@ -194,6 +194,15 @@ def test_right_with_shares_is_right_of_the_logits_with_these_shares():
     assert torch.equal(scaled, torus.right_with_shares(nets, asked, shares, residual=False))
 
 
+def test_logits_that_are_not_finite_are_refused():
+    nets, asked = new_nets([0]), targets("random", [0])
+    nets.W_U[0, 0, 0] = torch.nan
+    with pytest.raises(ValueError, match="a logit is not finite"):
+        torus.right(torus.logits(nets, *torus.pairs(nets)), asked)
+    with pytest.raises(ValueError, match="a logit is not finite"):
+        torus.right_with_shares(nets, asked, torch.ones(1, 3))
+
+
 def test_targets_are_what_they_say():
     first = targets("first", [0, 1], 4).view(2, 4, 4)
     assert (first == first[:, :, :1]).all()
