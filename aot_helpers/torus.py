@@ -251,10 +251,11 @@ def coefficients(nets: TorusNets) -> Float[Tensor, "net head harmonic"]:
 
 def polynomial(
     coefficients: Float[Tensor, "*heads 11"],
-    theta1: Float[Tensor, "*at"],
-    theta2: Float[Tensor, "*at"],
+    theta1: Float[Tensor, "*#at"],
+    theta2: Float[Tensor, "*#at"],
 ) -> Float[Tensor, "*heads_and_at"]:
     """The trigonometric polynomial Σ coefficient · harmonic at the given angles (radians)."""
+    theta1, theta2 = torch.broadcast_tensors(theta1, theta2)
     values = torch.stack([harmonic(theta1, theta2) for harmonic in HARMONICS.values()])
     return torch.tensordot(coefficients, values.to(coefficients.dtype), dims=1)
 

@@ -134,6 +134,14 @@ def test_the_polynomial_of_the_weights_is_the_score(d_head):
     assert torch.allclose(fitted, found.reshape(4, 11), atol=1e-9)
 
 
+def test_one_angle_can_be_given_for_all_values_of_the_other():
+    found = torus.coefficients(new_nets([0], n_heads=1).double())[0, 0]
+    theta1, theta2 = torus.grid(7)
+    whole = torus.polynomial(found, theta1, theta2)
+    assert torch.allclose(torus.polynomial(found, theta1[0], theta2[:, :1]), whole)
+    assert torch.allclose(torus.polynomial(found, theta1[0], theta2[3, 3]), whole[3])
+
+
 def test_the_last_two_coefficients_are_tied():
     found = torus.coefficients(new_nets([0, 1, 2]))
     assert torch.allclose(found[..., 9:], -found[..., 7:9])
