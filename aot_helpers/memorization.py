@@ -14,7 +14,7 @@ from torch import Tensor
 
 from aot_helpers.checkpoints import DATA, read_json
 from aot_helpers.errors import unknown_name
-from aot_helpers.torus import TorusNets, logits, new_nets, pairs, right
+from aot_helpers.torus import TorusNets, attend, logits, new_nets, pairs, right
 
 HEAD_WEIGHTS = ("W_Q", "W_K", "W_V", "W_O")
 
@@ -48,6 +48,29 @@ def targets(kind: str, seeds: list[int], d_vocab: int = 5) -> Int[Tensor, "net p
     return torch.stack([TARGETS[kind](d_vocab, draw) for draw in draws])
 
 
+# Which head has to know a pair alone: "lot" deals out the pairs, "word" the next tokens.
+DIVISIONS = ("lot", "word")
+
+
+def owners(
+    division: str, targets: Int[Tensor, "net pair"], seeds: list[int], n_heads: int
+) -> Int[Tensor, "net pair"]:
+    """A head for each pair, for each seed: an equal share of the pairs, or of the next tokens.
+
+    division: one of DIVISIONS. Raises ValueError for another.
+    """
+    if division not in DIVISIONS:
+        raise unknown_name("division of labour", division, DIVISIONS)
+    rows = []
+    for row, seed in zip(targets, seeds, strict=True):
+        draw = torch.Generator().manual_seed(2_000_000 + seed)
+        if division == "lot":
+            rows.append(torch.randperm(len(row), generator=draw) % n_heads)
+        else:
+            rows.append((torch.randperm(int(row.max()) + 1, generator=draw) % n_heads)[row])
+    return torch.stack(rows)
+
+
 class Learned(NamedTuple):
     """Trained networks, and after every `every` steps the accuracy and the loss of each."""
 
@@ -64,28 +87,61 @@ def learn(
     learning_rate: float = 0.02,
     frozen_heads: int = 0,
     train_words: bool = True,
+    owners: Int[Tensor, "net pair"] | None = None,
     every: int = 50,
 ) -> Learned:
     """Adam on the mean cross entropy over all pairs, for all networks at once.
 
     The networks do not influence each other. The learning rate falls along half a cosine to a
-    hundredth of itself. frozen_heads: so many of the first heads stay as they are.
-    train_words: whether W_E, W_pos and W_U are trained as well. Raises ValueError for targets of
-    another shape and for numbers out of range, before training.
+    hundredth of itself. frozen_heads: so many of the first heads stay as they are. train_words:
+    whether W_E, W_pos and W_U are trained as well. owners: adds, for each pair, the cross entropy
+    of its owner's output alone, without the other heads and the residual. Raises ValueError for
+    targets and owners of another shape and for numbers out of range, before training.
     """
-    n_nets, d_vocab, n_heads = len(nets.W_E), nets.W_E.shape[1], nets.W_Q.shape[1]
-    if targets.shape != (n_nets, d_vocab**2) or not 0 <= targets.min() <= targets.max() < d_vocab:
-        raise ValueError(
-            f"targets must be words 0 … {d_vocab - 1} of shape {(n_nets, d_vocab**2)}, "
-            f"got shape {tuple(targets.shape)}"
-        )
-    if steps < 1 or every < 1 or not learning_rate > 0 or not 0 <= frozen_heads <= n_heads:
-        raise ValueError(
-            "need steps >= 1, every >= 1, learning_rate > 0 and 0 <= frozen_heads <= "
-            f"{n_heads}, got {steps}, {every}, {learning_rate} and {frozen_heads}"
-        )
-    if frozen_heads == n_heads and not train_words:
-        raise ValueError("all heads and all words are frozen: nothing is left to train")
+    _check_words("targets", targets, nets, n=nets.W_E.shape[1])
+    if owners is not None:
+        _check_words("owners", owners, nets, n=nets.W_Q.shape[1])
+    _check_training(nets, steps, learning_rate, frozen_heads, train_words, every)
+    fixed, trained = _split(nets, frozen_heads, train_words)
+    optimizer = torch.optim.Adam(trained.values(), learning_rate)
+    falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps, learning_rate / 100)
+    at, accuracies, losses = [], [], []
+    for step in range(steps + 1):
+        now = _joined(fixed, trained)
+        guess = logits(now, *pairs(now))
+        loss = _mean_loss(guess, targets)
+        if step % every == 0 or step == steps:
+            at.append(step)
+            accuracies.append(right(guess, targets).float().mean(dim=1))
+            losses.append(loss.detach())
+        if step < steps:
+            if owners is not None:
+                loss = loss + _mean_loss(_logits_of_owners(now, owners), targets)
+            optimizer.zero_grad()
+            loss.sum().backward()  # the gradient of a sum: each network gets that of its own loss
+            optimizer.step()
+            falling.step()
+    last = TorusNets(**{name: W.detach() for name, W in now.tensors().items()})
+    return Learned(last, at, torch.stack(accuracies), torch.stack(losses))
+
+
+def _mean_loss(
+    logits: Float[Tensor, "net pair d_vocab"], targets: Int[Tensor, "net pair"]
+) -> Float[Tensor, " net"]:
+    return F.cross_entropy(logits.transpose(1, 2), targets, reduction="none").mean(dim=1)
+
+
+def _logits_of_owners(
+    nets: TorusNets, owners: Int[Tensor, "net pair"]
+) -> Float[Tensor, "net pair d_vocab"]:
+    """What each pair's owner says alone."""
+    out = attend(nets, *pairs(nets)).out
+    chosen = owners[:, None, :, None].expand(-1, 1, -1, 3)
+    return out.gather(1, chosen)[:, 0] @ nets.W_U
+
+
+def _split(nets: TorusNets, frozen_heads: int, train_words: bool) -> tuple[dict, dict]:
+    """(what stays, what is trained) as {name: weights}; the heads' weights may stand in both."""
     fixed, trained = {}, {}
     for name, W in nets.tensors().items():
         W = W.detach().clone()
@@ -95,31 +151,33 @@ def learn(
             trained[name] = W
         else:
             fixed[name] = W
-    trained = {name: W.requires_grad_() for name, W in trained.items() if W.numel()}
+    return fixed, {name: W.requires_grad_() for name, W in trained.items() if W.numel()}
 
-    def assembled() -> TorusNets:
-        both = {name: [part[name] for part in (fixed, trained) if name in part] for name in names}
-        return TorusNets(**{name: torch.cat(parts, dim=1) for name, parts in both.items()})
 
-    names = list(nets.tensors())
-    optimizer = torch.optim.Adam(trained.values(), learning_rate)
-    falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps, learning_rate / 100)
-    at, accuracies, losses = [], [], []
-    for step in range(steps + 1):
-        now = assembled()
-        guess = logits(now, *pairs(now))
-        loss = F.cross_entropy(guess.transpose(1, 2), targets, reduction="none").mean(dim=1)
-        if step % every == 0 or step == steps:
-            at.append(step)
-            accuracies.append(right(guess, targets).float().mean(dim=1))
-            losses.append(loss.detach())
-        if step < steps:
-            optimizer.zero_grad()
-            loss.sum().backward()  # a sum, so that each network gets the gradient of its own loss
-            optimizer.step()
-            falling.step()
-    last = TorusNets(**{name: W.detach() for name, W in now.tensors().items()})
-    return Learned(last, at, torch.stack(accuracies), torch.stack(losses))
+def _joined(fixed: dict[str, Tensor], trained: dict[str, Tensor]) -> TorusNets:
+    names = fixed.keys() | trained.keys()
+    parts = {name: [each[name] for each in (fixed, trained) if name in each] for name in names}
+    return TorusNets(**{name: torch.cat(each, dim=1) for name, each in parts.items()})
+
+
+def _check_words(name: str, values: Int[Tensor, "*shape"], nets: TorusNets, n: int) -> None:
+    shape = (len(nets.W_E), nets.W_E.shape[1] ** 2)
+    if values.shape != shape or not 0 <= values.min() <= values.max() < n:
+        raise ValueError(
+            f"{name} must be whole numbers 0 … {n - 1} of shape {shape}, "
+            f"got {values.min()} … {values.max()} of shape {tuple(values.shape)}"
+        )
+
+
+def _check_training(nets, steps, learning_rate, frozen_heads, train_words, every) -> None:
+    n_heads = nets.W_Q.shape[1]
+    if steps < 1 or every < 1 or not learning_rate > 0 or not 0 <= frozen_heads <= n_heads:
+        raise ValueError(
+            "need steps >= 1, every >= 1, learning_rate > 0 and 0 <= frozen_heads <= "
+            f"{n_heads}, got {steps}, {every}, {learning_rate} and {frozen_heads}"
+        )
+    if frozen_heads == n_heads and not train_words:
+        raise ValueError("all heads and all words are frozen: nothing is left to train")
 
 
 def boost(
@@ -166,7 +224,8 @@ class TorusRun:
     """How the networks of one shipped run were made.
 
     steps: of Adam; one number for heads trained at once, one for each head if they are boosted.
-    train_words: see `boost`.
+    train_words: see `boost`. division: None, or how the heads are made to divide the pairs (see
+    `owners`).
     """
 
     d_vocab: int = 5
@@ -175,6 +234,7 @@ class TorusRun:
     target: str = "random"
     steps: tuple[int, ...] = (3000,)
     train_words: bool = True
+    division: str | None = None
     n_seeds: int = 50
 
     @property
@@ -196,7 +256,13 @@ class TorusRun:
         nets = new_nets(self.seeds, self.d_vocab, self.n_heads, self.d_head)
         if self.boosted:
             return boost(nets, self.targets(), list(self.steps), train_words=self.train_words)
-        return learn(nets, self.targets(), self.steps[0])
+        return learn(nets, self.targets(), self.steps[0], owners=self.owners())
+
+    def owners(self) -> Int[Tensor, "net pair"] | None:
+        """The head that is made to know each pair, for each seed; None where none is."""
+        if self.division is None:
+            return None
+        return owners(self.division, self.targets(), self.seeds, self.n_heads)
 
 
 def list_runs(folder: Path | None = None) -> dict[str, TorusRun]:

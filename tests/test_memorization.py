@@ -62,8 +62,12 @@ def test_boosting_is_learning_head_after_head(train_words):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (dict(targets=targets("random", [0])), "of shape \\(2, 25\\), got shape \\(1, 25\\)"),
-        (dict(targets=targets("random", SEEDS) + 3), "words 0 … 4"),
+        (
+            dict(targets=targets("random", [0])),
+            "targets .* of shape \\(2, 25\\), got .*\\(1, 25\\)",
+        ),
+        (dict(targets=targets("random", SEEDS) + 3), "numbers 0 … 4 .* got 3 … 7"),
+        (dict(owners=targets("random", SEEDS)), "owners must be whole numbers 0 … 2"),
         (dict(steps=0), "steps >= 1"),
         (dict(learning_rate=float("nan")), "learning_rate > 0"),
         (dict(frozen_heads=4), "frozen_heads <= 3"),
@@ -74,6 +78,35 @@ def test_learning_refuses_what_it_cannot_do(changes, message):
     arguments = {"nets": new_nets(SEEDS), "targets": targets("random", SEEDS), **changes}
     with pytest.raises(ValueError, match=message):
         learn(**arguments)
+
+
+@pytest.mark.parametrize("division", memorization.DIVISIONS)
+def test_owners_divide_the_pairs(division):
+    asked = targets("random", SEEDS)
+    found = memorization.owners(division, asked, SEEDS, 3)
+    assert found.shape == asked.shape and found.unique().tolist() == [0, 1, 2]
+    for owner, target in zip(found, asked, strict=True):
+        heads_of_word = [owner[target == word].unique() for word in range(5)]
+        assert (max(map(len, heads_of_word)) == 1) is (division == "word")
+        if division == "lot":
+            assert owner.bincount().tolist() == [9, 8, 8]
+    with pytest.raises(ValueError, match="division of labour"):
+        memorization.owners("head", asked, SEEDS, 3)
+
+
+def test_owners_learn_to_know_their_pairs_alone():
+    asked = targets("random", SEEDS)
+    own = memorization.owners("lot", asked, SEEDS, 3)
+
+    def known_alone(nets):
+        right = torus.right_with_shares(nets, asked, torch.eye(3), residual=False)
+        return right.gather(1, own[:, None]).float().mean()
+
+    made = learn(new_nets(SEEDS), asked, steps=400, owners=own)
+    plain = learn(new_nets(SEEDS), asked, steps=400)
+    assert known_alone(made.nets) > known_alone(plain.nets) + 0.2
+    guesses = torus.logits(made.nets, *torus.pairs(made.nets))
+    assert torch.equal(torus.right(guesses, asked).float().mean(dim=1), made.accuracy[-1])
 
 
 def test_boosting_needs_steps_for_each_head():

@@ -1,7 +1,7 @@
 """Train the torus networks of notebooks 13 to 15 again: part of `make checkpoints`.
 
 Each run writes data/torus/<name>.safetensors (weights, accuracy and loss of every network) and its
-entry of data/torus/runs.json. One thread, about 15 minutes; names of runs as arguments train those.
+entry of data/torus/runs.json. One thread, half an hour; arguments name the runs to train.
 """
 
 import argparse
@@ -26,10 +26,14 @@ RUNS = {
     "boosted-frozen": TorusRun(steps=(1000,) * 3, train_words=False),
     "boosted-longer": TorusRun(steps=(3000,) * 3),
     "boosted-longer-frozen": TorusRun(steps=(3000,) * 3, train_words=False),
+    "boosted-first-longer": TorusRun(steps=(2000, 500, 500)),
     "boosted-first-longer-frozen": TorusRun(steps=(2000, 500, 500), train_words=False),
     "boosted-heads9": TorusRun(n_heads=9, steps=(1000,) * 9),
     "boosted-heads9-frozen": TorusRun(n_heads=9, steps=(1000,) * 9, train_words=False),
     "longer-heads9": TorusRun(n_heads=9, steps=(9000,)),
+    # Heads that are made to divide the pairs among them.
+    "specialists": TorusRun(division="lot"),
+    "specialists-by-word": TorusRun(division="word"),
     # Targets with structure.
     "sum": TorusRun(target="sum"),
     "first": TorusRun(target="first"),
