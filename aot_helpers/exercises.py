@@ -163,6 +163,49 @@ def _honest_score(pattern, tokens, back):
     return (pattern * wanted).sum(dim=1)[wanted.any(dim=1)].mean()
 
 
+def _word_angles(rows):
+    centred = rows - rows.mean(dim=1, keepdim=True)
+    u, v = torch.tensor([1.0, -1, 0]), torch.tensor([1.0, 1, -2])
+    return torch.atan2(centred @ v / v.norm(), centred @ u / u.norm()).remainder(2 * math.pi)
+
+
+def _share_of_first(x1, x2, W_Q, W_K):
+    scores = [((x2 @ W_Q) * (x @ W_K)).sum(dim=1) / math.sqrt(W_Q.shape[1]) for x in (x1, x2)]
+    return torch.stack(scores).softmax(dim=0)[0]
+
+
+def _common_vector(W_U):
+    gram = torch.cat([2 * W_U.T, -torch.ones(4, 1)], dim=1)  # 2 w·m - (length² - m²) = -w²
+    return torch.linalg.solve(gram, -(W_U**2).sum(dim=0))[:3]
+
+
+def _split(M):
+    (a, b), (c, d) = M
+    return torch.stack([a + d, c - b, a - d, c + b]) / 2
+
+
+def _crossing_angles(g, h):
+    if abs(h) >= g.norm():
+        return torch.empty(0)
+    middle, half = torch.atan2(g[1], g[0]), torch.acos(-h / g.norm())
+    return torch.stack([middle - half, middle + half]).remainder(2 * math.pi).sort().values
+
+
+def _needs_head(head_terms, residual_terms, targets, head):
+    logits = head_terms.sum(dim=0) + residual_terms
+    without = logits - head_terms[head] + head_terms[head].mean(dim=0)
+    return (logits.argmax(dim=-1) == targets) & (without.argmax(dim=-1) != targets)
+
+
+def _kept_for_good(right_after):
+    shares, before = [], torch.zeros_like(right_after[0])
+    for h, now in enumerate(right_after):
+        new = now & ~before
+        shares.append((new & right_after[h:].all(dim=0)).sum() / new.sum().clamp(min=1))
+        before = now
+    return torch.stack(shares)
+
+
 # exercise -> (reference answer, [arguments of each trial])
 EXERCISES: dict[str, tuple[Callable, list[tuple]]] = {
     "00.1": (_predict, [([3, 5, 9, 3, 7, 3],), ([1, 2, 3],), ([4, 4],)]),
@@ -362,6 +405,46 @@ EXERCISES: dict[str, tuple[Callable, list[tuple]]] = {
         [
             (_random(n, 4), _random(n, 4, seed=1), share)
             for n, share in [(6, 0.2), (3, 1.0), (1, 0)]
+        ],
+    ),
+    "13.1": (_word_angles, [(_random(5, 3),), (_random(1, 3, seed=1) + 4,)]),
+    "13.2": (
+        _share_of_first,
+        [
+            tuple(
+                _random(*shape, seed=i) for i, shape in enumerate([(6, 3), (6, 3), (3, d), (3, d)])
+            )
+            for d in (3, 1)
+        ],
+    ),
+    "13.3": (_common_vector, [(_random(3, 4),), (_random(3, 4, seed=1) * 3,)]),
+    "14.1": (lambda d_head: min(d_head, 3) * (6 - min(d_head, 3)), [(1,), (2,), (3,), (16,)]),
+    "14.2": (_split, [(_random(2, 2),), (torch.eye(2),), (_random(2, 2, seed=1),)]),
+    "14.3": (
+        _crossing_angles,
+        [
+            (torch.tensor([3.0, 4.0]), 2.5),
+            (torch.tensor([-1.0, 2.0]), -1.0),
+            (torch.tensor([1.0, 0.0]), 2.0),  # no crossing
+        ],
+    ),
+    "15.1": (
+        lambda accuracies: 1 - (1 - accuracies).prod(),
+        [(torch.tensor([0.4, 0.3, 0.2]),), (torch.tensor([1.0, 0.5]),), (torch.tensor([0.25]),)],
+    ),
+    "15.2": (
+        _needs_head,
+        [
+            (_random(3, 25, 5), _random(25, 5, seed=1), _random(25, 5, seed=2).argmax(dim=1), 0),
+            (3 * _random(2, 9, 3), _random(9, 3, seed=1), torch.arange(9) % 3, 1),
+        ],
+    ),
+    "15.3": (
+        _kept_for_good,
+        [
+            (_random(4, 25) > -0.5,),
+            (torch.tensor([[True, False, False], [True, True, False], [False, True, False]]),),
+            (torch.ones(3, 4, dtype=torch.bool),),
         ],
     ),
 }

@@ -17,15 +17,15 @@ CORNERS = ((0, 0), (1, 0), (0.5, 0.87))  # of a triangle with sides of length 1
 TURNS = {0: "0", np.pi: "π", 2 * np.pi: "2π"}
 
 
-def _panels(n: int, columns: int = 5, side: float = 2.7, right: float = 0.1, gap: float = 0.35):
+def _panels(n: int, columns: int = 5, side: float = 2.7, right=0.1, gap=0.35, above=0.3):
     """A figure with n square panels in rows, at fixed places: (figure, axes). Lengths in inches.
 
-    right: room at the right for a colour bar or a legend. Nothing is laid out by trial, which would
-    take longer than the drawing itself.
+    right, above: room for a colour bar or a legend, and for a title. Nothing is laid out by trial,
+    which would take longer than the drawing itself.
     """
     columns = min(columns, n)
     n_rows = -(-n // columns)
-    left, below, above = 0.55, 0.5, 0.3
+    left, below = 0.55, 0.5
     width = left + columns * side + (columns - 1) * gap + right
     height = n_rows * (side + above) + (n_rows - 1) * gap + below
     figure = plt.figure(figsize=(width, height))
@@ -93,7 +93,9 @@ def _dots(axis, dots, margin: float = 0.0) -> None:
     at = (np.stack([theta1, theta2], axis=1)[None] + turns[:, None]).reshape(-1, 2)
     near = (np.abs(at - np.pi) <= np.pi + margin).all(axis=1)
     colours = CLASS_COLOURS[np.tile(classes, len(turns))[near]]
-    axis.scatter(*at[near].T, s=34, c=colours, edgecolors="black", linewidths=1)
+    inside = ((at >= 0) & (at < 2 * np.pi)).all(axis=1)[near]  # the others are copies: paler
+    shown = np.where(inside, 1.0, 0.35)
+    axis.scatter(*at[near].T, s=34, c=colours, edgecolors="black", linewidths=1, alpha=shown)
 
 
 def tinted(classes, strengths):
@@ -103,20 +105,43 @@ def tinted(classes, strengths):
 
 
 def class_maps(
-    classes, strengths, titles: list[str], dots=None, margin: float = 0.0, n_classes: int = 0
+    classes,
+    strengths,
+    titles: list[str],
+    dots=None,
+    margin: float = 0.0,
+    n_classes: int = 0,
+    words=None,
 ) -> Figure:
     """Maps of the torus side by side: the class as colour, its probability as intensity.
 
     classes, strengths: [map, n of θ2, n of θ1], classes from 0 and probabilities 0 to 1.
     dots: (θ1, θ2, class) of pairs of words, drawn on each. margin: radians beyond the square, where
-    the other side comes back in. n_classes: how many the legend names; 0 leaves it out.
+    the other side comes back in. n_classes: how many the legend names; 0 leaves it out. words: the
+    angle of each word, to write w0, w1, … above and beside the last map.
     """
-    figure, axes = _panels(len(titles), right=0.9 if n_classes else 0.1)
+    above = 0.3 if words is None else 0.55
+    figure, axes = _panels(len(titles), right=0.9 if n_classes else 0.1, above=above)
     for axis, each, strength, title in zip(axes, classes, strengths, titles, strict=True):
         _show(axis, tinted(each, strength), title, margin)
         _dots(axis, dots, margin)
+        if words is not None:
+            _name_words(axis, np.asarray(words), beside=axis is axes[-1])
     _class_legend(figure, n_classes)
     return figure
+
+
+def _name_words(axis, angles, beside: bool) -> None:
+    """w0, w1, … above a map and, if asked, at its right; close neighbours stand in two rows."""
+    axis.set_title(axis.get_title(), fontsize=10, pad=20)
+    style = {"textcoords": "offset points", "fontsize": 7, "ha": "center", "va": "center"}
+    top, before, out = axis.get_xlim()[1], -np.inf, 6
+    for word in np.argsort(angles):
+        out = 14 if out == 6 and angles[word] - before < 0.5 else 6
+        before = angles[word]
+        axis.annotate(f"w{word}", (before, top), (0, out), **style)
+        if beside:
+            axis.annotate(f"w{word}", (top, before), (out + 2, 0), **style)
 
 
 def _class_legend(figure: Figure, n_classes: int) -> None:
@@ -255,15 +280,16 @@ def surfaces(
 ) -> Figure:
     """Closed surfaces [surface, n of θ2, n of θ1, 3] in space, each patch in its colour.
 
-    colours: [surface, n, n, 3]. dots: per surface, points [dot, 3] and their classes. elevation,
-    azimuth: degrees from which to look. stretch: make the three axes of each equally long, so that
-    flat shapes can be seen; otherwise the scales are the same.
+    colours: [surface, n, n, 3]. dots: per surface, points [dot, 3] and their classes, drawn over
+    it even where it would hide them. elevation, azimuth: degrees from which to look. stretch: make
+    the three axes of each equally long, so that flat shapes can be seen; otherwise the scales are
+    the same.
     """
     figure = plt.figure(figsize=(3.6 * len(titles), 3.7))
     plt.close(figure)
     for i, title in enumerate(titles):
         place = (i / len(titles), 0, 1 / len(titles), 0.92)
-        axis = figure.add_axes(place, projection="3d")
+        axis = figure.add_axes(place, projection="3d", computed_zorder=False)
         closed = _closed(np.asarray(points[i]))
         axis.plot_surface(
             *np.moveaxis(closed, -1, 0), facecolors=_closed(np.asarray(colours[i])),
@@ -271,7 +297,8 @@ def surfaces(
         )  # fmt: skip
         if dots is not None:
             at, classes = np.asarray(dots[i][0]), np.asarray(dots[i][1])
-            axis.scatter(*at.T, c=CLASS_COLOURS[classes], edgecolors="black", depthshade=False)
+            rim = {"edgecolors": "black", "depthshade": False, "zorder": 2}
+            axis.scatter(*at.T, c=CLASS_COLOURS[classes], **rim)
         axis.set_box_aspect(None if stretch else np.ptp(closed, axis=(0, 1)))
         axis.view_init(elevation, azimuth)
         axis.set(title=title, xticklabels=[], yticklabels=[], zticklabels=[])

@@ -86,6 +86,15 @@ def test_the_margin_repeats_the_other_side():
     assert np.array_equal(drawn[:, :2], drawn[:, 12:14]) and np.array_equal(drawn[:2], drawn[12:14])
 
 
+def test_words_are_named_above_every_map_and_beside_the_last():
+    figure = torus_plots.class_maps(
+        CLASSES, np.ones((2, 12, 12)), ["a", "b"], words=np.array([3.0, 1.0, 3.2])
+    )
+    names = [[text.get_text() for text in axis.texts] for axis in figure.axes]
+    assert names == [["w1", "w0", "w2"], ["w1", "w1", "w0", "w0", "w2", "w2"]]
+    assert [axis.get_title() for axis in figure.axes] == ["a", "b"]
+
+
 def test_dots_near_an_edge_come_back_in_the_margin():
     def n_dots(margin):
         figure = torus_plots.torus_maps([WAVE], ["a"], "x", dots=([0.1], [3.0], [0]), margin=margin)
