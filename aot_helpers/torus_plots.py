@@ -68,15 +68,18 @@ def _torus_axis(axis, title: str, margin: float = 0.0) -> None:
 
 
 def _wrapped(values, n_more: int):
-    """A map [n, n, …] with n_more rows and columns of its other side along each edge."""
-    return np.pad(values, [(n_more, n_more)] * 2 + [(0, 0)] * (values.ndim - 2), mode="wrap")
+    """A map [n, n, …] with n_more rows and columns of its other side along each edge.
+
+    One more at the end: place 0 comes back at 2π.
+    """
+    return np.pad(values, [(n_more, n_more + 1)] * 2 + [(0, 0)] * (values.ndim - 2), mode="wrap")
 
 
 def _show(axis, values, title: str, margin: float = 0.0, **style):
     """One map [n of θ2, n of θ1, …] as pixels, repeated over the margin (in radians)."""
     step = 2 * np.pi / len(values)
     n_more = round(margin / step)
-    low, high = (-n_more - 0.5) * step, 2 * np.pi + (n_more - 0.5) * step
+    low, high = (-n_more - 0.5) * step, 2 * np.pi + (n_more + 0.5) * step
     image = axis.imshow(
         _wrapped(values, n_more), origin="lower", extent=(low, high, low, high), **style
     )
@@ -164,11 +167,13 @@ def torus_maps(
     frontier: float | None = None,
     dots=None,
     margin: float = 0.0,
+    zeros=None,
 ) -> Figure:
     """Maps of numbers [map, n of θ2, n of θ1] side by side on one colour scale.
 
     signed centres the colours on zero; limits sets the scale's ends. frontier draws the line where
-    the value is just that.
+    the value is just that. zeros: for each map a list of other maps, to draw where each is zero:
+    the score under an attention, which is too steep for a smooth line of its own.
     """
     values = [np.asarray(each) for each in values]
     reach = max(np.abs(each).max() for each in values)
@@ -176,11 +181,13 @@ def torus_maps(
         (-reach, reach) if signed else (min(v.min() for v in values), max(v.max() for v in values))
     )
     figure, axes = _panels(len(titles), right=1.0)
-    for axis, each, title in zip(axes, values, titles, strict=True):
+    for i, (axis, each, title) in enumerate(zip(axes, values, titles, strict=True)):
         style = {"cmap": "RdBu_r" if signed else "cividis", "vmin": low, "vmax": high}
         image = _show(axis, each, title, margin, **style)
         if frontier is not None:
             _frontier(axis, each, frontier)
+        for other in [] if zeros is None else zeros[i]:
+            _frontier(axis, np.asarray(other), 0.0)
         _dots(axis, dots, margin)
     _bar(figure, image, label)
     return figure
@@ -192,10 +199,11 @@ def _frontier(axis, values, level: float) -> None:
     axis.contour(angles, angles, closed, levels=[level], colors="black", linewidths=1.5)
 
 
-def colour_maps(colours, titles: list[str], columns: int = 4) -> Figure:
+def colour_maps(colours, titles: list[str], columns: int = 4, n_classes: int = 0) -> Figure:
     """Maps of colours [map, n of θ2, n of θ1, 3] as they are. ValueError outside 0 to 1.
 
-    Turn vectors into colours before, and say how: see `offset_colours`.
+    Turn vectors into colours before, and say how: see `offset_colours`. n_classes: how many classes
+    the legend names, for maps made by `tinted`; 0 leaves it out.
     """
     colours = np.asarray(colours)
     if not (np.isfinite(colours).all() and colours.min() >= 0 and colours.max() <= 1):
@@ -203,9 +211,10 @@ def colour_maps(colours, titles: list[str], columns: int = 4) -> Figure:
             f"colours must lie in 0 … 1, got {colours.min():.3g} to {colours.max():.3g}: "
             "scale them, or clip them and say so"
         )
-    figure, axes = _panels(len(titles), columns, side=2.2)
+    figure, axes = _panels(len(titles), columns, side=2.2, right=1.0 if n_classes else 0.1)
     for axis, each, title in zip(axes, colours, titles, strict=True):
         _show(axis, each, title)
+    _class_legend(figure, n_classes)
     return figure
 
 
@@ -277,18 +286,20 @@ def surfaces(
     azimuth: float = -60,
     dots=None,
     stretch: bool = False,
+    n_classes: int = 0,
 ) -> Figure:
     """Closed surfaces [surface, n of θ2, n of θ1, 3] in space, each patch in its colour.
 
     colours: [surface, n, n, 3]. dots: per surface, points [dot, 3] and their classes, drawn over
     it even where it would hide them. elevation, azimuth: degrees from which to look. stretch: make
     the three axes of each equally long, so that flat shapes can be seen; otherwise the scales are
-    the same.
+    the same. n_classes: how many classes of the dots the legend names; 0 leaves it out.
     """
-    figure = plt.figure(figsize=(3.6 * len(titles), 3.7))
+    width = 3.6 * len(titles) + (0.9 if n_classes else 0)
+    figure = plt.figure(figsize=(width, 3.7))
     plt.close(figure)
     for i, title in enumerate(titles):
-        place = (i / len(titles), 0, 1 / len(titles), 0.92)
+        place = (3.6 * i / width, 0, 3.6 / width, 0.92)
         axis = figure.add_axes(place, projection="3d", computed_zorder=False)
         closed = _closed(np.asarray(points[i]))
         axis.plot_surface(
@@ -302,6 +313,7 @@ def surfaces(
         axis.set_box_aspect(None if stretch else np.ptp(closed, axis=(0, 1)))
         axis.view_init(elevation, azimuth)
         axis.set(title=title, xticklabels=[], yticklabels=[], zticklabels=[])
+    _class_legend(figure, n_classes)
     return figure
 
 
@@ -324,7 +336,7 @@ def triangles(
     values, shares = np.asarray(values), np.asarray(shares)
     x, y = shares[:, 1] + shares[:, 2] / 2, shares[:, 2] * np.sqrt(3) / 2
     mesh = Triangulation(x, y)
-    figure, axes = _panels(len(titles), 6, side=1.7, right=1.0, gap=0.1)
+    figure, axes = _panels(len(titles), 6, side=1.7 if len(titles) > 4 else 2.3, right=1.0, gap=0.1)
     for axis, each, title in zip(axes, values, titles, strict=True):
         image = axis.tripcolor(mesh, each, shading="gouraud", cmap="cividis", vmin=0, vmax=1)
         axis.plot(0.5, np.sqrt(3) / 6, "+", color="white", markersize=7)
