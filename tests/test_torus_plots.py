@@ -72,18 +72,27 @@ def test_a_map_is_drawn_with_the_first_angle_across_and_the_second_up():
     across = np.broadcast_to(np.arange(12.0), (12, 12))
     image = torus_plots.torus_maps([across], ["a"], "x").axes[0].images[0]
     assert image.origin == "lower"
-    assert np.array_equal(image.get_array(), across)
-    # The middle of the first pixel is at angle 0, the last pixel ends half a step before 2π.
+    assert np.array_equal(image.get_array()[:12, :12], across)
+    # The middle of the first pixel is at angle 0; it comes back at 2π, where the last one has it.
+    assert np.array_equal(image.get_array()[:, 12], np.zeros(13))
     left, right, low, high = image.get_extent()
     assert left == low == pytest.approx(-np.pi / 12)
-    assert right == high == pytest.approx(2 * np.pi - np.pi / 12)
+    assert right == high == pytest.approx(2 * np.pi + np.pi / 12)
 
 
 def test_the_margin_repeats_the_other_side():
     figure = torus_plots.class_maps(CLASSES[:1], np.ones((1, 12, 12)), ["a"], margin=2 * np.pi / 6)
     drawn = figure.axes[0].images[0].get_array()
-    assert drawn.shape == (16, 16, 3)
+    assert drawn.shape == (17, 17, 3)
     assert np.array_equal(drawn[:, :2], drawn[:, 12:14]) and np.array_equal(drawn[:2], drawn[12:14])
+
+
+def test_zeros_are_drawn_for_each_map_and_classes_named():
+    zeros = [[WAVE, WAVE - 0.5], [WAVE]]
+    figure = torus_plots.torus_maps([WAVE, WAVE], ["a", "b"], "x", zeros=zeros)
+    assert [len(axis.collections) for axis in figure.axes[:2]] == [2, 1]
+    drawn = torus_plots.colour_maps([ANGLES], ["a"], n_classes=3)
+    assert [text.get_text() for text in drawn.legends[0].get_texts()] == ["0", "1", "2"]
 
 
 def test_words_are_named_above_every_map_and_beside_the_last():
