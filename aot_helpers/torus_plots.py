@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.animation import FuncAnimation, PillowWriter
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from matplotlib.tri import Triangulation
 
 from aot_helpers.plots import COLOURS
@@ -45,14 +46,15 @@ def _bar(figure: Figure, image, label: str) -> None:
     low, high = 0.5 / height, 1 - 0.3 / height
     tall = min(high - low, 2.7 / height)
     place = ((width - 0.85) / width, high - tall, 0.15 / width, tall)
-    figure.colorbar(image, cax=figure.add_axes(place), label=label)
+    # Few ticks: each takes as long to draw as the rest of the bar.
+    figure.colorbar(image, cax=figure.add_axes(place), label=label, ticks=MaxNLocator(3))
 
 
 def _torus_axis(axis, title: str, margin: float = 0.0) -> None:
     """Angles along both sides; a dashed line where the margin repeats what is inside."""
     ends = (-margin, 2 * np.pi + margin)
     axis.set(xlim=ends, ylim=ends, aspect="equal")
-    axis.set_title(title, fontsize=10)
+    axis.set_title(title, fontsize=10, y=1)  # a given place: to search for one takes long
     box = axis.get_position()
     others = [each.get_position() for each in axis.figure.axes]
     lowest = not any(o.y0 < box.y0 - 1e-6 and abs(o.x0 - box.x0) < 1e-6 for o in others)
@@ -136,7 +138,7 @@ def class_maps(
 
 def _name_words(axis, angles, beside: bool) -> None:
     """w0, w1, … above a map and, if asked, at its right; close neighbours stand in two rows."""
-    axis.set_title(axis.get_title(), fontsize=10, pad=20)
+    axis.set_title(axis.get_title(), fontsize=10, pad=20, y=1)
     style = {"textcoords": "offset points", "fontsize": 7, "ha": "center", "va": "center"}
     top, before, out = axis.get_xlim()[1], -np.inf, 6
     for word in np.argsort(angles):
@@ -341,8 +343,8 @@ def triangles(
         image = axis.tripcolor(mesh, each, shading="gouraud", cmap="cividis", vmin=0, vmax=1)
         axis.plot(0.5, np.sqrt(3) / 6, "+", color="white", markersize=7)
         for name, at, place in zip(corners, CORNERS, ("top", "top", "bottom"), strict=True):
-            axis.annotate(name, at, ha="center", va=place, fontsize=7)
-        axis.set_title(title, fontsize=9)
+            axis.text(*at, name, ha="center", va=place, fontsize=7)
+        axis.set_title(title, fontsize=9, y=1)
         axis.set(aspect="equal", xlim=(-0.15, 1.15), ylim=(-0.15, 1.0))
         axis.axis("off")
     _bar(figure, image, label)

@@ -274,6 +274,7 @@ def explorers() -> dict:
             cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
             code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
             names = {}
+            torch.set_grad_enabled(True)  # as in a new kernel
             with contextlib.redirect_stdout(io.StringIO()):
                 for cell in code:
                     exec(cell, names)
