@@ -46,8 +46,10 @@ def _bar(figure: Figure, image, label: str) -> None:
     low, high = 0.5 / height, 1 - 0.3 / height
     tall = min(high - low, 2.7 / height)
     place = ((width - 0.85) / width, high - tall, 0.15 / width, tall)
-    # Few ticks: each takes as long to draw as the rest of the bar.
-    figure.colorbar(image, cax=figure.add_axes(place), label=label, ticks=MaxNLocator(3))
+    # Few ticks, for each takes long to draw.
+    figure.colorbar(
+        image, cax=figure.add_axes(place), label=label, ticks=MaxNLocator(4, steps=[1, 2.5, 5, 10])
+    )
 
 
 def _torus_axis(axis, title: str, margin: float = 0.0) -> None:
