@@ -80,6 +80,7 @@ class Learned(NamedTuple):
     loss: Float[Tensor, "time net"]  # nats per pair
 
 
+@torch.enable_grad()  # also where a notebook has switched gradients off
 def learn(
     nets: TorusNets,
     targets: Int[Tensor, "net pair"],

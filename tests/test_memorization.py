@@ -21,6 +21,13 @@ def test_learning_lowers_the_loss_and_measures_what_it_returns():
     assert torch.equal(torus.right(guesses, asked).float().mean(dim=1), found.accuracy[-1])
 
 
+def test_learning_works_where_gradients_are_switched_off():
+    asked = targets("random", SEEDS)
+    with torch.no_grad():
+        quiet = learn(new_nets(SEEDS), asked, steps=3)
+    assert torch.equal(quiet.loss, learn(new_nets(SEEDS), asked, steps=3).loss)
+
+
 def test_networks_do_not_influence_each_other():
     asked = targets("random", SEEDS)
     both = learn(new_nets(SEEDS), asked, steps=20)
