@@ -316,7 +316,8 @@ def surfaces(
             axis.scatter(*at.T, c=CLASS_COLOURS[classes], **rim)
         axis.set_box_aspect(None if stretch else np.ptp(closed, axis=(0, 1)))
         axis.view_init(elevation, azimuth)
-        axis.set(title=title, xticklabels=[], yticklabels=[], zticklabels=[])
+        axis.set(title=title)
+        axis.set_axis_off()  # the three coordinates have no names
     _class_legend(figure, n_classes)
     return figure
 
