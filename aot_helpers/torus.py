@@ -50,6 +50,10 @@ class TorusNets:
             kept[name] = kept[name][:, first:last]
         return TorusNets(**kept)
 
+    def qk(self) -> Float[Tensor, "net head 3 3"]:
+        """The QK circuit W_Q W_Kᵀ / √d_head of every head."""
+        return self.W_Q @ self.W_K.transpose(-1, -2) / math.sqrt(self.W_Q.shape[-1])
+
     def tensors(self) -> dict[str, Tensor]:
         """{name: weights}."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -141,8 +145,7 @@ def attend(
     """
     p1, p2 = nets.W_pos[:, None, 0], nets.W_pos[:, None, 1]
     e1, e2 = first.to(p1.dtype).expand(len(p1), -1, -1), second.to(p1.dtype).expand(len(p1), -1, -1)
-    qk = nets.W_Q @ nets.W_K.transpose(-1, -2) / math.sqrt(nets.W_Q.shape[-1])
-    scores = torch.einsum("npi,nhij,npj->nhp", e2 + p2, qk, e1 + p1 - e2 - p2)
+    scores = torch.einsum("npi,nhij,npj->nhp", e2 + p2, nets.qk(), e1 + p1 - e2 - p2)
     a1 = (scores > 0).to(scores.dtype) if hard else scores.sigmoid()
     share = a1[..., None]
     position_part = share * p1[:, None] + (1 - share) * p2[:, None]
@@ -240,11 +243,10 @@ def qk_coefficients(
 
 def coefficients(nets: TorusNets) -> Float[Tensor, "net head harmonic"]:
     """`qk_coefficients` of every head, read off its weights."""
-    qk = nets.W_Q @ nets.W_K.transpose(-1, -2) / math.sqrt(nets.W_Q.shape[-1])
     return torch.stack(
         [
             torch.stack([qk_coefficients(head, p1, p2) for head in heads])
-            for heads, (p1, p2) in zip(qk, nets.W_pos, strict=True)
+            for heads, (p1, p2) in zip(nets.qk(), nets.W_pos, strict=True)
         ]
     )
 
