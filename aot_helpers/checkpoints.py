@@ -47,9 +47,9 @@ def load_checkpoint(
     if set(manifest["config"]) != {field.name for field in fields(ModelConfig)}:
         raise ValueError(f"{name} was made by another version of ModelConfig: {manifest['config']}")
     model = AttentionOnlyTransformer(ModelConfig(**manifest["config"]))
-    weights = load_safetensors(_read(where / manifest["steps"][str(step)], manifest))
+    weights = load_safetensors(_read(name, where / manifest["steps"][str(step)], manifest))
     load_weights(model, weights, f"{name}, step {step}")
-    _read(where / "tokenizer.json", manifest)
+    _read(name, where / "tokenizer.json", manifest)
     model.tokenizer = read_tokenizer(where / "tokenizer.json")
     return model.eval()
 
@@ -221,12 +221,21 @@ def _manifest(name: str, folder: Path | None) -> dict:
     return manifest
 
 
-def _read(path: Path, manifest: dict) -> bytes:
+def _read(name: str, path: Path, manifest: dict) -> bytes:
+    sha256 = manifest["sha256"].get(path.name)
+    what = f"{path.name} of checkpoint {name}"
+    return read_verified(path, sha256, what, f"data/checkpoints/{name}")
+
+
+def read_verified(path: Path, sha256: str | None, what: str, shipped_in: str) -> bytes:
+    """The bytes of a file. Raises ValueError, naming the remedy, if their sha256 is another.
+
+    what: the file's name for the reader. shipped_in: where git has it, from the project's root.
+    """
     content = path.read_bytes() if path.is_file() else b""
-    if hashlib.sha256(content).hexdigest() != manifest["sha256"].get(path.name):
+    if hashlib.sha256(content).hexdigest() != sha256:
         raise ValueError(
-            f"{path.name} of checkpoint {path.parent.name} is missing, truncated or damaged "
-            "(its sha256 differs): restore it with "
-            f"`git checkout -- data/checkpoints/{path.parent.name}`"
+            f"{what} is missing, truncated or damaged (its sha256 differs): "
+            f"restore it with `git checkout -- {shipped_in}`"
         )
     return content

@@ -1,6 +1,5 @@
 """Pairs of words to remember, and how torus networks learn them: at once, or head after head."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from jaxtyping import Float, Int
 from safetensors.torch import load as load_safetensors
 from torch import Tensor
 
-from aot_helpers.checkpoints import DATA, read_json
+from aot_helpers.checkpoints import DATA, read_json, read_verified
 from aot_helpers.errors import unknown_name
 from aot_helpers.torus import TorusNets, attend, logits, new_nets, pairs, right
 
@@ -280,13 +279,7 @@ def load_run(name: str, folder: Path | None = None) -> Learned:
     if name not in runs:
         raise unknown_name("run of torus networks", name, runs)
     path = (folder or DATA / "torus") / f"{name}.safetensors"
-    content = path.read_bytes() if path.is_file() else b""
-    if hashlib.sha256(content).hexdigest() != runs[name]["sha256"]:
-        raise ValueError(
-            f"{path.name} is missing, truncated or damaged (its sha256 differs): "
-            "restore it with `git checkout -- data/torus`"
-        )
-    tensors = load_safetensors(content)
+    tensors = load_safetensors(read_verified(path, runs[name]["sha256"], path.name, "data/torus"))
     accuracy, loss = tensors.pop("accuracy"), tensors.pop("loss")
     return Learned(TorusNets(**tensors), runs[name]["measured_at"], accuracy, loss)
 
