@@ -1,6 +1,7 @@
 """Errors that name the wrong value and the nearest right ones."""
 
 import difflib
+import math
 from collections.abc import Iterable
 
 
@@ -12,3 +13,13 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ValueError:
     return ValueError(
         f"no {kind} is called {name!r}; {hint}there are: {', '.join(known) or 'none'}"
     )
+
+
+def check_whole(name: str, value, least: int, most: float = math.inf, unit: str = "") -> None:
+    """Raise ValueError unless the value is an int (and no bool) from least to most.
+
+    unit: what is counted, for the message, such as " of steps".
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        limit = f"from {least} to {most}" if most < math.inf else f">= {least}"
+        raise ValueError(f"{name} must be a whole number{unit} {limit}, got {value!r}")

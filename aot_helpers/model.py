@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from aot_helpers.errors import check_whole
+
 POSITIONS = ("residual", "keys_queries", "relative", "none")
 
 # An edit is a new value for a named activation, or a function from the old value to the new.
@@ -42,9 +44,7 @@ class ModelConfig:
     def __post_init__(self):
         lowest = {"d_vocab": 1, "n_layers": 0, "d_model": 1, "n_heads": 1, "d_head": 1, "n_ctx": 1}
         for name, least in {**lowest, "d_mlp": 0}.items():
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise ValueError(f"{name} must be a whole number >= {least}, got {value!r}")
+            check_whole(name, getattr(self, name), least)
         if self.positions not in POSITIONS:
             raise ValueError(f"positions must be one of {POSITIONS}, got {self.positions!r}")
         if self.positions == "keys_queries" and self.d_model % 2:

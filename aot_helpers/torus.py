@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from aot_helpers.errors import check_whole
+
 MOST_WORDS = 12  # as many classes can still be told apart by colour
 RADIUS = math.sqrt(3)  # the length of a vector of three numbers with mean 0 and variance 1
 # u and v, at right angles to each other and to (1, 1, 1): the plane of vectors with mean 0.
@@ -70,14 +72,9 @@ def new_nets(seeds: list[int], d_vocab: int = 5, n_heads: int = 3, d_head: int =
     """
     if not seeds:
         raise ValueError("seeds is empty: give at least one, for example [0]")
-    for name, value, low, high in [
-        ("d_vocab", d_vocab, 2, MOST_WORDS),
-        ("n_heads", n_heads, 1, math.inf),
-        ("d_head", d_head, 1, math.inf),
-    ]:
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            limit = f"from {low} to {high}" if high < math.inf else f">= {low}"
-            raise ValueError(f"{name} must be a whole number {limit}, got {value!r}")
+    check_whole("d_vocab", d_vocab, 2, MOST_WORDS)
+    check_whole("n_heads", n_heads, 1)
+    check_whole("d_head", d_head, 1)
     shapes = {  # name: (shape, standard deviation)
         "W_E": ((d_vocab, 3), 1.0),
         "W_pos": ((2, 3), 1.0),

@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from aot_helpers.checkpoints import check_writable, write_safetensors
+from aot_helpers.errors import check_whole
 from aot_helpers.model import AttentionOnlyTransformer
 
 
@@ -59,11 +60,7 @@ class TrainConfig:
             "log_every": 1,
             "checkpoint_every": 1,
         }.items():
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise ValueError(
-                    f"{name} must be a whole number of steps >= {least}, got {value!r}"
-                )
+            check_whole(name, getattr(self, name), least, unit=" of steps")
         for name in ("learning_rate", "clip_norm", "learning_rate_relative"):
             value = getattr(self, name)
             if not _is_number(value) or not 0 < value < math.inf:
