@@ -5,7 +5,6 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.animation import FuncAnimation, PillowWriter
-from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from matplotlib.tri import Triangulation
@@ -71,10 +70,10 @@ def _torus_axis(axis, title: str, margin: float = 0.0) -> None:
         axis.plot(*square.T, color="black", linewidth=0.8, linestyle="--")
 
 
-def _wrapped(values, n_more: int):
-    """A map [n, n, …] with n_more rows and columns of its other side along each edge.
+def _wrapped(values, n_more: int = 0):
+    """A map [n, n, …] that closes on itself: place 0 comes back at the end, at 2π.
 
-    One more at the end: place 0 comes back at 2π.
+    n_more: rows and columns of the other side to add along each edge.
     """
     return np.pad(values, [(n_more, n_more + 1)] * 2 + [(0, 0)] * (values.ndim - 2), mode="wrap")
 
@@ -166,41 +165,32 @@ def torus_maps(
     values,
     titles: list[str],
     label: str,
-    signed: bool = False,
     limits: tuple[float, float] | None = None,
-    frontier: float | None = None,
     dots=None,
-    margin: float = 0.0,
     zeros=None,
 ) -> Figure:
     """Maps of numbers [map, n of θ2, n of θ1] side by side on one colour scale.
 
-    signed centres the colours on zero; limits sets the scale's ends. frontier draws the line where
-    the value is just that. zeros: for each map a list of other maps, to draw where each is zero:
-    the score under an attention, which is too steep for a smooth line of its own.
+    limits: the scale's ends, the smallest and the largest number if not given. dots: (θ1, θ2,
+    class) of pairs of words, drawn on each. zeros: for each map a list of other maps, to draw where
+    each is zero: the score under an attention, which is too steep for a smooth line of its own.
     """
     values = [np.asarray(each) for each in values]
-    reach = max(np.abs(each).max() for each in values)
-    low, high = limits or (
-        (-reach, reach) if signed else (min(v.min() for v in values), max(v.max() for v in values))
-    )
+    low, high = limits or (min(each.min() for each in values), max(each.max() for each in values))
     figure, axes = _panels(len(titles), right=1.0)
     for i, (axis, each, title) in enumerate(zip(axes, values, titles, strict=True)):
-        style = {"cmap": "RdBu_r" if signed else "cividis", "vmin": low, "vmax": high}
-        image = _show(axis, each, title, margin, **style)
-        if frontier is not None:
-            _frontier(axis, each, frontier)
+        image = _show(axis, each, title, cmap="cividis", vmin=low, vmax=high)
         for other in [] if zeros is None else zeros[i]:
-            _frontier(axis, np.asarray(other), 0.0)
-        _dots(axis, dots, margin)
+            _frontier(axis, np.asarray(other))
+        _dots(axis, dots)
     _bar(figure, image, label)
     return figure
 
 
-def _frontier(axis, values, level: float) -> None:
+def _frontier(axis, values) -> None:
+    """The line where a map [n of θ2, n of θ1] of numbers is zero."""
     angles = np.arange(len(values) + 1) * 2 * np.pi / len(values)
-    closed = np.pad(values, (0, 1), mode="wrap")
-    axis.contour(angles, angles, closed, levels=[level], colors="black", linewidths=1.5)
+    axis.contour(angles, angles, _wrapped(values), levels=[0], colors="black", linewidths=1.5)
 
 
 def colour_maps(colours, titles: list[str], columns: int = 4, n_classes: int = 0) -> Figure:
@@ -230,7 +220,7 @@ def offset_colours(vectors, reach: float):
     return 0.5 + vectors / (2 * reach)
 
 
-def sphere_cells(classes, points, columns, point_names: list[str] | None = None) -> Figure:
+def sphere_cells(classes, points, columns) -> Figure:
     """The cells of the unembedding on both halves of the sphere.
 
     classes: [2, n, n] the class seen in each direction, -1 outside the discs (`torus.hemispheres`).
@@ -246,10 +236,6 @@ def sphere_cells(classes, points, columns, point_names: list[str] | None = None)
         here = np.asarray(points[0]) == disc
         at, rims = np.asarray(points[1])[here], CLASS_COLOURS[np.asarray(points[2])[here]]
         axis.scatter(*at.T, s=42, color="black", edgecolors=rims, linewidths=2)
-        for name, (x, y) in zip(
-            np.array(point_names)[here] if point_names else [], at, strict=False
-        ):
-            axis.annotate(name, (x, y), (4, 4), textcoords="offset points", fontsize=7)
         for word, (side, (x, y)) in enumerate(zip(*map(np.asarray, columns), strict=True)):
             if side == disc:
                 axis.scatter(x, y, s=150, color="white", edgecolors="black", linewidths=1)
@@ -305,9 +291,9 @@ def surfaces(
     for i, title in enumerate(titles):
         place = (3.6 * i / width, 0, 3.6 / width, 0.92)
         axis = figure.add_axes(place, projection="3d", computed_zorder=False)
-        closed = _closed(np.asarray(points[i]))
+        closed = _wrapped(np.asarray(points[i]))
         axis.plot_surface(
-            *np.moveaxis(closed, -1, 0), facecolors=_closed(np.asarray(colours[i])),
+            *np.moveaxis(closed, -1, 0), facecolors=_wrapped(np.asarray(colours[i])),
             rcount=len(closed), ccount=len(closed), shade=False, linewidth=0, antialiased=False,
         )  # fmt: skip
         if dots is not None:
@@ -322,11 +308,6 @@ def surfaces(
     return figure
 
 
-def _closed(values):
-    """[n, n, …] to [n + 1, n + 1, …]: the first row and column once more at the end."""
-    return np.pad(values, [(0, 1)] * 2 + [(0, 0)] * (values.ndim - 2), mode="wrap")
-
-
 def angle_colours(n: int):
     """Colours [n of θ2, n of θ1, 3]: red grows with θ1, blue with θ2, from 0 to 2π."""
     share = np.arange(n) / n
@@ -334,10 +315,11 @@ def angle_colours(n: int):
     return np.stack([theta1, np.zeros_like(theta1), theta2], axis=-1)
 
 
-def triangles(
-    values, shares, titles: list[str], corners=("head 0", "head 1", "head 2"), label="accuracy"
-) -> Figure:
-    """Numbers 0 to 1 over triangles: values [triangle, point], shares [point, 3] (`simplex`)."""
+def triangles(values, shares, titles: list[str]) -> Figure:
+    """Accuracies over triangles of heads: values [triangle, point], shares [point, 3] (`simplex`).
+
+    A white cross marks the centre, where the heads have equal shares.
+    """
     values, shares = np.asarray(values), np.asarray(shares)
     x, y = shares[:, 1] + shares[:, 2] / 2, shares[:, 2] * np.sqrt(3) / 2
     mesh = Triangulation(x, y)
@@ -345,12 +327,12 @@ def triangles(
     for axis, each, title in zip(axes, values, titles, strict=True):
         image = axis.tripcolor(mesh, each, shading="gouraud", cmap="cividis", vmin=0, vmax=1)
         axis.plot(0.5, np.sqrt(3) / 6, "+", color="white", markersize=7)
-        for name, at, place in zip(corners, CORNERS, ("top", "top", "bottom"), strict=True):
-            axis.text(*at, name, ha="center", va=place, fontsize=7)
+        for head, (at, place) in enumerate(zip(CORNERS, ("top", "top", "bottom"), strict=True)):
+            axis.text(*at, f"head {head}", ha="center", va=place, fontsize=7)
         axis.set_title(title, fontsize=9, y=1)
         axis.set(aspect="equal", xlim=(-0.15, 1.15), ylim=(-0.15, 1.0))
         axis.axis("off")
-    _bar(figure, image, label)
+    _bar(figure, image, "accuracy")
     return figure
 
 
@@ -365,8 +347,8 @@ def save_frontier(frames, titles: list[str], path: Path, per_second: int = 12) -
 
     def draw(i):
         axis.clear()
-        _show(axis, frames[i], titles[i], cmap="RdBu_r", norm=TwoSlopeNorm(0, -reach, reach))
-        _frontier(axis, frames[i], 0.0)
+        _show(axis, frames[i], titles[i], cmap="RdBu_r", vmin=-reach, vmax=reach)
+        _frontier(axis, frames[i])
 
     moving = FuncAnimation(figure, draw, frames=len(frames))
     moving.save(path, writer=PillowWriter(fps=per_second), dpi=80)

@@ -18,14 +18,13 @@ DRAWN = {
         CLASSES, np.full((2, 12, 12), 0.5), ["a", "b"], DOTS, 0.8, 2
     ),
     "torus_maps": lambda: torus_plots.torus_maps(
-        [WAVE, 2 * WAVE], ["a", "b"], "score", signed=True, frontier=0, dots=DOTS
+        [WAVE, 2 * WAVE], ["a", "b"], "score", zeros=[[WAVE], [WAVE, WAVE - 1]], dots=DOTS
     ),
     "colour_maps": lambda: torus_plots.colour_maps([ANGLES] * 3, ["a", "b", "c"], columns=2),
     "sphere_cells": lambda: torus_plots.sphere_cells(
         CLASSES,
         ([0, 1], [[0.1, 0.2], [0.3, 0.4]], [0, 1]),
         ([1, 1], [[0, 0], [0, 0.5]]),
-        ["p", "q"],
     ),
     "word_circle": lambda: torus_plots.word_circle([0, 1, 2], ["a", "b", "c"]),
     "surfaces": lambda: torus_plots.surfaces(
@@ -106,7 +105,8 @@ def test_words_are_named_above_every_map_and_beside_the_last():
 
 def test_dots_near_an_edge_come_back_in_the_margin():
     def n_dots(margin):
-        figure = torus_plots.torus_maps([WAVE], ["a"], "x", dots=([0.1], [3.0], [0]), margin=margin)
+        dots = ([0.1], [3.0], [0])
+        figure = torus_plots.class_maps(CLASSES[:1], np.ones((1, 12, 12)), ["a"], dots, margin)
         return len(figure.axes[0].collections[0].get_offsets())
 
     assert (n_dots(0), n_dots(2 * np.pi / 6)) == (1, 2)
