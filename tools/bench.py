@@ -16,6 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -256,40 +257,49 @@ def moved(control) -> list:
     return values[:: max(1, len(values) // 5)]
 
 
-def explorers() -> dict:
-    """Milliseconds until the picture of each Explorer of the torus notebooks is drawn again."""
-    setup(threads=1)
-    found, rows = [], {}
-    initialise = widgets.Explorer.__init__
+def explorers_of(notebook: Path) -> list[widgets.Explorer]:
+    """The explorers that a notebook makes, after all its cells were run here."""
+    made, initialise = [], widgets.Explorer.__init__
 
     def noticed(self, *args, **kwargs):
         initialise(self, *args, **kwargs)
-        found.append(self)
+        made.append(self)
 
-    widgets.Explorer.__init__ = noticed
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    torch.set_grad_enabled(True)  # as in a new kernel
+    widgets.Explorer.__init__, names = noticed, {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        for cell in code:
+            exec(cell, names)
+    widgets.Explorer.__init__ = initialise
+    return made
+
+
+def redraws(explorer: widgets.Explorer) -> list[float]:
+    """Milliseconds until the picture is drawn again, for other values of each control."""
+    took = []
+    for control in explorer.controls.values():
+        for value in moved(control):
+            start = time.perf_counter()
+            control.value = value
+            took.append(1000 * (time.perf_counter() - start))
+    return took
+
+
+def explorers() -> dict:
+    """How fast the explorers of the torus notebooks are drawn again."""
+    setup(threads=1)
+    rows = {"what": "milliseconds from moving a control to the new picture"}
     with tempfile.TemporaryDirectory() as results:
         os.environ["AOT_RESULTS"] = results
         for path in sorted((DATA.parent / "notebooks").glob("1[345]_*.ipynb")):
-            found.clear()
-            cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-            code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-            names = {}
-            torch.set_grad_enabled(True)  # as in a new kernel
-            with contextlib.redirect_stdout(io.StringIO()):
-                for cell in code:
-                    exec(cell, names)
-            for explorer in found:
-                took = []
-                for control in explorer.controls.values():
-                    for value in moved(control):
-                        start = time.perf_counter()
-                        control.value = value
-                        took.append(1000 * (time.perf_counter() - start))
+            for explorer in explorers_of(path):
+                took = redraws(explorer)
                 row = {"median": round(statistics.median(took)), "most": round(max(took))}
                 rows[f"{path.stem}: {explorer._description}"] = {**row, "redraws": len(took)}
                 print(f"  {path.stem[:2]} {explorer._description}: {row} ms", flush=True)
-    widgets.Explorer.__init__ = initialise
-    return {"what": "milliseconds from moving a control to the new picture", **rows}
+    return rows
 
 
 PARTS = {
