@@ -221,16 +221,21 @@ def make(name: str) -> None:
     write_atomically(folder / f"{name}.json", (json.dumps(content) + "\n").encode())
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
+def names_to_make(runs: dict, description: str) -> list[str]:
+    """The names of runs on the command line; without any, all of them, in their order."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
-        "names", nargs="*", metavar="name", help=f"of {', '.join(RUNS)}; none: all, in this order"
+        "names", nargs="*", metavar="name", help=f"of {', '.join(runs)}; none: all, in this order"
     )
-    arguments = parser.parse_args()
-    unknown = set(arguments.names) - set(RUNS)
+    names = parser.parse_args().names
+    unknown = set(names) - set(runs)
     if unknown:
-        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(RUNS)}")
-    made = arguments.names or list(RUNS)
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(runs)}")
+    return names or list(runs)
+
+
+if __name__ == "__main__":
+    made = names_to_make(RUNS, __doc__)
     for each in made:
         make(each)
     seconds = [checkpoints.load_measurements(name)["provenance"]["seconds"] for name in made]

@@ -4,7 +4,6 @@ Each run writes data/torus/<name>.safetensors (weights, accuracy and loss of eve
 entry of data/torus/runs.json. One thread, half an hour; arguments name the runs to train.
 """
 
-import argparse
 import hashlib
 import json
 import platform
@@ -15,6 +14,7 @@ from importlib.metadata import version
 from aot_helpers import checkpoints, setup
 from aot_helpers.checkpoints import check_writable, read_json, write_atomically, write_safetensors
 from aot_helpers.memorization import TorusRun
+from train_checkpoints import names_to_make
 
 SHAPES = [(1, 1), (1, 3), (2, 3), (3, 1), (3, 2), (3, 3), (9, 1), (9, 3)]  # heads, d_head
 RUNS = {
@@ -72,11 +72,5 @@ def make(name: str) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(RUNS)}; none: all")
-    arguments = parser.parse_args()
-    unknown = set(arguments.names) - set(RUNS)
-    if unknown:
-        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(RUNS)}")
-    for each in arguments.names or RUNS:
+    for each in names_to_make(RUNS, __doc__):
         make(each)
