@@ -16,9 +16,9 @@ from aot_helpers.models.checkpoints import (
     load_weights,
     save_checkpoint,
 )
-from aot_helpers.models.pretrained import to_gpt2
 from aot_helpers.text.corpora import STORIES_SHA256
 from aot_helpers.text.tokenization import characters
+from gpt2_class import to_gpt2
 
 SHIPPED = ["stories-0l", "stories-1l", "stories-2l"]
 

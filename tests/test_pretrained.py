@@ -14,17 +14,13 @@ from torch import nn
 from aot_helpers.base import network
 from aot_helpers.models import gguf_files, pretrained
 from aot_helpers.models.gguf_files import F32, Q4_1, Q8_0
-from aot_helpers.models.pretrained import (
-    PUBLISHED,
-    PretrainedTransformer,
-    load_pretrained,
-    to_gpt2,
-)
+from aot_helpers.models.pretrained import PUBLISHED, PretrainedTransformer, load_pretrained
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.heads import HEAD_PATTERNS, pattern_score
 from aot_helpers.text.batches import repeated_tokens
 from aot_helpers.text.tokenization import train_bpe
 from aot_helpers.training.losses import next_token_losses
+from gpt2_class import to_gpt2
 
 SIZE = dict(vocab_size=11, hidden_size=16, num_hidden_layers=2, num_attention_heads=4)
 SIZE |= dict(bos_token_id=None, eos_token_id=None, pad_token_id=None, max_position_embeddings=10)

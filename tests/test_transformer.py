@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import TypeCheckError
 
-from aot_helpers.models.pretrained import to_gpt2
 from aot_helpers.models.sampling import generate
 from aot_helpers.models.transformer import (
     POSITIONS,
@@ -16,6 +15,7 @@ from aot_helpers.models.transformer import (
     sinusoids,
 )
 from aot_helpers.text.tokenization import characters
+from gpt2_class import to_gpt2
 
 positions = pytest.mark.parametrize("positions", POSITIONS)
 NAMES = {

@@ -1,4 +1,4 @@
-"""Hugging Face's models under our names, by hooks on their own forward; ours in GPT-2's class."""
+"""Hugging Face's models under our names, by hooks on their own forward."""
 
 import contextlib
 from contextvars import ContextVar
@@ -15,7 +15,7 @@ from aot_helpers.base import network
 from aot_helpers.base.errors import unknown_name
 from aot_helpers.models.gguf_files import read_llama
 from aot_helpers.models.protocol import Edits, Head, HeadWeights, check_call, check_head, recorder
-from aot_helpers.models.transformer import AttentionOnlyTransformer, masked_softmax
+from aot_helpers.models.transformer import masked_softmax
 from aot_helpers.text.tokenization import Tokenizer
 
 # Where each family keeps what we name; all from ln1 to mlp_out inside a block.
@@ -367,52 +367,3 @@ def _tokenizer(backend: Backend, name: str, source: str, config) -> Tokenizer:
     pad = bos if config.pad_token_id is None else config.pad_token_id
     known = [i if i is not None and i < backend.get_vocab_size() else None for i in (bos, pad)]
     return Tokenizer(backend, name, source, *known)
-
-
-def to_gpt2(model: AttentionOnlyTransformer):
-    """The same function as a transformers GPT2LMHeadModel, e.g. to save it in the hub's format.
-
-    Raises ValueError where GPT-2 has no counterpart for the configuration.
-    """
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    c = model.config
-    needs = {
-        'positions = "standard"': c.positions == "standard",
-        "layer_norm": c.layer_norm,
-        "causal": c.causal,
-        f"n_heads · d_head = d_model (here {c.n_heads} · {c.d_head}, {c.d_model})": c.n_heads
-        * c.d_head
-        == c.d_model,
-    }
-    missing = [need for need, met in needs.items() if not met]
-    if missing:
-        raise ValueError(f"GPT-2's class needs {', '.join(missing)}")
-    gpt2 = GPT2LMHeadModel(
-        GPT2Config(
-            vocab_size=c.d_vocab, n_positions=c.n_ctx, n_embd=c.d_model, n_layer=c.n_layers,
-            n_head=c.n_heads, n_inner=c.d_mlp or 1, tie_word_embeddings=False,
-            bos_token_id=None, eos_token_id=None,
-        )
-    )  # fmt: skip
-    with torch.no_grad():
-        for parameter in gpt2.parameters():  # our attention has no biases, our MLP may be missing
-            parameter.zero_()
-        gpt2.transformer.wte.weight.copy_(model.W_E)
-        gpt2.transformer.wpe.weight.copy_(model.W_pos)
-        gpt2.lm_head.weight.copy_(model.W_U.T)
-        gpt2.transformer.ln_f.load_state_dict(model.ln_final.state_dict())
-        for ours, theirs in zip(model.blocks, gpt2.transformer.h, strict=True):
-            theirs.ln_1.load_state_dict(ours.ln1.state_dict())
-            W_QKV = [
-                W.transpose(0, 1).flatten(1) for W in (ours.attn.W_Q, ours.attn.W_K, ours.attn.W_V)
-            ]
-            theirs.attn.c_attn.weight.copy_(torch.cat(W_QKV, dim=1))
-            theirs.attn.c_proj.weight.copy_(ours.attn.W_O.flatten(0, 1))
-            if c.d_mlp:
-                theirs.ln_2.load_state_dict(ours.ln2.state_dict())
-                theirs.mlp.c_fc.weight.copy_(ours.mlp_in.weight.T)
-                theirs.mlp.c_fc.bias.copy_(ours.mlp_in.bias)
-                theirs.mlp.c_proj.weight.copy_(ours.mlp_out.weight.T)
-                theirs.mlp.c_proj.bias.copy_(ours.mlp_out.bias)
-    return gpt2.eval()
