@@ -14,11 +14,11 @@ from aot_helpers.models.checkpoints import (
     list_checkpoints,
     load_checkpoint,
     load_weights,
-    save_checkpoint,
 )
 from aot_helpers.text.corpora import STORIES_SHA256
 from aot_helpers.text.tokenization import characters
 from gpt2_class import to_gpt2
+from train_checkpoints import save_checkpoint
 
 SHIPPED = ["stories-0l", "stories-1l", "stories-2l"]
 
@@ -185,7 +185,7 @@ def test_a_folder_that_cannot_be_written_is_named(make_model, tmp_path):
         )
 
 
-# ---- GPT-2's class (equal logits: test_model.py) ----
+# ---- GPT-2's class (equal logits: test_pretrained.py) ----
 
 
 def test_to_gpt2_keeps_every_weight(make_model):

@@ -7,18 +7,18 @@ import pytest
 import torch
 
 import bench
+import checkpoint_runs
 import train_checkpoints
 import train_torus
 from aot_helpers.base import files
 from aot_helpers.models import checkpoints
 from aot_helpers.studies import torus, torus_training
 from aot_helpers.text.corpora import load_corpus
-from aot_helpers.training import runs
 
 
 def test_making_a_checkpoint_ships_its_trajectory_and_provenance(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "DATA", tmp_path)
-    tiny = runs.Run(n_layers=1, steps=100, kept=(0, 50), n_ctx=24)
+    tiny = checkpoint_runs.Run(n_layers=1, steps=100, kept=(0, 50), n_ctx=24)
     monkeypatch.setattr(train_checkpoints, "RUNS", {"tiny": tiny})
     train_checkpoints.make("tiny")
     assert checkpoints.checkpoint_steps("tiny") == [0, 50, 100]
@@ -33,7 +33,7 @@ def test_making_a_checkpoint_ships_its_trajectory_and_provenance(tmp_path, monke
 
 def test_a_control_is_measured_and_not_shipped(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "DATA", tmp_path)
-    run = runs.Run(n_layers=0, steps=1, kept=None, n_ctx=24, gpt2_init=True)
+    run = checkpoint_runs.Run(n_layers=0, steps=1, kept=None, n_ctx=24, gpt2_init=True)
     monkeypatch.setattr(train_checkpoints, "RUNS", {"control": run})
     train_checkpoints.make("control")
     assert checkpoints.list_checkpoints() == {}

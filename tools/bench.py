@@ -39,9 +39,9 @@ from aot_helpers.text.batches import repeat_segments, repeated_tokens, token_str
 from aot_helpers.text.corpora import Corpus, load_corpus
 from aot_helpers.text.tokenization import train_bpe
 from aot_helpers.training.config import TrainConfig
+from aot_helpers.training.copying import copying_recipe
 from aot_helpers.training.losses import copy_accuracy, copy_losses, repeat_length
 from aot_helpers.training.optimizers import make_optimizer
-from aot_helpers.training.runs import Run, copying_recipe
 from aot_helpers.training.train import has_fast_bf16, measured_seconds, train
 from publish import describe_machine
 
@@ -293,7 +293,7 @@ def phase_change() -> dict:
         "at every 25 steps; seconds with the making of batches, without the looking"
     }
     for name, (texts, held_out_texts) in phase_texts().items():
-        tokenizer = train_bpe(texts, Run.d_vocab)
+        tokenizer = train_bpe(texts)
         stream = token_stream(tokenizer.encode_many(texts), tokenizer.bos)
         held_out = token_stream(tokenizer.encode_many(held_out_texts), tokenizer.bos)
         starts = torch.arange(100)[:, None] * ((len(held_out) - 31) // 100)

@@ -5,22 +5,25 @@ write data/checkpoints/<name>/ with weights, tokenizer, hashes and provenance. O
 """
 
 import argparse
+import hashlib
 import json
 import platform
+from dataclasses import asdict
 from importlib.metadata import version
+from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from aot_helpers import setup
 from aot_helpers.base import files
-from aot_helpers.base.files import check_writable, write_atomically
+from aot_helpers.base.files import check_writable, write_atomically, write_safetensors
 from aot_helpers.models import checkpoints
-from aot_helpers.models.checkpoints import save_checkpoint
-from aot_helpers.models.transformer import AttentionOnlyTransformer
+from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import head_scores, induction_scores
 from aot_helpers.text.batches import repeated_tokens, token_stream
 from aot_helpers.text.corpora import load_corpus
+from aot_helpers.text.tokenization import Tokenizer
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.losses import (
     copy_accuracy,
@@ -28,7 +31,8 @@ from aot_helpers.training.losses import (
     in_context_score,
     next_token_losses,
 )
-from aot_helpers.training.runs import (
+from aot_helpers.training.train import History, train
+from checkpoint_runs import (
     RUNS,
     held_out,
     measured_at,
@@ -36,10 +40,9 @@ from aot_helpers.training.runs import (
     tokenizer_of,
     training_windows,
 )
-from aot_helpers.training.train import History, train
 
 
-def measure(model: AttentionOnlyTransformer, texts: dict[str, torch.Tensor], bos: int) -> dict:
+def measure(model: AttentionOnlyTransformer, texts: dict[str, Tensor], bos: int) -> dict:
     """Losses (nats per token), copying of random tokens by length, and scores of every head."""
     n_ctx, found = model.config.n_ctx, {}
     with torch.no_grad():
@@ -125,6 +128,36 @@ def make(name: str) -> None:
     check_writable(folder)
     content = {"provenance": provenance, "steps": list(curve), "measured": list(curve.values())}
     write_atomically(folder / f"{name}.json", (json.dumps(content) + "\n").encode())
+
+
+def save_checkpoint(
+    name: str,
+    trajectory: dict[int, dict[str, Tensor]],
+    config: ModelConfig,
+    tokenizer: Tokenizer,
+    provenance: dict,
+    folder: Path | None = None,
+) -> Path:
+    """Write {step: weights} as data/checkpoints/<name>/; the last as float32, others float16."""
+    where = (folder or files.DATA / "checkpoints") / name
+    check_writable(where)
+    tokenizer.save(where / "tokenizer.json")
+    weights_of = {}
+    for step, weights in trajectory.items():
+        kind = torch.float32 if step == max(trajectory) else torch.float16
+        weights_of[str(step)] = f"step-{step:05d}.safetensors"
+        write_safetensors(
+            where / weights_of[str(step)], {k: w.to(kind) for k, w in weights.items()}
+        )
+    names = [*weights_of.values(), "tokenizer.json"]
+    manifest = {
+        "config": asdict(config),
+        "steps": weights_of,
+        "sha256": {file: hashlib.sha256((where / file).read_bytes()).hexdigest() for file in names},
+        "provenance": provenance,
+    }
+    write_atomically(where / "checkpoint.json", (json.dumps(manifest, indent=1) + "\n").encode())
+    return where
 
 
 def names_to_make(runs: dict, description: str) -> list[str]:

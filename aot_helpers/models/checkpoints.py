@@ -1,8 +1,6 @@
 """The trained models that come with the collection: hash-checked safetensors and JSON."""
 
-import hashlib
-import json
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 
 import torch
@@ -11,15 +9,9 @@ from torch import Tensor
 
 from aot_helpers.base import files
 from aot_helpers.base.errors import unknown_name
-from aot_helpers.base.files import (
-    check_writable,
-    read_json,
-    read_verified,
-    write_atomically,
-    write_safetensors,
-)
+from aot_helpers.base.files import read_json, read_verified
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.text.tokenization import Tokenizer, read_tokenizer
+from aot_helpers.text.tokenization import read_tokenizer
 
 
 def list_checkpoints(folder: Path | None = None) -> dict[str, dict]:
@@ -87,36 +79,6 @@ def load_weights(model: AttentionOnlyTransformer, weights: dict[str, Tensor], na
     with torch.no_grad():
         for key, parameter in own.items():
             parameter.copy_(weights[key])
-
-
-def save_checkpoint(
-    name: str,
-    trajectory: dict[int, dict[str, Tensor]],
-    config: ModelConfig,
-    tokenizer: Tokenizer,
-    provenance: dict,
-    folder: Path | None = None,
-) -> Path:
-    """Write {step: weights} as data/checkpoints/<name>/; the last as float32, others float16."""
-    where = (folder or files.DATA / "checkpoints") / name
-    check_writable(where)
-    tokenizer.save(where / "tokenizer.json")
-    weights_of = {}
-    for step, weights in trajectory.items():
-        kind = torch.float32 if step == max(trajectory) else torch.float16
-        weights_of[str(step)] = f"step-{step:05d}.safetensors"
-        write_safetensors(
-            where / weights_of[str(step)], {k: w.to(kind) for k, w in weights.items()}
-        )
-    names = [*weights_of.values(), "tokenizer.json"]
-    manifest = {
-        "config": asdict(config),
-        "steps": weights_of,
-        "sha256": {file: hashlib.sha256((where / file).read_bytes()).hexdigest() for file in names},
-        "provenance": provenance,
-    }
-    write_atomically(where / "checkpoint.json", (json.dumps(manifest, indent=1) + "\n").encode())
-    return where
 
 
 def _manifest(name: str, folder: Path | None) -> dict:

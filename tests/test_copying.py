@@ -4,7 +4,7 @@ import torch
 from aot_helpers.text.batches import Windows, token_stream
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.text.tokenization import train_bpe
-from aot_helpers.training.runs import copying_recipe, learn_to_copy
+from aot_helpers.training.copying import copying_recipe, learn_to_copy
 
 TEXT = "Ο ήλιος ανατέλλει κάθε μέρα πάνω από τη θάλασσα. " * 40
 
