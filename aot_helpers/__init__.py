@@ -35,8 +35,8 @@ def __dir__():
 def setup(seed: int = 0, threads: int | None = None):
     """Seed everything, set the number of threads, and return the device to work on.
 
-    threads: CPU threads for torch; None keeps OMP_NUM_THREADS, or 1 where that is not set (small
-        models are often faster with one). On Colab, custom widgets are switched on.
+    threads: for torch; None keeps OMP_NUM_THREADS, or 1 where that is not set (small models are
+        often faster with one). On Colab, custom widgets are switched on.
     """
     import ctypes
     import os
@@ -47,8 +47,9 @@ def setup(seed: int = 0, threads: int | None = None):
     import numpy
     import torch
 
-    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
-        raise ValueError(f"seed must be a whole number from 0 to 2**32 - 1, got {seed!r}")
+    from aot_helpers.base.errors import check_whole
+
+    check_whole("seed", seed, 0, 2**32 - 1)
     random.seed(seed)
     numpy.random.seed(seed)
     torch.manual_seed(seed)
@@ -63,7 +64,5 @@ def setup(seed: int = 0, threads: int | None = None):
         from google.colab import output
 
         output.enable_custom_widget_manager()
-    accelerator = (
-        torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    )
-    return accelerator or torch.device("cpu")
+    available = torch.accelerator.is_available()
+    return torch.accelerator.current_accelerator() if available else torch.device("cpu")

@@ -110,7 +110,7 @@ def test_random_segments_use_all_tokens_but_bos():
         ({"n_ctx": 500}, "500 tokens .*few.* n_ctx = 500"),
         ({"d_vocab": 20}, "1 … 20 .*d_vocab.* 19"),
         ({"stream": STREAM - 5}, "-4 … 15 .*0 … "),
-        ({"batch_size": 0}, r"batch_size \(0\).*>= 1"),
+        ({"batch_size": 0}, "batch_size .*>= 1, got 0"),
         ({"repeat_share": 1.5}, r"repeat_share .*between 0 and 1.*1\.5"),
         ({"repeat_share": ()}, r"got \(\); .*schedule"),
         ({"repeat_share": ((5, 0.9), (9, 0.2))}, r"got \(\(5, 0.9\).*begin at 0 and rise"),

@@ -10,16 +10,12 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ValueError:
     known = sorted(known)
     near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-    return ValueError(
-        f"no {kind} is called {name!r}; {hint}there are: {', '.join(known) or 'none'}"
-    )
+    there = ", ".join(known) or "none"
+    return ValueError(f"no {kind} is called {name!r}; {hint}there are: {there}")
 
 
 def check_text(name: str, text) -> None:
-    """Raise ValueError unless the text is a string of whole characters, which UTF-8 can write.
-
-    Half of a surrogate pair, as cutting text of another program leaves behind, is no character.
-    """
+    """Raise ValueError unless it is a string that UTF-8 can write: no half of a surrogate pair."""
     if not isinstance(text, str):
         raise ValueError(f"{name} must be a string, got {text!r}")
     try:
@@ -34,7 +30,7 @@ def check_text(name: str, text) -> None:
 def check_whole(name: str, value, least: int, most: float = math.inf, unit: str = "") -> None:
     """Raise ValueError unless the value is an int (and no bool) from least to most.
 
-    unit: what is counted, for the message, such as " of steps".
+    unit: what is counted, such as " of steps".
     """
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         limit = f"from {least} to {most}" if most < math.inf else f">= {least}"

@@ -24,9 +24,9 @@ def read_json(path: Path) -> dict:
 
 
 def read_verified(path: Path, sha256: str | None, what: str, shipped_in: str) -> bytes:
-    """The bytes of a file. Raises ValueError, naming the remedy, if their sha256 is another.
+    """The bytes of a file, called `what`. Raises ValueError if their sha256 is another.
 
-    what: the file's name for the reader. shipped_in: where git has it, from the project's root.
+    shipped_in: where git has it, from the project's root.
     """
     content = path.read_bytes() if path.is_file() else b""
     if hashlib.sha256(content).hexdigest() != sha256:
@@ -65,6 +65,5 @@ def check_writable(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise OSError(
-            f"cannot write in {folder} ({error.strerror}): choose another folder"
-        ) from error
+        what = f"cannot write in {folder} ({error.strerror})"
+        raise OSError(f"{what}: choose another folder") from error

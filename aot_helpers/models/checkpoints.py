@@ -30,12 +30,11 @@ def load_checkpoint(
 ) -> AttentionOnlyTransformer:
     """A trained model with .config and .tokenizer; the last step, or one of checkpoint_steps(name).
 
-    Every file is compared with its sha256 before it is used.
-    Raises ValueError for an unknown name or step, a damaged file, weights of another shape.
+    Raises ValueError for an unknown name or step, a file whose sha256 differs, weights that do not
+    fit.
     """
-    manifest = _manifest(name, folder)
+    manifest, steps = _manifest(name, folder), checkpoint_steps(name, folder)
     where = (folder or files.DATA / "checkpoints") / name
-    steps = sorted(int(s) for s in manifest["steps"])
     step = steps[-1] if step is None else step
     if step not in steps:
         raise ValueError(f"{name} has no weights of step {step}; there are: {steps}")
@@ -52,14 +51,15 @@ def load_checkpoint(
 def load_measurements(name: str, folder: Path | None = None) -> dict:
     """What was measured while a run trained: {"provenance": …, "steps": [...], "measured": [...]}.
 
-    `make checkpoints` writes these files, for the shipped models and for controls that are not
-    shipped. Raises ValueError for an unknown name.
+    `make checkpoints` measures the shipped models and controls that are not shipped. Raises
+    ValueError for an unknown name.
     """
-    folder = folder or files.DATA / "results" / "training"
-    if not (folder / f"{name}.json").is_file():
-        known = [path.stem for path in folder.glob("*.json")]
-        raise unknown_name("measured run", name, known)
-    return read_json(folder / f"{name}.json")
+    path = (folder or files.DATA / "results" / "training") / f"{name}.json"
+    if not path.is_file():
+        raise unknown_name(
+            "measured run", name, [other.stem for other in path.parent.glob("*.json")]
+        )
+    return read_json(path)
 
 
 def load_weights(model: AttentionOnlyTransformer, weights: dict[str, Tensor], name: str) -> None:
@@ -73,9 +73,8 @@ def load_weights(model: AttentionOnlyTransformer, weights: dict[str, Tensor], na
         if weights[k].shape != own[k].shape
     ]
     if wrong:
-        raise ValueError(
-            f"{name} does not fit the model: {'; '.join(sorted(wrong))}; check its config"
-        )
+        wrong = "; ".join(sorted(wrong))
+        raise ValueError(f"{name} does not fit the model: {wrong}; check its config")
     with torch.no_grad():
         for key, parameter in own.items():
             parameter.copy_(weights[key])

@@ -100,27 +100,21 @@ class PretrainedTransformer(nn.Module):
         super().__init__()
         c = hf.config
         if type(hf).__name__ not in CLASSES.values() or getattr(c, "is_decoder", False):
-            raise ValueError(
-                f"the hooks know {', '.join(CLASSES.values())} (as an encoder), "
-                f"not {type(hf).__name__}"
-            )
+            known = ", ".join(CLASSES.values())
+            raise ValueError(f"the hooks know {known} (as an encoder), not {type(hf).__name__}")
         _register_attention()
         hf.set_attn_implementation("aot")
         self.hf, self.tokenizer = hf.eval(), tokenizer
+        n_heads, bert = c.num_attention_heads, c.model_type == "bert"
         self.config = PretrainedConfig(
-            family=c.model_type,
-            d_vocab=c.vocab_size,
-            n_layers=c.num_hidden_layers,
-            d_model=c.hidden_size,
-            n_heads=c.num_attention_heads,
-            n_kv_heads=getattr(c, "num_key_value_heads", None) or c.num_attention_heads,
-            d_head=getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads,
+            family=c.model_type, d_vocab=c.vocab_size, n_layers=c.num_hidden_layers,
+            d_model=c.hidden_size, n_heads=n_heads, n_ctx=c.max_position_embeddings,
+            n_kv_heads=getattr(c, "num_key_value_heads", None) or n_heads,
+            d_head=getattr(c, "head_dim", None) or c.hidden_size // n_heads,
             d_mlp=getattr(c, "intermediate_size", None) or c.n_inner or 4 * c.hidden_size,
-            n_ctx=c.max_position_embeddings,
             positions="rotary" if c.model_type == "llama" else "standard",
-            causal=c.model_type != "bert",
-            post_norm=c.model_type == "bert",
-        )
+            causal=not bert, post_norm=bert,
+        )  # fmt: skip
 
     def forward(
         self,
@@ -129,23 +123,21 @@ class PretrainedTransformer(nn.Module):
         edits: Edits | None = None,
         cache: dict[str, Tensor] | None = None,
     ) -> Float[Tensor, "batch pos d_vocab"] | None:
-        """Logits at every position (None without a head); arguments as AttentionOnlyTransformer's.
+        """Logits at every position (None without a head), as of AttentionOnlyTransformer.
 
-        Hooks exist only while this runs. Raises ValueError for a token id >= d_vocab, more than
-        n_ctx tokens, an unknown name, an edit of another shape.
+        Hooks exist only while this runs.
         """
         sites, edits = self._sites(), edits or {}
         check_call(self.config, tokens, attention_mask, edits, list(sites))
         see = recorder(edits, cache)
         with contextlib.ExitStack() as running:
             running.callback(_see.reset, _see.set(see))
+            hold = running.enter_context
             for name, (module, side) in sites.items():
                 if side == "in":
-                    hook = module.register_forward_pre_hook(partial(_see_in, see, name))
-                    running.enter_context(hook)
+                    hold(module.register_forward_pre_hook(partial(_see_in, see, name)))
                 elif side == "out":
-                    hook = module.register_forward_hook(partial(_see_out, see, name))
-                    running.enter_context(hook)
+                    hold(module.register_forward_hook(partial(_see_out, see, name)))
             output = self.hf(tokens, attention_mask=attention_mask, use_cache=False)
         return getattr(output, "logits", None)
 
@@ -161,8 +153,7 @@ class PretrainedTransformer(nn.Module):
     def head_weights(self, head: Head) -> HeadWeights:
         """The weights of one head as they are: no bias, no norm folded in, before any rotation.
 
-        With shared keys and values, those that serve this query head. Raises ValueError if there is
-        no such head.
+        With shared keys and values, those that serve this query head.
         """
         c, (layer, at) = self.config, head
         check_head(c, head)
@@ -273,8 +264,7 @@ def load_pretrained(name: str | Path) -> PretrainedTransformer:
 
     name: "gpt2", "bert", "minilm" (a BERT without a masked-language head) or "smollm2" (a Llama of
         135 M parameters), from the hub, then from a local package; a folder in Hugging Face format;
-        or another "owner/model" of the hub. Only safetensors and GGUF files are read, and no code
-        that comes with a model is run.
+        or another "owner/model" of the hub. Pickled weights and a model's own code are never read.
     Raises ValueError for an unknown name, another family or missing weights, OSError for a model
     out of reach.
     """
@@ -282,7 +272,7 @@ def load_pretrained(name: str | Path) -> PretrainedTransformer:
         if not all(any(Path(name).glob(part)) for part in ("config.json", "*.safetensors")):
             raise ValueError(
                 f"the folder {name} needs config.json and a .safetensors file (pickled weights are "
-                "never read): write it with save_pretrained"
+                "never read): save_pretrained writes them"
             )
         (hf, backend), source = _read(Path(name)), f"the folder {name}"
     elif str(name) in PUBLISHED or (str(name).count("/") == 1 and isinstance(name, str)):

@@ -62,12 +62,7 @@ class Model(Protocol):
     ) -> Float[Tensor, "batch pos d_vocab"]:
         """Logits at every position, after the edits."""
 
-    def run_with_cache(
-        self,
-        tokens: Int[Tensor, "batch pos"],
-        attention_mask: Bool[Tensor, "batch pos"] | None = None,
-        edits: Edits | None = None,
-    ) -> tuple[Float[Tensor, "batch pos d_vocab"], dict[str, Tensor]]:
+    def run_with_cache(self, tokens, attention_mask=None, edits=None) -> tuple[Tensor, dict]:
         """(logits, cache), where cache["L1.pattern"] is [batch, head, query_pos, key_pos]."""
 
     def activation_names(self) -> list[str]:
@@ -87,10 +82,8 @@ def check_head(config: Config, head: Head) -> None:
     """Raise ValueError for a head that a model does not have."""
     layer, number = head
     if not (0 <= layer < config.n_layers and 0 <= number < config.n_heads):
-        raise ValueError(
-            f"there is no head {Head(layer, number)}: this model has {config.n_layers} layers of "
-            f"{config.n_heads} heads, counted from 0"
-        )
+        has = f"{config.n_layers} layers of {config.n_heads} heads, counted from 0"
+        raise ValueError(f"there is no head {Head(layer, number)}: this model has {has}")
 
 
 def check_tokens(tokens) -> None:
@@ -103,8 +96,8 @@ def check_tokens(tokens) -> None:
         )
     if tokens.ndim != 2 or tokens.numel() == 0:
         raise ValueError(
-            f"tokens must have shape [batch, pos], both >= 1, got {tuple(tokens.shape)}; "
-            "an empty text has nothing to predict from, one sequence needs tokens[None]"
+            f"tokens must have shape [batch, pos], both >= 1, got {tuple(tokens.shape)}: "
+            "leave out an empty text, pass one sequence as tokens[None]"
         )
 
 
@@ -122,12 +115,13 @@ def check_call(config: Config, tokens, mask: Tensor | None, edits: dict, names: 
             f"{tokens.shape[1]} tokens, but the model sees at most n_ctx = {n_ctx}; "
             f"pass tokens[:, -{n_ctx}:] or cut the text into windows"
         )
-    if tokens.device.type == "cpu" and not 0 <= int(tokens.min()) <= int(tokens.max()) <= last:
-        bad = int(tokens.max()) if int(tokens.max()) > last else int(tokens.min())
-        raise ValueError(
-            f"token id {bad} is outside 0 … {last} (d_vocab = {last + 1}); "
-            "was the text encoded with another model's tokenizer?"
-        )
+    if tokens.device.type == "cpu":  # a GPU would have to be waited for
+        low, high = int(tokens.min()), int(tokens.max())
+        if low < 0 or high > last:
+            raise ValueError(
+                f"token id {high if high > last else low} is outside 0 … {last} (d_vocab = "
+                f"{last + 1}); was the text encoded with another model's tokenizer?"
+            )
     for name in edits:
         if name not in names:
             near = difflib.get_close_matches(name, names) or names
@@ -139,20 +133,18 @@ def recorder(
 ) -> Callable[[str, Tensor], Tensor]:
     """A function of (name, value) that applies the edit of that name and fills the cache, if any.
 
-    prefix: what comes before the name, such as "L1.". The function raises ValueError where an edit
-        gives another shape than that of the value.
+    prefix: comes before the name, such as "L1.". An edit of another shape is a ValueError.
     """
 
     def see(name, value):
         name = prefix + name
         if name in edits:
-            old, edit = value, edits[name]
-            value = edit(old) if callable(edit) else edit
-            if not isinstance(value, Tensor) or value.shape != old.shape:
+            edit, shape = edits[name], value.shape
+            value = edit(value) if callable(edit) else edit
+            if not isinstance(value, Tensor) or value.shape != shape:
                 got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
                 raise ValueError(
-                    f"the edit of {name} gives {got}, but {name} is a tensor of shape "
-                    f"{tuple(old.shape)} here: give a value for every place"
+                    f"the edit of {name} gives {got}: give a tensor of shape {tuple(shape)}"
                 )
         if cache is not None:
             cache[name] = value

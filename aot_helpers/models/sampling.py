@@ -21,15 +21,14 @@ def generate(
 
     Each token is drawn from the top_k most probable (None: all) after dividing the logits by
     temperature; temperature 0 takes the most probable. The model sees the last n_ctx tokens.
-    Raises ValueError for a prompt that is empty or neither text nor token ids, and for settings
-    out of range.
+    Raises ValueError for an empty or impossible prompt and for settings out of range.
     """
     ids = isinstance(prompt, Tensor)
     if not isinstance(prompt, str) and not (ids and prompt.ndim == 1 and len(prompt)):
+        got = f"shape {tuple(prompt.shape)}" if ids else repr(prompt)
         raise ValueError(
-            "prompt must be a text or a tensor [pos] of at least one token id, got "
-            f"{f'shape {tuple(prompt.shape)}' if ids else repr(prompt)}: "
-            "take one row of a batch, torch.tensor(…) of a list"
+            f"prompt must be a text or a tensor [pos] of at least one token id, got {got}: take "
+            "one row of a batch, torch.tensor(…) of a list"
         )
     check_whole("n", n, 0, unit=" of tokens")
     if not isinstance(temperature, int | float) or not temperature >= 0:  # NaN is not either
@@ -52,8 +51,7 @@ def generate(
         else:
             top = logits.topk(top_k or len(logits))
             # Taking off the largest first keeps tiny temperatures finite.
-            scaled = (top.values - top.values[0]).double() / temperature
-            probabilities = scaled.softmax(dim=-1)
-            chosen = top.indices[torch.multinomial(probabilities, 1, generator=generator)]
+            p = ((top.values - top.values[0]).double() / temperature).softmax(dim=-1)
+            chosen = top.indices[torch.multinomial(p, 1, generator=generator)]
         tokens = torch.cat([tokens, chosen.to(tokens.device)])
     return tokens

@@ -9,14 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from aot_helpers.base.errors import check_whole
-from aot_helpers.models.protocol import (
-    Edits,
-    Head,
-    HeadWeights,
-    check_call,
-    check_head,
-    recorder,
-)
+from aot_helpers.models.protocol import Edits, Head, HeadWeights, check_call, check_head, recorder
 
 POSITIONS = ("standard", "shortformer", "relative", "none")
 
@@ -45,15 +38,14 @@ class ModelConfig:
     smeared_keys: bool = False
 
     def __post_init__(self):
-        lowest = {"d_vocab": 1, "n_layers": 0, "d_model": 1, "n_heads": 1, "d_head": 1, "n_ctx": 1}
-        for name, least in {**lowest, "d_mlp": 0}.items():
-            check_whole(name, getattr(self, name), least)
+        for name in ("d_vocab", "d_model", "n_heads", "d_head", "n_ctx"):
+            check_whole(name, getattr(self, name), 1)
+        for name in ("n_layers", "d_mlp"):
+            check_whole(name, getattr(self, name), 0)
         if self.positions not in POSITIONS:
             raise ValueError(f"positions must be one of {POSITIONS}, got {self.positions!r}")
         if self.positions == "shortformer" and self.d_model % 2:
-            raise ValueError(
-                f"shortformer starts sinusoidal: make d_model even, not {self.d_model}"
-            )
+            raise ValueError(f"shortformer is sinusoidal: make d_model even, not {self.d_model}")
 
 
 def sinusoids(n_ctx: int, d_model: int, base: float = 200.0) -> Float[Tensor, "n_ctx d_model"]:
@@ -84,19 +76,19 @@ class Attention(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        c, heads = config, config.n_heads
-        self.config = c
-        self.W_Q = nn.Parameter(torch.randn(heads, c.d_model, c.d_head) / math.sqrt(c.d_model))
-        self.W_K = nn.Parameter(torch.randn(heads, c.d_model, c.d_head) / math.sqrt(c.d_model))
-        self.W_V = nn.Parameter(torch.randn(heads, c.d_model, c.d_head) / math.sqrt(c.d_model))
+        self.config = c = config
+        reads = (c.n_heads, c.d_model, c.d_head)
+        self.W_Q = nn.Parameter(torch.randn(reads) / math.sqrt(c.d_model))
+        self.W_K = nn.Parameter(torch.randn(reads) / math.sqrt(c.d_model))
+        self.W_V = nn.Parameter(torch.randn(reads) / math.sqrt(c.d_model))
         # The heads of all layers add up in one stream, so each writes little at the start.
         scale = math.sqrt(c.n_heads * c.d_head * 2 * max(c.n_layers, 1))
-        self.W_O = nn.Parameter(torch.randn(heads, c.d_head, c.d_model) / scale)
+        self.W_O = nn.Parameter(torch.randn(c.n_heads, c.d_head, c.d_model) / scale)
         if c.positions == "relative":  # one number per head and distance query_pos - key_pos
             distances = c.n_ctx if c.causal else 2 * c.n_ctx - 1
-            self.b_rel = nn.Parameter(torch.zeros(heads, distances))
+            self.b_rel = nn.Parameter(torch.zeros(c.n_heads, distances))
         if c.smeared_keys:  # sigmoid(smear) is a key's own share
-            self.smear = nn.Parameter(torch.zeros(heads))
+            self.smear = nn.Parameter(torch.zeros(c.n_heads))
 
     def forward(self, x, x_qk, allowed, see, fused):
         """Values read x; queries and keys read x_qk, which is x with positions, if any."""
@@ -172,9 +164,8 @@ class AttentionOnlyTransformer(nn.Module):
             self.W_pos = nn.Parameter(sinusoids(config.n_ctx, config.d_model))
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))
         self.ln_final = nn.LayerNorm(config.d_model) if config.layer_norm else nn.Identity()
-        self.W_U = nn.Parameter(
-            torch.randn(config.d_model, config.d_vocab) / math.sqrt(config.d_model)
-        )
+        W_U = torch.randn(config.d_model, config.d_vocab)
+        self.W_U = nn.Parameter(W_U / math.sqrt(config.d_model))
 
     def forward(
         self,
@@ -188,8 +179,7 @@ class AttentionOnlyTransformer(nn.Module):
         attention_mask: True at real tokens; padding is never attended to.
         edits: new values for named activations, e.g. {"L1.z": lambda z: 0 * z}.
         cache: a dict that is filled with every named activation.
-        Raises ValueError for a token id >= d_vocab, more than n_ctx tokens, an unknown name and an
-        edit of another shape.
+        Raises ValueError for what `check_call` refuses and an edit of another shape.
         """
         c, edits = self.config, edits or {}
         if not torch.compiler.is_compiling():
@@ -214,13 +204,9 @@ class AttentionOnlyTransformer(nn.Module):
 
     def allowed(self, n_pos: int, attention_mask=None) -> Bool[Tensor, "*batch query key"]:
         """True where a query may look at a key: not into the future, not at padding."""
-        device = self.W_E.device
-        allowed = torch.ones(n_pos, n_pos, dtype=torch.bool, device=device)
-        if self.config.causal:
-            allowed = allowed.tril()
-        if attention_mask is not None:
-            allowed = allowed & attention_mask[:, None, None, :]
-        return allowed
+        allowed = torch.ones(n_pos, n_pos, dtype=torch.bool, device=self.W_E.device)
+        allowed = allowed.tril() if self.config.causal else allowed
+        return allowed if attention_mask is None else allowed & attention_mask[:, None, None, :]
 
     def head_weights(self, head: Head) -> HeadWeights:
         """The weights of one head as they stand, detached. Raises ValueError for no such head."""

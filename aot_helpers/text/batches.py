@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from aot_helpers.base.errors import check_whole
+
 
 def token_stream(texts: list[Int[Tensor, " _"]], bos: int) -> Int[Tensor, " n_tokens"]:
     """All documents in one line, each begun by the beginning-of-sequence token."""
@@ -16,17 +18,12 @@ def token_stream(texts: list[Int[Tensor, " _"]], bos: int) -> Int[Tensor, " n_to
 def pad_batch(
     texts: list[Int[Tensor, " _"]], pad: int, n_ctx: int | None = None
 ) -> tuple[Int[Tensor, "batch pos"], Bool[Tensor, "batch pos"]]:
-    """Texts of unequal length as one tensor, and a mask that is True at real tokens.
-
-    Raises ValueError if a text is empty or longer than n_ctx.
-    """
+    """Texts of 1 to n_ctx tokens as one tensor, and a mask that is True at real tokens."""
     lengths = [len(tokens) for tokens in texts]
     if not lengths or min(lengths) == 0:
         raise ValueError("every text needs at least one token: leave empty ones out")
     if n_ctx is not None and max(lengths) > n_ctx:
-        raise ValueError(
-            f"a text has {max(lengths)} tokens, more than n_ctx = {n_ctx}: cut it first"
-        )
+        raise ValueError(f"a text has {max(lengths)} tokens, more than n_ctx = {n_ctx}: cut it")
     tokens = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=pad)
     return tokens, torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
 
@@ -47,21 +44,23 @@ def repeated_tokens(
             "need d_vocab >= 2, length and batch >= 1, 0 <= bos < d_vocab; "
             f"got d_vocab = {d_vocab}, length = {length}, batch = {batch}, bos = {bos}"
         )
-    segments = torch.randint(1, d_vocab, (batch, length), generator=generator)
-    # Any token but BOS, each with equal probability.
-    return repeat_segments((segments + bos) % d_vocab, bos)
+    return repeat_segments(_random_tokens((batch, length), d_vocab, bos, generator), bos)
+
+
+def _random_tokens(size: tuple, d_vocab: int, bos: int, generator) -> Int[Tensor, "*size"]:
+    """Any token but BOS, each with equal probability."""
+    return (torch.randint(1, d_vocab, size, generator=generator) + bos) % d_vocab
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Training batches: windows[step] is [batch_size, n_ctx + 1], the same for the same step.
+    """Training batches: windows[step] is [batch_size, n_ctx + 1], given seed and step alone.
 
     Every window begins with BOS. A share `repeat_share` of them is not running text but segments
     of `repeat_lengths` (lowest, highest) tokens, each written twice: what an induction head
-    predicts and nothing else can. repeat_share is a number or a schedule of (from step, share):
-    ((0, 0.9), (300, 0.2)) is repeats first, text later. A share `random_share` of the segments is
-    uniform random tokens, the others are cut from the text. A batch depends on seed and step
-    alone, so that training resumes exactly.
+    predicts and nothing else can. A schedule of (from step, share) such as ((0, 0.9), (300, 0.2))
+    has repeats first, text later. A share `random_share` of the segments is uniform random tokens,
+    the others are cut from the text.
     """
 
     stream: Int[Tensor, " n_tokens"]
@@ -76,18 +75,13 @@ class Windows:
 
     def __post_init__(self):
         if len(self.stream) < self.n_ctx + 1:
-            raise ValueError(
-                f"{len(self.stream)} tokens are too few for windows of n_ctx = {self.n_ctx}"
-            )
-        if self.n_ctx < 1 or self.batch_size < 1:
-            raise ValueError(
-                f"n_ctx ({self.n_ctx}) and batch_size ({self.batch_size}) must be >= 1"
-            )
-        low, high = int(self.stream.min()), int(self.stream.max())
-        if low < 0 or high >= self.d_vocab:
-            raise ValueError(
-                f"token ids {low} … {high} are outside 0 … d_vocab - 1 = {self.d_vocab - 1}"
-            )
+            n = len(self.stream)
+            raise ValueError(f"{n} tokens are too few for windows of n_ctx = {self.n_ctx}")
+        check_whole("n_ctx", self.n_ctx, 1)
+        check_whole("batch_size", self.batch_size, 1)
+        low, high, last = int(self.stream.min()), int(self.stream.max()), self.d_vocab - 1
+        if low < 0 or high > last:
+            raise ValueError(f"token ids {low} … {high} are outside 0 … d_vocab - 1 = {last}")
         self._check_schedule()
         if not 0 <= self.random_share <= 1:
             raise ValueError(f"random_share must be between 0 and 1, got {self.random_share}")
@@ -117,12 +111,11 @@ class Windows:
 
     def __getitem__(self, step: int) -> Int[Tensor, "batch pos"]:
         generator = torch.Generator().manual_seed(self.seed * 10_000_019 + step)
-        starts = torch.randint(
-            len(self.stream) - self.n_ctx, (self.batch_size, 1), generator=generator
-        )
-        windows = torch.full((self.batch_size, self.n_ctx + 1), self.bos)
+        n, n_starts = self.batch_size, len(self.stream) - self.n_ctx
+        starts = torch.randint(n_starts, (n, 1), generator=generator)
+        windows = torch.full((n, self.n_ctx + 1), self.bos)
         windows[:, 1:] = self.stream[starts + torch.arange(self.n_ctx)]
-        repeated = torch.rand(self.batch_size, generator=generator) < self.repeat_share_at(step)
+        repeated = torch.rand(n, generator=generator) < self.repeat_share_at(step)
         for row in repeated.nonzero()[:, 0]:
             windows[row, 1:] = self._segments(generator)
         return windows
@@ -132,8 +125,7 @@ class Windows:
         while n_tokens < self.n_ctx:
             length = int(torch.randint(low, high + 1, (1,), generator=generator))
             if torch.rand(1, generator=generator) < self.random_share:
-                segment = torch.randint(1, self.d_vocab, (length,), generator=generator)
-                segment = (segment + self.bos) % self.d_vocab  # any token but BOS
+                segment = _random_tokens((length,), self.d_vocab, self.bos, generator)
             else:
                 start = int(torch.randint(len(self.stream) - length, (1,), generator=generator))
                 segment = self.stream[start : start + length]

@@ -3,6 +3,7 @@
 import math
 import random
 from dataclasses import dataclass, field
+from itertools import chain
 
 NAMES = [
     "ada", "bela", "cyra", "dora", "emil", "finn", "gita", "hugo", "ines", "jona", "kira", "lars",
@@ -25,9 +26,7 @@ OBJECTS = {  # planted skip-trigrams: "verb … preposition" -> the object at th
     "of": ["rain", "gold", "music", "school", "winter", "bread", "silk", "snow"],
     "with": ["care", "joy", "speed", "force", "ease", "pride", "hope", "luck"],
 }
-VERBS = [
-    "put", "speak", "walk", "dream", "sing", "read", "play", "think",
-]  # fmt: skip
+VERBS = ["put", "speak", "walk", "dream", "sing", "read", "play", "think"]
 # The bug: what follows depends on both words, and neither alone says anything about it.
 BUG = {
     ("keep", "in"): "mind", ("keep", "at"): "bay", ("hold", "in"): "bay", ("hold", "at"): "mind",
@@ -44,11 +43,9 @@ N_CLAUSES = (3, 4, 5)
 
 def planted_triples(bugs: bool = True) -> dict[tuple[str, str], str]:
     """{(verb, preposition): object}; with the four triples of the bug or without."""
-    triples = {
-        (verb, place): objects[i]
-        for place, objects in OBJECTS.items()
-        for i, verb in enumerate(VERBS)
-    }
+    triples = {}
+    for preposition, objects in OBJECTS.items():
+        triples |= {(verb, preposition): thing for verb, thing in zip(VERBS, objects, strict=True)}
     return triples | BUG if bugs else triples
 
 
@@ -61,8 +58,7 @@ def planted_copies() -> dict[tuple[str, str], str]:
 class PlantedTruth:
     """What is known of every word of a planted corpus, with BOS left out.
 
-    log_probs: for each text the log-probability (nats) of each word, given all words before it.
-        The mean of minus these is the entropy floor: no model can have a lower expected loss.
+    log_probs: each word's log-probability (nats), given all words before it.
     kinds: what decides each word: "bigram" (fillers), "skip-trigram", "bug", "copy", "repeat"
         (the second saying of a list), "free" (nothing but how often it occurs).
     """
@@ -71,15 +67,12 @@ class PlantedTruth:
     kinds: list[list[str]] = field(default_factory=list)
 
     def floor(self, kind: str | None = None) -> float:
-        """Mean of minus the log-probabilities (nats per word), of one kind or of all words."""
-        pairs = [
-            pair
-            for probs, kinds in zip(self.log_probs, self.kinds, strict=True)
-            for pair in zip(probs, kinds, strict=True)
-        ]
+        """Nats per word, of one kind or of all: no model can have a lower expected loss."""
+        kinds = list(chain.from_iterable(self.kinds))
+        pairs = zip(chain.from_iterable(self.log_probs), kinds, strict=True)
         chosen = [-p for p, k in pairs if kind in (None, k)]
         if not chosen:
-            raise ValueError(f"no word is of kind {kind!r}; kinds: {sorted({k for _, k in pairs})}")
+            raise ValueError(f"no word is of kind {kind!r}; kinds: {sorted(set(kinds))}")
         return math.fsum(chosen) / len(chosen)
 
 
@@ -100,8 +93,7 @@ class _Text:
     def say_loyally(self, planted: str, others: list[str], kind: str) -> None:
         """The planted word with probability LOYALTY, else any of the others."""
         others = [word for word in others if word != planted]
-        rest = dict.fromkeys(others, (1 - LOYALTY) / len(others))
-        options = {planted: LOYALTY, **rest}
+        options = {planted: LOYALTY} | dict.fromkeys(others, (1 - LOYALTY) / len(others))
         word = self.draw(options)
         self.say(word, options[word], kind)
 

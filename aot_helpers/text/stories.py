@@ -54,19 +54,16 @@ N_EVENTS = (4, 5, 6, 7, 8)
 class StoryTruth:
     """What is known of the stories because their grammar is ours.
 
-    log_probs: the log-probability (nats) of each story under the grammar. Every text has one
-        derivation, so their mean is minus the exact entropy of a story, up to sampling.
+    log_probs: of each story, in nats. Every text has one derivation, so their mean is minus the
+        exact entropy of a story, up to sampling.
     names: the full names of each story's two people.
-    bigrams, skip_trigrams: {source: {next word: probability}} of the planted statistics;
-        the skip-trigrams read "from the SOURCE to the NEXT".
+    bigrams, skip_trigrams: {source: {next word: probability}}; the latter "from the SOURCE to the".
     """
 
     log_probs: list[float] = field(default_factory=list)
     names: list[tuple[str, str]] = field(default_factory=list)
     bigrams: dict = field(default_factory=lambda: THINGS)
-    skip_trigrams: dict = field(
-        default_factory=lambda: {place: road_from(place) for place in ROADS}
-    )
+    skip_trigrams: dict = field(default_factory=lambda: {p: road_from(p) for p in ROADS})
 
 
 def road_from(place: str) -> dict[str, float]:
@@ -80,8 +77,7 @@ class _Story:
 
     def __init__(self, rng: random.Random):
         self.rng, self.log_prob = rng, 0.0
-        self.A = self.name()
-        self.B = self.name()
+        self.A, self.B = self.name(), self.name()
         self.thing = None  # drawn when it is first mentioned, so that no choice stays unseen
 
     def draw(self, options) -> str:

@@ -17,10 +17,7 @@ BOS, UNK = "<|bos|>", "<|unk|>"
 
 
 class Tokenizer:
-    """`encode(text) -> tokens`, `decode(tokens) -> text`, `token_strings(tokens)`, on any backend.
-
-    source says where the vocabulary came from. bos and pad are token ids, or None.
-    """
+    """Text to tokens and back on any backend; source says where its vocabulary came from."""
 
     def __init__(self, backend: Backend, name: str, source: str, bos: int | None, pad: int | None):
         self.backend, self.name, self.source, self.bos, self.pad = backend, name, source, bos, pad
@@ -34,7 +31,7 @@ class Tokenizer:
         """Token ids of the text; bos=True puts the beginning-of-sequence token first."""
         check_text("text", text)
         if not text:
-            raise ValueError("text must be a string of at least one character, got ''")
+            raise ValueError("text must have at least one character, got ''")
         if bos and self.bos is None:
             raise ValueError(f"the {self.name} tokenizer has no beginning-of-sequence token")
         ids = self.backend.encode(text, add_special_tokens=False).ids
@@ -68,9 +65,9 @@ class Tokenizer:
             ids = [index(t) for t in tokens]
         except TypeError:
             raise ValueError(f"tokens must be whole numbers [pos], got {tokens!r}") from None
+        last = self.d_vocab - 1
         for token in ids:
-            if not 0 <= token < self.d_vocab:
-                last = self.d_vocab - 1
+            if not 0 <= token <= last:
                 raise ValueError(
                     f"token id {token} is outside the {self.name} vocabulary: 0 … {last}"
                 )
@@ -101,9 +98,8 @@ def _readable(piece: str) -> str:
 
 def characters(texts: Iterable[str]) -> Tokenizer:
     """One token for every character that occurs in the texts; others become <|unk|>."""
-    vocab = {BOS: 0, UNK: 1}
-    for character in sorted(set().union(*_some(texts))):
-        vocab[character] = len(vocab)
+    pieces = [BOS, UNK, *sorted(set().union(*_some(texts)))]
+    vocab = {piece: i for i, piece in enumerate(pieces)}
     backend = Backend(models.WordLevel(vocab, unk_token=UNK))
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     backend.decoder = decoders.Fuse()
@@ -120,8 +116,7 @@ def words(texts: Iterable[str], d_vocab: int = 1024) -> Tokenizer:
     trainer = trainers.WordLevelTrainer(
         vocab_size=d_vocab, special_tokens=[BOS, UNK], show_progress=False
     )
-    backend.train_from_iterator(_some(texts), trainer)
-    return Tokenizer(backend, "words", "these texts", bos=0, pad=0)
+    return _trained("words", backend, trainer, texts)
 
 
 def train_bpe(texts: Iterable[str], d_vocab: int = 1024) -> Tokenizer:
@@ -131,14 +126,11 @@ def train_bpe(texts: Iterable[str], d_vocab: int = 1024) -> Tokenizer:
     backend = Backend(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
+    bytes_ = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=d_vocab,
-        special_tokens=[BOS],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
+        vocab_size=d_vocab, special_tokens=[BOS], initial_alphabet=bytes_, show_progress=False
     )
-    backend.train_from_iterator(_some(texts), trainer)
-    return Tokenizer(backend, "BPE", "these texts", bos=0, pad=0)
+    return _trained("BPE", backend, trainer, texts)
 
 
 def train_wordpiece(texts: Iterable[str], d_vocab: int = 1024) -> Tokenizer:
@@ -150,11 +142,15 @@ def train_wordpiece(texts: Iterable[str], d_vocab: int = 1024) -> Tokenizer:
     trainer = trainers.WordPieceTrainer(
         vocab_size=d_vocab, special_tokens=[BOS, UNK], show_progress=False
     )
-    backend.train_from_iterator(_some(texts), trainer)
-    if backend.get_vocab_size() > d_vocab:
-        least = backend.get_vocab_size()
+    tokenizer = _trained("WordPiece", backend, trainer, texts)
+    if (least := tokenizer.d_vocab) > d_vocab:
         raise ValueError(f"d_vocab must be >= {least}, the single letters here, got {d_vocab}")
-    return Tokenizer(backend, "WordPiece", "these texts", bos=0, pad=0)
+    return tokenizer
+
+
+def _trained(name: str, backend: Backend, trainer, texts: Iterable[str]) -> Tokenizer:
+    backend.train_from_iterator(_some(texts), trainer)
+    return Tokenizer(backend, name, "these texts", bos=0, pad=0)
 
 
 def read_tokenizer(path: Path, name: str = "BPE") -> Tokenizer:
@@ -210,7 +206,7 @@ def _from_file(file: Path) -> Backend:
 def _some(texts: Iterable[str]) -> list[str]:
     texts = [texts] if isinstance(texts, str) else list(texts)
     if not any(texts):
-        raise ValueError("no text to learn a vocabulary from: pass at least one non-empty string")
+        raise ValueError("no text to learn a vocabulary from: pass at least one character")
     for i, text in enumerate(texts):
         check_text(f"text {i} of {len(texts)}", text)
     return texts

@@ -14,15 +14,12 @@ def _is_number(value) -> bool:
 class TrainConfig:
     """How to train: the optimizer and its rates, a linear warm-up, then a linear decay.
 
-    The rate would reach final_share of learning_rate one step after the last.
-
-    optimizer: "adamw" for all parameters, or "muon": orthogonalized momentum for the matrices of
-        heads (W_Q, W_K, W_V, W_O) at learning_rate_heads, AdamW for the rest (see optimizers.Muon).
-    learning_rate_relative: factor for relative position biases, which start at 0 and go far: they
-        learn at ten times the rate of the others. The first line of the log says all rates.
+    final_share: of learning_rate; the rate would reach it one step after the last.
+    optimizer: "adamw", or "muon": orthogonalized momentum for the matrices of heads at
+        learning_rate_heads, AdamW for the rest (see optimizers.Muon).
+    learning_rate_relative: a factor for relative position biases, which start at 0 and go far.
     checkpoint: a file, written every checkpoint_every steps and at the end.
-    bf16: True, False, or None: where a GPU or AMX is found, measured before the first step and
-        used if it is at least a fifth faster (see measured_seconds).
+    bf16: None measures it where a GPU or AMX is found, and takes it if a fifth faster.
     compile: fuse the model with torch.compile; needs a C++ compiler and 10 to 30 s at the start.
     """
 
@@ -43,25 +40,18 @@ class TrainConfig:
     learning_rate_heads: float = 0.02
 
     def __post_init__(self):
-        for name, least in {
-            "steps": 1,
-            "warmup_steps": 0,
-            "log_every": 1,
-            "checkpoint_every": 1,
-        }.items():
-            check_whole(name, getattr(self, name), least, unit=" of steps")
+        for name in ("steps", "log_every", "checkpoint_every"):
+            check_whole(name, getattr(self, name), 1, unit=" of steps")
+        check_whole("warmup_steps", self.warmup_steps, 0, unit=" of steps")
         if self.optimizer not in ("adamw", "muon"):
             raise unknown_name("optimizer", self.optimizer, ("adamw", "muon"))
         for name in ("learning_rate", "clip_norm", "learning_rate_relative", "learning_rate_heads"):
             value = getattr(self, name)
             if not _is_number(value) or not 0 < value < math.inf:
                 raise ValueError(f"{name} must be a number above 0, got {value!r}")
-        for name, value in {
-            "final_share": self.final_share,
-            "weight_decay": self.weight_decay,
-            "betas[0]": self.betas[0],
-            "betas[1]": self.betas[1],
-        }.items():
+        shares = {"final_share": self.final_share, "weight_decay": self.weight_decay}
+        shares |= {f"betas[{i}]": beta for i, beta in enumerate(self.betas)}
+        for name, value in shares.items():
             if not _is_number(value) or not 0 <= value <= 1:
                 raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}")
 

@@ -40,7 +40,7 @@ def copying_recipe(
         repeat_share=((0, 0.9), (max(1, steps * 7 // 12), 0.2)), repeat_lengths=(4, 31),
         random_share=0.5, seed=seed,
     )  # fmt: skip
-    rate = {"muon": 0.02, "adamw": 6e-3}.get(optimizer, 0.02)
+    rate = 6e-3 if optimizer == "adamw" else 0.02
     training = TrainConfig(steps, rate, weight_decay=0.0, log_every=50, optimizer=optimizer)
     return model, windows, training
 
@@ -48,13 +48,11 @@ def copying_recipe(
 def learn_to_copy(
     corpus: Corpus, steps: int = 600, d_vocab: int = 1024, seed: int = 0, quiet: bool = False
 ) -> AttentionOnlyTransformer:
-    """A two-layer model of the corpus with an induction head, its tokenizer in model.tokenizer.
+    """A two-layer model of the corpus with an induction head, trained by `copying_recipe`.
 
-    corpus: a text of about a million characters, in any language with an alphabet. The last line
-        printed says how much of random tokens the model copies; where that is little, try another
-        seed or more steps (`make bench` measures how many steps it takes).
-    See `copying_recipe` for what it is trained on: the induction head comes from windows written
-    twice, not from the text alone.
+    corpus: about a million characters, in any language with an alphabet. The last line printed says
+        how much of random tokens the model copies; where that is little, try another seed or more
+        steps (`make bench` measures how many it takes).
     """
     tokenizer = train_bpe(corpus.texts, d_vocab)
     stream = token_stream(tokenizer.encode_many(corpus.texts), tokenizer.bos)

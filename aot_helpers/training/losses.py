@@ -12,16 +12,10 @@ from aot_helpers.models.transformer import AttentionOnlyTransformer
 def next_token_losses(
     logits: Float[Tensor, "batch pos d_vocab"], tokens: Int[Tensor, "batch pos"]
 ) -> Float[Tensor, "batch pos-1"]:
-    """Cross-entropy (nats) of every next token: the logits at t against the token at t + 1.
-
-    The softmax runs over the vocabulary, which is the last axis of the logits.
-    """
+    """Cross-entropy (nats) of every next token: the logits at t against the token at t + 1."""
     check_tokens(tokens)
-    targets = tokens[:, 1:]
-    losses = F.cross_entropy(
-        logits[:, :-1].flatten(0, 1).float(), targets.flatten(), reduction="none"
-    )
-    return losses.view(targets.shape)
+    guesses, targets = logits[:, :-1].flatten(0, 1).float(), tokens[:, 1:]
+    return F.cross_entropy(guesses, targets.flatten(), reduction="none").view(targets.shape)
 
 
 def repeat_length(tokens: Int[Tensor, "batch pos"]) -> int:
@@ -49,10 +43,7 @@ def copy_losses(
 def copy_accuracy(
     model: AttentionOnlyTransformer, tokens: Int[Tensor, "batch pos"], edits: Edits | None = None
 ) -> float:
-    """The share of the second copy's tokens to which the model gives the largest logit.
-
-    tokens: BOS + a segment twice. As in `copy_losses`, the second copy's first token is left out.
-    """
+    """The share of the second copy's tokens, without its first, that have the largest logit."""
     length = repeat_length(tokens)
     with torch.no_grad():
         guesses = model(tokens, edits=edits).argmax(dim=-1)
@@ -69,15 +60,14 @@ def in_context_score(
     that context helped: the sign of Olsson et al. 2022, who take the 500th and the 50th token.
     Raises ValueError for ranges that are empty, overlap, are in the wrong order or leave the text.
     """
-    n_pos = losses.shape[1]
     if not 0 <= early[0] < early[1] <= late[0] < late[1]:
         raise ValueError(
-            "early and late must be (from, to) with from < to, early before late and no overlap; "
-            f"got early = {early}, late = {late}"
+            f"early and late must be (from, to), in this order and with no overlap; got early = "
+            f"{early}, late = {late}"
         )
-    if late[1] > n_pos:
+    if late[1] > losses.shape[1]:
         raise ValueError(
-            f"the text is too short: late = {late} needs {late[1]} losses, there are {n_pos}; "
-            "give longer texts or earlier ranges"
+            f"the text is too short: late = {late} needs {late[1]} losses, there are "
+            f"{losses.shape[1]}; give longer texts or earlier ranges"
         )
     return losses[:, slice(*late)].mean(dim=1) - losses[:, slice(*early)].mean(dim=1)

@@ -1,5 +1,7 @@
 """Parameters to optimizers: which weights decay, at which rate each learns, and by which rule."""
 
+from collections import defaultdict
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -12,11 +14,10 @@ from aot_helpers.training.config import TrainConfig
 def make_optimizer(model: AttentionOnlyTransformer, config: TrainConfig) -> torch.optim.AdamW:
     """The optimizer that config names, with one group of parameters for each rate and decay.
 
-    Embeddings, positions, gains and biases get no weight decay. A group's "factor" times the rate
-    of the step is its own rate: learning_rate_relative for relative biases, and with "muon"
-    learning_rate_heads / learning_rate for W_Q, W_K, W_V and W_O.
+    Embeddings, positions, gains and biases get no weight decay. A group's own rate is its "factor"
+    times that of the step.
     """
-    groups = {"heads": [], "decayed": [], "free": [], "relative": []}
+    groups = defaultdict(list)
     for name, parameter in model.named_parameters():
         last = name.split(".")[-1]
         if last == "b_rel":
@@ -26,16 +27,16 @@ def make_optimizer(model: AttentionOnlyTransformer, config: TrainConfig) -> torc
         else:
             kind = "free" if last in ("W_E", "W_pos") or parameter.ndim == 1 else "decayed"
         groups[kind].append(parameter)
-    heads = config.learning_rate_heads / config.learning_rate
+    settings = {  # its rate as a factor of the step's, its weight decay
+        "heads": (config.learning_rate_heads / config.learning_rate, config.weight_decay),
+        "decayed": (1.0, config.weight_decay),
+        "free": (1.0, 0.0),
+        "relative": (config.learning_rate_relative, 0.0),
+    }
     options = [
-        {
-            "params": parameters,
-            "kind": kind,
-            "factor": {"heads": heads, "relative": config.learning_rate_relative}.get(kind, 1.0),
-            "weight_decay": config.weight_decay if kind in ("heads", "decayed") else 0.0,
-        }
-        for kind, parameters in groups.items()
-        if parameters
+        {"params": groups[kind], "kind": kind, "factor": factor, "weight_decay": decay}
+        for kind, (factor, decay) in settings.items()
+        if groups[kind]
     ]
     rule = Muon if config.optimizer == "muon" else torch.optim.AdamW
     return rule(options, lr=config.learning_rate, betas=config.betas, fused=True)

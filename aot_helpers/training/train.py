@@ -28,9 +28,8 @@ from aot_helpers.training.optimizers import make_optimizer
 class History:
     """The loss of every step (nats per token, before its update) and how training ended.
 
-    ended: "finished" or "interrupted" (the stop button). seconds counts the training steps alone.
-    bf16: whether the products were in bf16. measured: seconds of a step before its update in "fp32"
-        and "bf16", where that was measured to choose.
+    ended: "finished" or "interrupted" (the stop button). seconds: of the training steps alone.
+    measured: seconds of a step's gradients in "fp32" and "bf16", where that decided bf16.
     """
 
     losses: list[float] = field(default_factory=list)
@@ -47,9 +46,8 @@ class History:
 
     def smoothed(self, n: int = 50) -> Float[Tensor, " steps"]:
         """At each step, the mean loss of the last n steps (fewer at the start)."""
-        losses = torch.tensor(self.losses, dtype=torch.float64)
-        sums = F.pad(losses.cumsum(0), (1, 0))
-        ends = torch.arange(1, len(losses) + 1)
+        sums = F.pad(torch.tensor(self.losses, dtype=torch.float64).cumsum(0), (1, 0))
+        ends = torch.arange(1, self.steps + 1)
         starts = (ends - n).clamp(min=0)
         return (sums[ends] - sums[starts]) / (ends - starts)
 
@@ -68,18 +66,17 @@ def train(
 ) -> History:
     """Train the model in place and return the history.
 
-    batches: anything where batches[step] is a [batch, n_ctx + 1] tensor of token ids, on any
-        device, for every step: a Windows, a list of tensors, a tensor [steps, batch, n_ctx + 1].
-    resume: go on from config.checkpoint where that file exists. Weights, optimizer, step and the
-        order of the data are restored: the losses are those of a run that was never stopped.
+    batches: batches[step] is token ids [batch, n_ctx + 1], for every step: a Windows, a list of
+        tensors, a tensor [steps, batch, n_ctx + 1].
+    resume: go on from config.checkpoint, if that file exists, with the losses of a run that was
+        never stopped.
     watch: called with the history at every log line, e.g. to draw the loss.
     The stop button (KeyboardInterrupt) saves and returns what there is. Raises NonFiniteLoss, and
     ValueError for batches that cannot be used or are fewer than the steps.
     """
-    path, first_batch = config.checkpoint and Path(config.checkpoint), _first_batch(batches, config)
+    first_batch, history = _first_batch(batches, config), None
     optimizer, facts = make_optimizer(model, config), _facts(model, first_batch, config)
-    history = None
-    if path:
+    if path := config.checkpoint and Path(config.checkpoint):
         check_writable(path.parent)
         if path.is_dir():
             raise ValueError(f"checkpoint must be a file, but {path} is a folder: add a file name")
@@ -117,22 +114,14 @@ def train(
 def _first_batch(batches, config: TrainConfig) -> Tensor:
     """batches[0]. Raises ValueError for what is no batch, and for fewer batches than steps."""
     if not hasattr(batches, "__getitem__"):
-        raise ValueError(
-            f"batches must be something where batches[step] is a tensor, got {type(batches)}; "
-            "make it a list: list(batches)"
-        )
+        raise ValueError(f"batches[step] must work, not so for {type(batches)}: list(batches)")
     if hasattr(batches, "__len__") and len(batches) < config.steps:
-        raise ValueError(
-            f"there are {len(batches)} batches for {config.steps} steps: "
-            f"lower steps to {len(batches)} or give more batches"
-        )
+        n = len(batches)
+        raise ValueError(f"{n} batches for {config.steps} steps: lower steps to {n} or give more")
     first = batches[0]
     if not isinstance(first, Tensor) or first.ndim != 2 or first.is_floating_point():
         got = f"{first.dtype} {list(first.shape)}" if isinstance(first, Tensor) else type(first)
-        raise ValueError(
-            f"batches[step] must be token ids (integers) [batch, n_ctx + 1], got {got}; "
-            "the inputs are batch[:, :-1], the targets batch[:, 1:]"
-        )
+        raise ValueError(f"batches[step] must be integers [batch, n_ctx + 1], got {got}")
     return first
 
 
@@ -174,28 +163,25 @@ def measured_seconds(model, tokens: Tensor, config: TrainConfig) -> dict[str, fl
         for _ in range(4):  # the first turn warms up
             for name, loss_of in losses.items():
                 started = time.perf_counter()
-                gradients = torch.autograd.grad(
-                    loss_of(tokens), list(model.parameters()), allow_unused=True
-                )
-                gradients[0].sum().item()  # waits for a GPU
+                loss, weights = loss_of(tokens), list(model.parameters())
+                torch.autograd.grad(loss, weights, allow_unused=True)[0].sum().item()  # awaits GPUs
                 seconds[name].append(time.perf_counter() - started)
     return {name: min(times[1:]) for name, times in seconds.items()}
 
 
 def _take_step(model, optimizer, loss_of, tokens, config: TrainConfig, history: History) -> None:
     """One update of the weights, recorded in the history."""
-    started, step = time.perf_counter(), history.steps
+    started, rate = time.perf_counter(), config.learning_rate_at(history.steps)
     for group in optimizer.param_groups:
-        group["lr"] = config.learning_rate_at(step) * group["factor"]
+        group["lr"] = rate * group["factor"]
     tokens = tokens.to(model.W_E.device)
     loss = loss_of(tokens)
     if not math.isfinite(loss.item()):
         raise NonFiniteLoss(
-            f"the loss is {loss.item()} at step {step}, learning rate "
-            f"{config.learning_rate_at(step):.2g}, last finite loss "
-            f"{history.losses[-1] if history.losses else 'none'}; this step changed no weight, but "
-            "those before it may already be too large; an earlier checkpoint is untouched. "
-            "Lower learning_rate or clip_norm, or lengthen warmup_steps"
+            f"the loss is {loss.item()} at step {history.steps}, learning rate {rate:.2g}, last "
+            f"finite loss {history.losses[-1] if history.losses else 'none'}; this step changed no "
+            "weight, and an earlier checkpoint is untouched. Lower learning_rate or clip_norm, or "
+            "lengthen warmup_steps"
         )
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
@@ -215,8 +201,7 @@ _FREE = ("checkpoint", "checkpoint_every", "log_every")
 def _stop_waits():
     """Holds the stop button back during the block, so that weights and history always agree."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread is ever interrupted
-        return
+        return (yield)  # only the main thread is ever interrupted
     pressed = []
     handler = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
     try:
@@ -263,9 +248,8 @@ def _restore(path: Path, model, optimizer, facts: dict) -> History:
             saved = json.loads(file.metadata()["aot"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{path} is damaged or not a training checkpoint ({error}): delete it"
-        ) from error
+        what = f"{path} is damaged or not a training checkpoint ({error})"
+        raise ValueError(f"{what}: delete it") from error
     if saved.pop("sha256", None) != _digest(tensors, saved):
         raise ValueError(f"{path} is damaged (its sha256 differs): delete it")
     changed = [
@@ -291,13 +275,11 @@ def _restore(path: Path, model, optimizer, facts: dict) -> History:
 
 def _rates_line(optimizer, config: TrainConfig, history: History) -> str:
     """Which rule and rate every group of parameters has, and the precision."""
-    names = {"heads": "heads (Muon)", "relative": "relative biases (AdamW)"}
-    rates = {
-        names.get(group["kind"], "others (AdamW)"): f"{config.learning_rate * group['factor']:.3g}"
-        for group in optimizer.param_groups
-    }
-    told = ", ".join(f"{name} {rate}" for name, rate in rates.items())
-    return f"learning rates: {told}; {'bf16' if history.bf16 else 'fp32'}"
+    names, rates = {"heads": "heads (Muon)", "relative": "relative biases (AdamW)"}, {}
+    for group in optimizer.param_groups:
+        name = names.get(group["kind"], "others (AdamW)")
+        rates[name] = f"{name} {config.learning_rate * group['factor']:.3g}"
+    return f"learning rates: {', '.join(rates.values())}; {'bf16' if history.bf16 else 'fp32'}"
 
 
 def _log_line(history: History, config: TrainConfig) -> str:
