@@ -4,7 +4,7 @@ import functools
 import importlib.util
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -35,18 +35,14 @@ def reason(error: Exception) -> str:
 
 
 def fetch(
-    what: str,
-    repository: str,
-    package: str | None,
-    file: str,
-    read_hub: Callable,
-    read_file: Callable,
-    instead: str = "",
-) -> tuple:
-    """(read_hub(repository), or else read_file(the package's file); which of them, in words).
+    what: str, where: Sequence, read_hub: Callable, read_file: Callable, instead: str = ""
+) -> tuple[object, str]:
+    """What read_hub(repository) gives, else read_file(a file), and in words where it is from.
 
-    Raises OSError, naming the remedy (and another, `instead`), where neither is within reach.
+    where: the repository of the hub, a package or None, the file inside the package. Raises OSError
+        that names the remedies (`instead` is one more) where neither is within reach.
     """
+    repository, package, file = where
     probe()
     try:
         return read_hub(repository), f"the hub ({repository})"

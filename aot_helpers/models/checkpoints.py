@@ -3,7 +3,6 @@
 from dataclasses import fields
 from pathlib import Path
 
-import torch
 from safetensors.torch import load as load_safetensors
 from torch import Tensor
 
@@ -64,20 +63,11 @@ def load_measurements(name: str, folder: Path | None = None) -> dict:
 
 def load_weights(model: AttentionOnlyTransformer, weights: dict[str, Tensor], name: str) -> None:
     """Copy weights into the model. Raises ValueError naming each weight that does not fit."""
-    own = dict(model.named_parameters())
-    wrong = [f"{k} is missing" for k in own.keys() - weights.keys()]
-    wrong += [f"{k} is not in the model" for k in weights.keys() - own.keys()]
-    wrong += [
-        f"{k} has shape {tuple(weights[k].shape)}, the model's {tuple(own[k].shape)}"
-        for k in own.keys() & weights.keys()
-        if weights[k].shape != own[k].shape
-    ]
-    if wrong:
-        wrong = "; ".join(sorted(wrong))
-        raise ValueError(f"{name} does not fit the model: {wrong}; check its config")
-    with torch.no_grad():
-        for key, parameter in own.items():
-            parameter.copy_(weights[key])
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        wrong = " ".join(str(error).split())
+        raise ValueError(f"{name} does not fit the model, check its config: {wrong}") from None
 
 
 def _manifest(name: str, folder: Path | None) -> dict:

@@ -39,9 +39,8 @@ BLOCKS = {F32: (4, 1), Q4_1: (20, 32), Q8_0: (34, 32)}
 def read_llama(path: Path) -> tuple[dict, dict[str, Tensor], Backend]:
     """LlamaConfig's arguments, float32 weights by Hugging Face's names, and the tokenizer.
 
-    It takes a second and little more memory than the weights, where transformers' own reader takes
-    half a minute and twice the memory. Raises ValueError unless the file holds a Llama with
-    SmolLM2's kind of vocabulary in float32, Q4_1 or Q8_0.
+    In a second, where transformers' reader takes half a minute and twice the memory. Raises
+    ValueError unless it is a Llama with SmolLM2's kind of vocabulary in float32, Q4_1 or Q8_0.
     """
     facts, tensors = _parse(path)
     kind = facts.get("general.architecture"), facts.get("tokenizer.ggml.pre")

@@ -63,8 +63,7 @@ class PretrainedConfig:
     """The shape of a pretrained model, under the names of ModelConfig.
 
     n_kv_heads: so many heads of keys and values serve the n_heads of queries. positions: "standard"
-    (added to the embedding) or "rotary" (queries and keys are turned). post_norm: the stream is
-    normalized after each addition (BERT), so that it is no sum.
+    or "rotary" (queries and keys are turned). post_norm: BERT normalizes after each addition.
     """
 
     family: str
@@ -276,11 +275,9 @@ def load_pretrained(name: str | Path) -> PretrainedTransformer:
             )
         (hf, backend), source = _read(Path(name)), f"the folder {name}"
     elif str(name) in PUBLISHED or (str(name).count("/") == 1 and isinstance(name, str)):
-        (hf, backend), source = network.fetch(
-            f"The model {name}", *PUBLISHED.get(str(name), (name, None, "")),
-            _read, lambda file: _read(file if file.suffix == ".gguf" else file.parent),
-            instead=", or pass a folder in Hugging Face format",
-        )  # fmt: skip
+        where = PUBLISHED.get(str(name), (name, None, ""))
+        instead = ", or pass a folder in Hugging Face format"
+        (hf, backend), source = network.fetch(f"The model {name}", where, _read, _read, instead)
     else:
         raise unknown_name("pretrained model or folder", str(name), PUBLISHED)
     c = hf.config
@@ -294,10 +291,12 @@ def load_pretrained(name: str | Path) -> PretrainedTransformer:
 
 
 def _read(where: str | Path) -> tuple[nn.Module, Backend | None]:
-    """The model and tokenizer in a folder or GGUF file, or in a repository of the hub."""
+    """The model and tokenizer of a GGUF file, a folder (or its config.json) or a repository."""
     offline = {"local_files_only": not network.probe()}  # before the hub's library is imported
     import transformers
 
+    if isinstance(where, Path) and where.name == "config.json":
+        where = where.parent
     if str(where).endswith(".gguf"):
         arguments, weights, backend = read_llama(where)
         config, kind = transformers.LlamaConfig(**arguments), "llama"

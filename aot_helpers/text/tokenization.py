@@ -179,7 +179,7 @@ def load_tokenizer(name: str) -> Tokenizer:
     if name not in PUBLISHED:
         raise unknown_name("tokenizer", name, PUBLISHED)
     *where, bos, pad = PUBLISHED[name]
-    backend, source = network.fetch(f"The {name} tokenizer", *where, _from_hub, _from_file)
+    backend, source = network.fetch(f"The {name} tokenizer", where, _from_hub, _from_file)
     backend.no_truncation()  # some published files cut and pad every text to 128 tokens
     backend.no_padding()
     print(f"{name} tokenizer: {backend.get_vocab_size():,} tokens from {source}")

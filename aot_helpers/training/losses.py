@@ -62,8 +62,8 @@ def in_context_score(
     """
     if not 0 <= early[0] < early[1] <= late[0] < late[1]:
         raise ValueError(
-            f"early and late must be (from, to), in this order and with no overlap; got early = "
-            f"{early}, late = {late}"
+            "early and late must be (from, to) with from < to, early before late and no overlap; "
+            f"got early = {early}, late = {late}"
         )
     if late[1] > losses.shape[1]:
         raise ValueError(

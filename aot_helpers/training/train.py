@@ -201,7 +201,8 @@ _FREE = ("checkpoint", "checkpoint_every", "log_every")
 def _stop_waits():
     """Holds the stop button back during the block, so that weights and history always agree."""
     if threading.current_thread() is not threading.main_thread():
-        return (yield)  # only the main thread is ever interrupted
+        yield  # only the main thread is ever interrupted
+        return
     pressed = []
     handler = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
     try:
