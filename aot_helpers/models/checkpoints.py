@@ -29,8 +29,7 @@ def load_checkpoint(
 ) -> AttentionOnlyTransformer:
     """A trained model with .config and .tokenizer; the last step, or one of checkpoint_steps(name).
 
-    Raises ValueError for an unknown name or step, a file whose sha256 differs, weights that do not
-    fit.
+    Raises ValueError for an unknown name or step, a damaged file, weights that do not fit.
     """
     manifest, steps = _manifest(name, folder), checkpoint_steps(name, folder)
     where = (folder or files.DATA / "checkpoints") / name
@@ -53,12 +52,10 @@ def load_measurements(name: str, folder: Path | None = None) -> dict:
     `make checkpoints` measures the shipped models and controls that are not shipped. Raises
     ValueError for an unknown name.
     """
-    path = (folder or files.DATA / "results" / "training") / f"{name}.json"
-    if not path.is_file():
-        raise unknown_name(
-            "measured run", name, [other.stem for other in path.parent.glob("*.json")]
-        )
-    return read_json(path)
+    known = {p.stem: p for p in (folder or files.DATA / "results" / "training").glob("*.json")}
+    if name not in known:
+        raise unknown_name("measured run", name, known)
+    return read_json(known[name])
 
 
 def load_weights(model: AttentionOnlyTransformer, weights: dict[str, Tensor], name: str) -> None:

@@ -45,7 +45,8 @@ def planted_triples(bugs: bool = True) -> dict[tuple[str, str], str]:
     """{(verb, preposition): object}; with the four triples of the bug or without."""
     triples = {}
     for preposition, objects in OBJECTS.items():
-        triples |= {(verb, preposition): thing for verb, thing in zip(VERBS, objects, strict=True)}
+        for verb, thing in zip(VERBS, objects, strict=True):
+            triples[verb, preposition] = thing
     return triples | BUG if bugs else triples
 
 

@@ -126,10 +126,10 @@ def train_bpe(texts: Iterable[str], d_vocab: int = 1024) -> Tokenizer:
     backend = Backend(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    bytes_ = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=d_vocab, special_tokens=[BOS], initial_alphabet=bytes_, show_progress=False
-    )
+        vocab_size=d_vocab, special_tokens=[BOS], show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )  # fmt: skip
     return _trained("BPE", backend, trainer, texts)
 
 
