@@ -96,7 +96,7 @@ def check_tokens(tokens) -> None:
         )
     if tokens.ndim != 2 or tokens.numel() == 0:
         raise ValueError(
-            f"tokens must have shape [batch, pos], both >= 1, got {tuple(tokens.shape)}: "
+            f"tokens must have shape [batch, pos], both >= 1, got {tuple(tokens.shape)}; "
             "leave out an empty text, pass one sequence as tokens[None]"
         )
 
