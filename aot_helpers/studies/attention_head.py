@@ -2,10 +2,115 @@
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.patches import Circle, Rectangle
+from matplotlib.patches import Circle, PathPatch, Rectangle
+from matplotlib.path import Path
 
 from aot_helpers.showing import diagrams
-from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE, VALUE
+from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHADES, SHARE, VALUE
+
+
+def one_head(tokens, query, shares, title, vectors=None):
+    """How one head serves the token at position `query`, from the streams to what it writes.
+
+    shares: its row of the pattern, [key_pos]. vectors: {"resid", "q", "k", "v", "z", "out"}, each
+    [pos, size], to write their numbers into the cells.
+    """
+    figure, axis = diagrams.canvas(10, 6.35, 14.2)
+    at = 4.15 + 1.9 * np.arange(len(tokens))
+    ask, y_word, y_stream, y_vector, y_share, y_z, y_out = 1.55, 7.6, 6.75, 5.3, 3.85, 2.1, 0.7
+
+    def row(name, i):
+        return None if vectors is None else vectors[name][i]
+
+    diagrams.say(axis, 0.15, 8.75, title, size=12.5, ha="left")
+    heads = [(ask, "asks"), (at[: query + 1].mean(), "can be looked at")]
+    for x, text in [*heads, (at[query + 1 :].mean(), "still in the future")]:
+        diagrams.say(axis, x, 8.18, text, PALE, style="italic")
+
+    # The token that asks.
+    diagrams.word(axis, ask, y_word, tokens[query], QUERY)
+    _cells(axis, ask, y_stream, 4, INK, row("resid", query))
+    diagrams.arrow(axis, (ask, y_stream - 0.22), (ask, y_vector + 0.22), QUERY)
+    _cells(axis, ask, y_vector, 2, QUERY, row("q", query))
+    bus = [ask, ask, at[query] - 0.44], [y_vector - 0.2, y_share, y_share]
+    axis.plot(*bus, color=QUERY, lw=2, zorder=1)
+
+    # The tokens that are looked at, and those that are not yet.
+    lane = y_z + 0.26
+    for i, (x, token) in enumerate(zip(at, tokens, strict=True)):
+        seen, k, v = i <= query, x - 0.44, x + 0.44
+        alpha = 1 if seen else 0.28
+        diagrams.word(axis, x, y_word, token, QUERY if i == query else INK, alpha)
+        _cells(axis, x, y_stream, 4, INK, row("resid", i), alpha)
+        for place, color, name in ((k, KEY, "k"), (v, VALUE, "v")):
+            diagrams.arrow(axis, (x, y_stream - 0.22), (place, y_vector + 0.22), color, alpha)
+            _cells(axis, place, y_vector, 2, color, row(name, i), alpha)
+        if seen:
+            share = float(shares[i])
+            axis.plot([k, k], [y_vector - 0.2, y_share], color=KEY, lw=2, zorder=1)
+            axis.add_patch(Circle((k, y_share), 0.36 * share**0.5, color=SHARE, zorder=4))
+            if vectors is not None:
+                diagrams.say(axis, k + 0.02, y_share - 0.55, f"{share:.2f}", SHARE)
+            width = max(1.2, 26 * share)  # in points; a unit of the canvas has about 51
+            _river(axis, (v, y_vector - 0.2), (ask + 0.4, lane - width / 102), VALUE, width)
+            lane -= width / 51
+
+    # What comes back.
+    _cells(axis, ask, y_z, 2, VALUE, row("z", query))
+    diagrams.arrow(axis, (ask, y_z - 0.22), (ask, y_out + 0.22), INK)
+    _cells(axis, ask, y_out, 4, INK, row("out", query))
+    diagrams.say(axis, ask + 0.9, y_out, f"is added to the stream of {tokens[query]}", ha="left")
+
+    right, side = at[-1] + 0.98, at[query] + 0.95
+    for x, y, text, color, ha in (
+        (ask - 0.52, y_vector, "query", QUERY, "right"),
+        (at[0] - 0.96, y_vector, "keys", KEY, "right"),
+        (right, y_vector, "values", VALUE, "left"),
+        (right, y_stream, "streams", INK, "left"),
+        (side, y_share + 0.2, "shares", SHARE, "left"),
+        (side, y_z + 0.2, "weighted sum", VALUE, "left"),
+    ):
+        diagrams.say(axis, x, y, text, color, ha=ha, weight="bold")
+    diagrams.say(
+        axis, side, y_share - 0.2, "how a key matches, relative to the others", SHARE, ha="left"
+    )
+    diagrams.say(
+        axis, side, y_z - 0.2, "the values, each times its share, add up", VALUE, ha="left"
+    )
+    for x, y, text, color, ha in (
+        (ask + 0.12, 6.05, "$W_Q$", QUERY, "left"),
+        (at[0] - 0.5, 6.05, "$W_K$", KEY, "right"),
+        (at[0] + 0.36, 6.05, "$W_V$", VALUE, "left"),
+        (ask + 0.12, (y_z + y_out) / 2, "$W_O$", INK, "left"),
+    ):
+        diagrams.say(axis, x, y, text, color, size=12, ha=ha)
+    return figure
+
+
+def patterns(panels, tokens):
+    """Attention patterns side by side, with their numbers. panels: {title: [query_pos, key_pos]}.
+
+    A share of exactly 0 is hatched: nothing is looked at there.
+    """
+    size = (4.6 * len(panels), 4.2)
+    figure, axes = plt.subplots(1, len(panels), figsize=size, dpi=DPI, layout="constrained")
+    plt.close(figure)  # the notebook shows the returned figure once, not twice
+    hidden = {"fc": "#F4F4F4", "ec": "#D0D0D0", "hatch": "////", "lw": 0}
+    for axis, (title, pattern) in zip(np.atleast_1d(axes), panels.items(), strict=True):
+        axis.imshow(np.asarray(pattern), cmap=SHADES, vmin=0, vmax=1)
+        for (i, j), share in np.ndenumerate(np.asarray(pattern)):
+            if share == 0:
+                axis.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, **hidden))
+            else:
+                diagrams.say(axis, j, i, f"{share:.2f}", "white" if share > 0.4 else INK, size=11)
+        axis.set_xticks(range(len(tokens)), tokens, fontsize=11)
+        axis.set_yticks(range(len(tokens)), tokens, fontsize=11)
+        axis.set_xlabel("looked at (key)", color=KEY, fontsize=11)
+        axis.set_ylabel("asks (query)", color=QUERY, fontsize=11)
+        axis.set_title(title, fontsize=12, loc="left")
+        axis.tick_params(length=0)
+        axis.spines[:].set_visible(False)
+    return figure
 
 
 def hardening(dots, n_keys=16):
@@ -140,3 +245,27 @@ def _table(axis, x, y, color, matrix, names, row_title, column_title, side=0.42)
         axis.text(left + middle, top + 0.1, name, size=9.5, rotation=90, ha="center", zorder=6)
     diagrams.say(axis, left - 0.95, y, row_title, PALE, size=9.5, rotation=90, style="italic")
     diagrams.say(axis, x, top + 0.92, column_title, PALE, size=9.5, style="italic")
+
+
+def _cells(axis, x, y, n, color, numbers=None, alpha=1.0, side=0.4):
+    """A vector as n cells in a row around (x, y), with its numbers if there are any."""
+    for i in range(n):
+        left = x + (i - n / 2) * side
+        for look in ({"fc": color, "alpha": 0.16 * alpha}, {"fc": "none", "ec": color}):
+            look = {"ec": "none", "lw": 1, "alpha": alpha, "zorder": 2} | look
+            axis.add_patch(Rectangle((left, y - side / 2), side, side, **look))
+        if numbers is not None:
+            diagrams.say(
+                axis, left + side / 2, y - 0.01, f"{float(numbers[i]):.2g}", size=10, alpha=alpha
+            )
+
+
+def _river(axis, start, end, color, width):
+    """A band that falls from start, turns, and flows to end; width in points."""
+    (x0, y0), (x1, y1) = start, end
+    turn = min(0.8, abs(x0 - x1))
+    points = [(x0, y0), (x0, y1 + turn), (x0, y1), (x0 - turn, y1), (x1, y1)]
+    codes = [Path.MOVETO, Path.LINETO, Path.CURVE3, Path.CURVE3, Path.LINETO]
+    band = PathPatch(Path(points, codes), fc="none", ec=color, lw=width, alpha=0.6, zorder=0)
+    band.set_capstyle("butt")
+    axis.add_patch(band)
