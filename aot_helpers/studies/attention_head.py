@@ -8,6 +8,10 @@ from matplotlib.path import Path
 from aot_helpers.showing import diagrams
 from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHADES, SHARE, VALUE
 
+# The rows of `one_head` and the column of the token that asks, in units of its canvas.
+Y_WORD, Y_STREAM, Y_VECTOR, Y_SHARE, Y_Z, Y_OUT = 7.6, 6.75, 5.3, 3.85, 2.1, 0.7
+ASK = 1.55
+
 
 def one_head(tokens, query, shares, title, vectors=None):
     """How one head serves the token at position `query`, from the streams to what it writes.
@@ -17,74 +21,80 @@ def one_head(tokens, query, shares, title, vectors=None):
     """
     figure, axis = diagrams.canvas(10, 6.35, 14.2)
     at = 4.15 + 1.9 * np.arange(len(tokens))
-    ask, y_word, y_stream, y_vector, y_share, y_z, y_out = 1.55, 7.6, 6.75, 5.3, 3.85, 2.1, 0.7
-
-    def row(name, i):
-        return None if vectors is None else vectors[name][i]
-
+    numbers = vectors or dict.fromkeys(("resid", "q", "k", "v", "z", "out"), [None] * len(tokens))
     diagrams.say(axis, 0.15, 8.75, title, size=12.5, ha="left")
-    heads = [(ask, "asks"), (at[: query + 1].mean(), "can be looked at")]
+    heads = [(ASK, "asks"), (at[: query + 1].mean(), "can be looked at")]
     for x, text in [*heads, (at[query + 1 :].mean(), "still in the future")]:
         diagrams.say(axis, x, 8.18, text, PALE, style="italic")
-
-    # The token that asks.
-    diagrams.word(axis, ask, y_word, tokens[query], QUERY)
-    _cells(axis, ask, y_stream, 4, INK, row("resid", query))
-    diagrams.arrow(axis, (ask, y_stream - 0.22), (ask, y_vector + 0.22), QUERY)
-    _cells(axis, ask, y_vector, 2, QUERY, row("q", query))
-    bus = [ask, ask, at[query] - 0.44], [y_vector - 0.2, y_share, y_share]
-    axis.plot(*bus, color=QUERY, lw=2, zorder=1)
-
-    # The tokens that are looked at, and those that are not yet.
-    lane = y_z + 0.26
+    _asker(axis, tokens[query], query, at[query] - 0.44, numbers)
+    lane = Y_Z + 0.26
     for i, (x, token) in enumerate(zip(at, tokens, strict=True)):
-        seen, k, v = i <= query, x - 0.44, x + 0.44
-        alpha = 1 if seen else 0.28
-        diagrams.word(axis, x, y_word, token, QUERY if i == query else INK, alpha)
-        _cells(axis, x, y_stream, 4, INK, row("resid", i), alpha)
-        for place, color, name in ((k, KEY, "k"), (v, VALUE, "v")):
-            diagrams.arrow(axis, (x, y_stream - 0.22), (place, y_vector + 0.22), color, alpha)
-            _cells(axis, place, y_vector, 2, color, row(name, i), alpha)
-        if seen:
-            share = float(shares[i])
-            axis.plot([k, k], [y_vector - 0.2, y_share], color=KEY, lw=2, zorder=1)
-            axis.add_patch(Circle((k, y_share), 0.36 * share**0.5, color=SHARE, zorder=4))
-            if vectors is not None:
-                diagrams.say(axis, k + 0.02, y_share - 0.55, f"{share:.2f}", SHARE)
-            width = max(1.2, 26 * share)  # in points; a unit of the canvas has about 51
-            _river(axis, (v, y_vector - 0.2), (ask + 0.4, lane - width / 102), VALUE, width)
-            lane -= width / 51
+        _key_and_value(axis, x, token, i, query, numbers)
+        if i <= query:
+            lane = _served(axis, x, float(shares[i]), lane, write=vectors is not None)
+    _cells(axis, ASK, Y_Z, 2, VALUE, numbers["z"][query])
+    diagrams.arrow(axis, (ASK, Y_Z - 0.22), (ASK, Y_OUT + 0.22), INK)
+    _cells(axis, ASK, Y_OUT, 4, INK, numbers["out"][query])
+    back = f"is added to the stream of {tokens[query]}"
+    diagrams.say(axis, ASK + 0.9, Y_OUT, back, ha="left")
+    _names(axis, at[0], at[-1], at[query] + 0.95)
+    return figure
 
-    # What comes back.
-    _cells(axis, ask, y_z, 2, VALUE, row("z", query))
-    diagrams.arrow(axis, (ask, y_z - 0.22), (ask, y_out + 0.22), INK)
-    _cells(axis, ask, y_out, 4, INK, row("out", query))
-    diagrams.say(axis, ask + 0.9, y_out, f"is added to the stream of {tokens[query]}", ha="left")
 
-    right, side = at[-1] + 0.98, at[query] + 0.95
+def _asker(axis, token, query, end, numbers):
+    """The token that asks, its query, and the line from that to the keys."""
+    diagrams.word(axis, ASK, Y_WORD, token, QUERY)
+    _cells(axis, ASK, Y_STREAM, 4, INK, numbers["resid"][query])
+    diagrams.arrow(axis, (ASK, Y_STREAM - 0.22), (ASK, Y_VECTOR + 0.22), QUERY)
+    _cells(axis, ASK, Y_VECTOR, 2, QUERY, numbers["q"][query])
+    axis.plot([ASK, ASK, end], [Y_VECTOR - 0.2, Y_SHARE, Y_SHARE], color=QUERY, lw=2, zorder=1)
+
+
+def _key_and_value(axis, x, token, i, query, numbers):
+    """A token with its key and value, pale where it is still in the future."""
+    alpha = 1 if i <= query else 0.28
+    diagrams.word(axis, x, Y_WORD, token, QUERY if i == query else INK, alpha)
+    _cells(axis, x, Y_STREAM, 4, INK, numbers["resid"][i], alpha)
+    for place, color, name in ((x - 0.44, KEY, "k"), (x + 0.44, VALUE, "v")):
+        start, end = (x, Y_STREAM - 0.22), (place, Y_VECTOR + 0.22)
+        diagrams.arrow(axis, start, end, color, alpha)
+        _cells(axis, place, Y_VECTOR, 2, color, numbers[name][i], alpha)
+
+
+def _served(axis, x, share, lane, write):
+    """A token's share, and its value as a river in the lane; returns where the next lane begins."""
+    k, v = x - 0.44, x + 0.44
+    axis.plot([k, k], [Y_VECTOR - 0.2, Y_SHARE], color=KEY, lw=2, zorder=1)
+    axis.add_patch(Circle((k, Y_SHARE), 0.36 * share**0.5, color=SHARE, zorder=4))
+    if write:
+        diagrams.say(axis, k + 0.02, Y_SHARE - 0.55, f"{share:.2f}", SHARE)
+    width = max(1.2, 26 * share)  # in points; a unit of the canvas has about 51
+    _river(axis, (v, Y_VECTOR - 0.2), (ASK + 0.4, lane - width / 102), VALUE, width)
+    return lane - width / 51
+
+
+def _names(axis, first, last, side):
+    """What each row and each matrix is called."""
     for x, y, text, color, ha in (
-        (ask - 0.52, y_vector, "query", QUERY, "right"),
-        (at[0] - 0.96, y_vector, "keys", KEY, "right"),
-        (right, y_vector, "values", VALUE, "left"),
-        (right, y_stream, "streams", INK, "left"),
-        (side, y_share + 0.2, "shares", SHARE, "left"),
-        (side, y_z + 0.2, "weighted sum", VALUE, "left"),
+        (ASK - 0.52, Y_VECTOR, "query", QUERY, "right"),
+        (first - 0.96, Y_VECTOR, "keys", KEY, "right"),
+        (last + 0.98, Y_VECTOR, "values", VALUE, "left"),
+        (last + 0.98, Y_STREAM, "streams", INK, "left"),
+        (side, Y_SHARE + 0.2, "shares", SHARE, "left"),
+        (side, Y_Z + 0.2, "weighted sum", VALUE, "left"),
     ):
         diagrams.say(axis, x, y, text, color, ha=ha, weight="bold")
-    diagrams.say(
-        axis, side, y_share - 0.2, "how a key matches, relative to the others", SHARE, ha="left"
-    )
-    diagrams.say(
-        axis, side, y_z - 0.2, "the values, each times its share, add up", VALUE, ha="left"
-    )
+    how = "how a key matches, relative to the others"
+    diagrams.say(axis, side, Y_SHARE - 0.2, how, SHARE, ha="left")
+    what = "the values, each times its share, add up"
+    diagrams.say(axis, side, Y_Z - 0.2, what, VALUE, ha="left")
     for x, y, text, color, ha in (
-        (ask + 0.12, 6.05, "$W_Q$", QUERY, "left"),
-        (at[0] - 0.5, 6.05, "$W_K$", KEY, "right"),
-        (at[0] + 0.36, 6.05, "$W_V$", VALUE, "left"),
-        (ask + 0.12, (y_z + y_out) / 2, "$W_O$", INK, "left"),
+        (ASK + 0.12, 6.05, "$W_Q$", QUERY, "left"),
+        (first - 0.5, 6.05, "$W_K$", KEY, "right"),
+        (first + 0.36, 6.05, "$W_V$", VALUE, "left"),
+        (ASK + 0.12, (Y_Z + Y_OUT) / 2, "$W_O$", INK, "left"),
     ):
         diagrams.say(axis, x, y, text, color, size=12, ha=ha)
-    return figure
 
 
 def patterns(panels, tokens):

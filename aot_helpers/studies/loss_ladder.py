@@ -9,7 +9,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, PathPatch, Rectangle
 from matplotlib.path import Path
 
-from aot_helpers.showing import diagrams
+from aot_helpers.showing import diagrams, plots
 from aot_helpers.showing.diagrams import DPI, INK, PALE
 
 SURPRISE, PROBABILITY, DRAWN = diagrams.QUERY, diagrams.KEY, diagrams.VALUE
@@ -107,6 +107,25 @@ class LiveLoss:
         axis.spines[["top", "right"]].set_visible(False)
         axis.tick_params(labelsize=10)
         return figure
+
+
+class LossWatch:
+    """Draws the loss while `train` runs: pass it as `watch`. One picture, updated in place.
+
+    baselines: {name: loss in nats} as dashed lines. Without a front end the last frame stays.
+    """
+
+    def __init__(self, baselines: dict[str, float] | None = None, title: str = "Training loss"):
+        self.baselines, self.title, self.handle = baselines or {}, title, None
+
+    def __call__(self, history) -> None:
+        """Draw the history; called by `train` at every log line."""
+        curve = {"mean of last 50 steps": np.asarray(history.smoothed())}
+        figure = plots.loss_curves(curve, self.baselines, self.title)
+        if self.handle is None:
+            self.handle = display(figure, display_id=True)
+        else:
+            self.handle.update(figure)
 
 
 def ladder(rungs, losses, tokens, strips, title, yours=""):
