@@ -88,6 +88,18 @@ def test_a_head_that_does_not_exist_is_named(make_model, some_tokens, head):
             attempt()
 
 
+def test_heads_may_be_numbered_by_tensors(make_model, some_tokens):
+    model = make_model(n_heads=3)
+    layer, head = torch.tensor([1, 2])
+    for by in ("zero", "mean"):
+        found = ablate(model, [Head(layer, head), Head(1, 0)], by, some_tokens)
+        expected = ablate(model, [Head(1, 2), Head(1, 0)], by, some_tokens)
+        edited = model(some_tokens, edits=found)
+        torch.testing.assert_close(edited, model(some_tokens, edits=expected))
+    cuts = [cut_path(model, some_tokens, Head(0, n), Head(1, 0), "K") for n in (head, 2)]
+    torch.testing.assert_close(*(model(some_tokens, edits=cut) for cut in cuts))
+
+
 def test_mean_ablation_puts_the_mean_of_the_reference(make_model, some_tokens, other_tokens):
     model = make_model(n_layers=1, n_heads=3, **EXACT)
     heads = [Head(0, 0), Head(0, 2)]
