@@ -9,7 +9,7 @@ from aot_helpers.models.pretrained import PretrainedTransformer
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.circuits import folded_W_U
 from aot_helpers.reading.heads import head_output
-from aot_helpers.reading.interventions import cut_paths
+from aot_helpers.reading.interventions import cut_path, merge
 from aot_helpers.reading.norms import check_norm, frozen_norm, has_norm
 from aot_helpers.reading.paths import (
     direct_logit_attribution,
@@ -354,7 +354,7 @@ def test_pretrained_logits_are_taken_apart_and_their_paths_cut(pretrained, some_
     if model.config.post_norm:
         for attempt in (
             lambda: direct_logit_attribution(model, some_tokens),
-            lambda: cut_paths(model, some_tokens, [(writer, reader, "K")]),
+            lambda: cut_path(model, some_tokens, writer, reader, "K"),
             lambda: path_terms(model, some_tokens),
         ):
             with pytest.raises(ValueError, match="post_norm = True.* GPT-2's or Llama's family"):
@@ -364,13 +364,13 @@ def test_pretrained_logits_are_taken_apart_and_their_paths_cut(pretrained, some_
     with torch.no_grad():
         logits, clean = model.run_with_cache(some_tokens)
         logit = logits[:, :-1].gather(-1, some_tokens[:, 1:, None])[..., 0]
-        edits = cut_paths(model, some_tokens, [(writer, reader, r) for r in "QV"])
-        _, cut = model.run_with_cache(some_tokens, edits=edits)
+        cuts = [cut_path(model, some_tokens, writer, reader, route) for route in "QV"]
+        _, cut = model.run_with_cache(some_tokens, edits=merge(*cuts))
         taken = frozen_norm(model.attention_norm(1), clean["L1.resid_pre"])(
             head_output(model, clean, writer)
         )
     close(sum(parts.values()), logit, atol=1e-4, rtol=1e-4)
-    assert "L1 mlp" in parts and parts.frozen_sigma and edits.frozen_sigma
+    assert "L1 mlp" in parts and parts.frozen_sigma and cuts[0].frozen_sigma
     v = clean["L1.v"][:, :, 0] - taken @ model.head_weights(reader).W_V
     close(cut["L1.v"][:, :, 0], v, atol=1e-4, rtol=1e-4)
     close(cut["L1.k"], clean["L1.k"])

@@ -1,6 +1,5 @@
 """Products of two thin matrices that are too large to multiply out, kept as their factors."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -79,10 +78,6 @@ class FactoredMatrix:
         squared = ((self.A.T @ self.A) * (self.B @ self.B.T)).sum()
         return squared.clamp(min=0).sqrt().item()  # rounding can make a zero slightly negative
 
-    def singular_values(self) -> Float[Tensor, " values"]:
-        """The min(rank, rows, columns) largest singular values, descending; the others are 0."""
-        return self._svd()[1]
-
     def truncated(self, rank: int) -> "FactoredMatrix":
         """The nearest matrix of at most this rank in the Frobenius norm (Eckart and Young)."""
         left, values, right = self._svd()
@@ -110,27 +105,11 @@ class FactoredMatrix:
         maxima = [part.max(dim=1) for _, part in self.row_blocks(block)]
         return tuple(map(torch.cat, zip(*maxima, strict=True)))
 
-    def top(self, k: int, block: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """(values, rows, columns) of the k >= 1 largest entries, descending; all if k is more."""
-        check_k(k)
-        n_columns = self.shape[1]
-        values, places = self.A.new_empty(0), self.A.new_empty(0, dtype=torch.long)
-        for start, part in self.row_blocks(block):
-            # Sorting is slow, the maximum of a row is not: most rows hold nothing new.
-            least = values[-1] if len(values) == k else -math.inf
-            fresh = (part.amax(dim=1) > least).nonzero()[:, 0]
-            found = part[fresh].flatten()
-            found, at = found.topk(min(k, len(found)))
-            at = (start + fresh[at // n_columns]) * n_columns + at % n_columns
-            values, order = torch.cat([values, found]).topk(min(k, len(values) + len(found)))
-            places = torch.cat([places, at])[order]
-        return values, places // n_columns, places % n_columns
-
     def dense(self) -> Float[Tensor, "rows columns"]:
         """The whole matrix. Raises ValueError above 4096 × 4096 entries."""
         rows, columns = self.shape
         if rows * columns > DENSE_LIMIT:
-            use = "rows(), columns(), entries(), row_maxima() or top()"
+            use = "rows(), columns(), entries() or row_maxima()"
             raise ValueError(f"{rows} × {columns} entries are too many to build; use {use}")
         return self.A @ self.B
 
@@ -150,9 +129,3 @@ def block_rows(n_columns: int, block: int | None) -> int:
     if block is not None and block < 1:
         raise ValueError(f"block must be a number of rows >= 1 or None, got {block}")
     return block or max(1, BLOCK_ENTRIES // max(1, n_columns))
-
-
-def check_k(k: int) -> None:
-    """Raises ValueError for k < 1."""
-    if k < 1:
-        raise ValueError(f"k must be >= 1 to list anything, got {k}")

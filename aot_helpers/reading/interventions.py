@@ -110,65 +110,37 @@ def cut_path(
     route: str,
     replace: str = "zero",
 ) -> Parts:
-    """`cut_paths` for one path: the reader's route no longer reads what the writer wrote."""
-    return cut_paths(model, tokens, [(writer, reader, route)], replace)
-
-
-def cut_paths(
-    model: Model,
-    tokens: Int[Tensor, "batch pos"],
-    paths: list[tuple[Head, Head, str]],
-    replace: str = "zero",
-) -> Parts:
-    """Edits that cut all these paths (writer, reader, route), for the tokens that they are made of.
+    """Edits that take what the writer wrote on `tokens` out of what the reader reads by one route.
 
     route: "Q", "K" or "V", what the reader's query, key or value is made of (framework paper,
-    "Three Kinds of Composition"). replace: "zero" takes out what the writer wrote on `tokens`,
-    "mean" puts its mean over positions and texts there instead. Everything else still reads the
-    writer, also heads and MLPs in between. Where a norm stands before the reader, its σ is frozen
-    at that of the run, and the result's `frozen_sigma` is True. Raises ValueError for a writer not
-    in an earlier layer than the reader, unknown heads, routes and replacements, and models that
-    normalize after each layer.
+    "Three Kinds of Composition"). replace: "zero" takes the writer's part out, "mean" puts its mean
+    over positions and texts there instead. Everything else still reads the writer, also heads and
+    MLPs in between. Where a norm stands before the reader, its σ is frozen at that of the run, and
+    the result's `frozen_sigma` is True. Raises ValueError for a writer not in an earlier layer than
+    the reader, unknown heads, routes and replacements, models that normalize after each layer.
     """
     if replace not in REPLACEMENTS:
         raise unknown_name("replacement", replace, REPLACEMENTS)
+    if route not in ROUTES:
+        raise unknown_name("route", route, ROUTES)
+    writer, (layer, head) = check_heads(model, [writer, reader])
+    if writer.layer >= layer:
+        raise ValueError(
+            f"{writer} writes nothing that {Head(layer, head)} reads: "
+            "the writer's layer must come before the reader's"
+        )
     check_pre_norm(model)
-    parts = {}  # activation: {head: what to take off}
-    clean = _clean(model, tokens)
-    reads = _by_writers(model, paths)
-    for (layer, writers), routes in reads.items():
-        written = sum(head_output(model, clean, writer) for writer in writers)
-        if replace == "mean":
-            written = written - written.mean(dim=(0, 1))
-        normed = frozen_norm(model.attention_norm(layer), clean[f"L{layer}.resid_pre"])
-        # The model itself turns what is read into q, k and v, whatever its positions.
-        less = {f"L{layer}.ln1_out": clean[f"L{layer}.ln1_out"] - normed(written)}
-        without = _clean(model, tokens, less)
-        for head, route in routes:
-            name = f"L{layer}.{route.lower()}"
-            parts.setdefault(name, {})[head] = (clean[name] - without[name])[:, :, head]
-    edits = {name: partial(_take_off, parts=each) for name, each in parts.items()}
-    norms = [model.attention_norm(layer) for layer, _ in reads]
-    return Parts(edits, not all(isinstance(norm, nn.Identity) for norm in norms))
-
-
-def _by_writers(model: Model, paths: list[tuple[Head, Head, str]]) -> dict:
-    """{(layer, writers): [(head, route)]}: the readers in a layer that lose just these writers."""
-    writers_of = {}
-    for writer, reader, route in paths:
-        writer, reader = check_heads(model, [writer, reader])
-        if route not in ROUTES:
-            raise unknown_name("route", route, ROUTES)
-        if writer.layer >= reader.layer:
-            raise ValueError(
-                f"{writer} writes nothing that {reader} reads: "
-                "the writer's layer must come before the reader's"
-            )
-        writers_of.setdefault((reader, route), set()).add(writer)
-    together = {}
-    for (reader, route), writers in writers_of.items():
-        together.setdefault((reader.layer, frozenset(writers)), []).append((reader.head, route))
-    return together
+    clean, norm = _clean(model, tokens), model.attention_norm(layer)
+    written = head_output(model, clean, writer)
+    if replace == "mean":
+        written = written - written.mean(dim=(0, 1))
+    less = clean[f"L{layer}.ln1_out"] - frozen_norm(norm, clean[f"L{layer}.resid_pre"])(written)
+    # The model itself turns what is read into q, k and v, whatever its positions.
+    without = _clean(model, tokens, {f"L{layer}.ln1_out": less})
+    name = f"L{layer}.{route.lower()}"
+    part = (clean[name] - without[name])[:, :, head]
+    edit = partial(_take_off, head=head, part=part)
+    return Parts({name: edit}, frozen_sigma=not isinstance(norm, nn.Identity))
 
 
 def freeze_patterns(model: Model, tokens: Int[Tensor, "batch pos"]) -> Edits:
@@ -195,12 +167,13 @@ def _put(old: Tensor, new: Tensor, where: Bool[Tensor, "*places"]) -> Tensor:
     return torch.where(where.to(old.device), new.to(old), old)
 
 
-def _take_off(old: Float[Tensor, "batch pos head d_head"], parts: dict[int, Tensor]) -> Tensor:
-    """The old value with each head's part [batch, pos, d_head] subtracted."""
+def _take_off(
+    old: Float[Tensor, "batch pos head d_head"], head: int, part: Float[Tensor, "texts at d_head"]
+) -> Float[Tensor, "batch pos head d_head"]:
+    """The old value with a part of one head subtracted."""
+    _check_shape(old[:, :, head], part)
     new = old.clone()
-    for head, part in parts.items():
-        _check_shape(old[:, :, head], part)
-        new[:, :, head] -= part
+    new[:, :, head] -= part
     return new
 
 

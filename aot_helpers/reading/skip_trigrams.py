@@ -8,7 +8,7 @@ from torch import Tensor
 
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.circuits import full_ov, full_qk
-from aot_helpers.reading.factored import FactoredMatrix, block_rows, check_k
+from aot_helpers.reading.factored import FactoredMatrix, block_rows
 
 
 class SkipTrigrams(NamedTuple):
@@ -50,7 +50,8 @@ def top_triples(
     Exact, holding `block` rows at a time. Raises ValueError for a k < 1, factors that do not fit
     together, and an empty context or one with unknown tokens.
     """
-    check_k(k)
+    if k < 1:
+        raise ValueError(f"k must be >= 1 to list anything, got {k}")
     n_sources = qk.shape[1]
     if ov.shape[0] != n_sources:
         shapes = f"{qk.shape} and {ov.shape}"
