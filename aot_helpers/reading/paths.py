@@ -181,14 +181,12 @@ def _targets(tokens: Tensor, targets: Tensor | None, d_vocab: int) -> Int[Tensor
 def term_importance(model: Model, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, " order"]:
     """Mean next-token loss (nats) with only the paths through at most 0, 1, … n_layers heads.
 
-    The patterns stay those of the true run, so that the logits are a sum over paths. Each round
-    lets every layer read what the layers before it wrote in the round before (nothing in the first
-    round): a path gets one head longer per round (framework paper, "Term Importance Analysis").
-    The last entry is the loss of the model, and the drop from entry n - 1 to entry n is what the
-    terms of order n are worth once the shorter ones are there. With layer norm, each norm's σ is
-    frozen at that of the true run and the result's `frozen_sigma` is True. Biases count with the
-    head or norm that adds them. Raises ValueError for a model with MLPs and one that normalizes
-    after each layer.
+    The last entry is the loss of the model, and the drop from entry n - 1 to entry n what the terms
+    of order n are worth once the shorter ones are there (framework paper, "Term Importance
+    Analysis"). The patterns, and the σ of norms, stay those of the true run, so that the logits are
+    a sum over paths; with norms, the result's `frozen_sigma` is True. Biases count with the head or
+    norm that adds them. Raises ValueError for models with MLPs and those that normalize after each
+    layer.
     """
     check_additive(model, frozen_sigma=True)
     check_next_token(tokens)
@@ -203,6 +201,8 @@ def term_importance(model: Model, tokens: Int[Tensor, "batch pos"]) -> Float[Ten
         frozen = {f"L{i}.pattern": cache[f"L{i}.pattern"] for i in range(n_layers)}
         start = cache[streams[0]]
         written = [torch.zeros_like(start) for _ in range(n_layers)]
+        # Each round lets every layer read what the layers before it wrote in the round before,
+        # nothing in the first: a path gets one head longer per round.
         for _ in range(n_layers + 1):
             resid, edits = start, dict(frozen)
             for name, norm, bias, wrote in zip(reads, normed, biases, [*written, 0], strict=True):
