@@ -70,7 +70,7 @@ def counted_queries(
     if not counted.any():
         raise ValueError(
             f"among {targets.shape[1]} tokens no query from position {first_query} on has a key to "
-            "look at: the text has no token that returns, or is too short; give repeated_tokens"
+            "look at: no token that returns, or too short; give a longer text or repeated_tokens"
         )
     return counted
 
