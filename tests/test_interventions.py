@@ -10,7 +10,6 @@ from aot_helpers.reading.interventions import (
     ablate,
     check_heads,
     cut_path,
-    cut_paths,
     freeze_patterns,
     merge,
     patch_heads,
@@ -86,6 +85,18 @@ def test_a_head_that_does_not_exist_is_named(make_model, some_tokens, head):
     ):
         with pytest.raises(ValueError, match=message):
             attempt()
+
+
+def test_heads_may_be_numbered_by_tensors(make_model, some_tokens):
+    model = make_model(n_heads=3)
+    layer, head = torch.tensor([1, 2])
+    for by in ("zero", "mean"):
+        found = ablate(model, [Head(layer, head), Head(1, 0)], by, some_tokens)
+        expected = ablate(model, [Head(1, 2), Head(1, 0)], by, some_tokens)
+        edited = model(some_tokens, edits=found)
+        torch.testing.assert_close(edited, model(some_tokens, edits=expected))
+    cuts = [cut_path(model, some_tokens, Head(0, n), Head(1, 0), "K") for n in (head, 2)]
+    torch.testing.assert_close(*(model(some_tokens, edits=cut) for cut in cuts))
 
 
 def test_mean_ablation_puts_the_mean_of_the_reference(make_model, some_tokens, other_tokens):
@@ -230,19 +241,26 @@ def test_a_reader_whose_paths_are_all_cut_sees_only_the_embedding(
 
 @pytest.mark.parametrize("layer_norm", [False, True])
 @pytest.mark.parametrize("replace", ["zero", "mean"])
-def test_several_cuts_at_once_are_the_cuts_one_by_one(make_model, some_tokens, layer_norm, replace):
+def test_several_cuts_take_off_what_each_takes(make_model, some_tokens, layer_norm, replace):
     model = make_model(n_layers=3, n_heads=3, layer_norm=layer_norm, d_mlp=5)
     readers = [Head(1, 0), Head(1, 2), Head(2, 1)]
     paths = [(Head(0, w), reader, "K") for w in (0, 2) for reader in readers]
     paths += [(Head(0, 1), Head(2, 1), "Q"), (Head(1, 1), Head(2, 1), "V"), (*readers[1:], "V")]
-    single = merge(*(cut_path(model, some_tokens, *path, replace) for path in paths))
-    at_once = cut_paths(model, some_tokens, [*paths, paths[0]], replace)  # one is given twice
-    assert at_once.frozen_sigma == layer_norm
-    assert set(at_once) == set(single) == {"L1.k", "L2.q", "L2.k", "L2.v"}
-    edited = model(some_tokens, edits=at_once)
-    torch.testing.assert_close(edited, model(some_tokens, edits=single))
-    assert differ(edited, model(some_tokens))
-    assert cut_paths(model, some_tokens, []) == {}
+    cuts = [cut_path(model, some_tokens, *path, replace) for path in paths]
+    assert all(cut.frozen_sigma == layer_norm for cut in cuts)
+    together, lower = merge(*cuts), merge(*(cut for cut in cuts if "L1.k" in cut))
+    assert set(together) == {"L1.k", "L2.q", "L2.k", "L2.v"}
+
+    def run(edits):
+        with torch.no_grad():
+            return model.run_with_cache(some_tokens, edits=edits)[1]
+
+    clean, before, found = run({}), run(lower), run(together)
+    for name in together:
+        lost = sum(clean[name] - run(cut)[name] for cut in cuts if name in cut)
+        start = clean if name == "L1.k" else before
+        torch.testing.assert_close(found[name], start[name] - lost)
+        assert differ(found[name], start[name])
 
 
 @pytest.mark.parametrize("norm", [nn.LayerNorm, nn.RMSNorm])
@@ -254,10 +272,10 @@ def test_through_a_norm_the_reader_loses_what_the_frozen_norm_makes_of_the_write
         model.blocks[1].ln1, old = nn.RMSNorm(8), model.blocks[1].ln1
         model.blocks[1].ln1.weight.data = old.weight.data
     paths = [(Head(0, head), Head(1, 1), route) for head in range(2) for route in "QKV"]
-    edits = cut_paths(model, some_tokens, paths)
+    cuts = [cut_path(model, some_tokens, *path) for path in paths]
     with torch.no_grad():
         _, clean = model.run_with_cache(some_tokens)
-        _, cut = model.run_with_cache(some_tokens, edits=edits)
+        _, cut = model.run_with_cache(some_tokens, edits=merge(*cuts))
         resid, ln1 = clean["L1.resid_pre"], model.blocks[1].ln1
         center = resid.mean(dim=-1, keepdim=True) if norm is nn.LayerNorm else 0
         sigma = ((resid - center).square().mean(dim=-1, keepdim=True) + (ln1.eps or 0)).sqrt()
@@ -268,7 +286,7 @@ def test_through_a_norm_the_reader_loses_what_the_frozen_norm_makes_of_the_write
             close = torch.testing.assert_close
             close(cut[f"L1.{name}"][:, :, 1], read @ W, atol=1e-4, rtol=1e-4)
             close(cut[f"L1.{name}"][:, :, 0], clean[f"L1.{name}"][:, :, 0])
-    assert edits.frozen_sigma
+    assert all(cut.frozen_sigma for cut in cuts)
 
 
 @pytest.mark.parametrize("smeared_keys", [False, True])
@@ -316,7 +334,7 @@ def test_a_cut_can_put_the_mean_in_its_place(make_model, some_tokens):
 
 
 def test_cuts_that_make_no_sense_are_refused(make_model, some_tokens):
-    model, pairs = make_model(**EXACT), [(Head(0, 0), Head(1, 1), "Q")]
+    model = make_model(**EXACT)
     with pytest.raises(ValueError, match="L1H0 .*L1H1 .*before"):
         cut_path(model, some_tokens, Head(1, 0), Head(1, 1), "Q")
     with pytest.raises(ValueError, match="'q'.*K, Q, V"):
@@ -324,7 +342,7 @@ def test_cuts_that_make_no_sense_are_refused(make_model, some_tokens):
     with pytest.raises(ValueError, match="'resample'.*mean, zero"):
         cut_path(model, some_tokens, Head(0, 0), Head(1, 1), "Q", replace="resample")
     with pytest.raises(ValueError, match="L1H1 .*L0H0 .*before"):
-        cut_paths(model, some_tokens, [*pairs, (Head(1, 1), Head(0, 0), "V")])
+        cut_path(model, some_tokens, Head(1, 1), Head(0, 0), "V")
     edits = cut_path(model, some_tokens[:1], Head(0, 0), Head(1, 1), "Q")
     with pytest.raises(ValueError, match="the same batch size and length"):
         model(some_tokens, edits=edits)

@@ -9,10 +9,11 @@ from aot_helpers.models.pretrained import PretrainedTransformer
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.circuits import folded_W_U
 from aot_helpers.reading.heads import head_output
-from aot_helpers.reading.interventions import cut_paths
+from aot_helpers.reading.interventions import cut_path, merge
 from aot_helpers.reading.norms import check_norm, frozen_norm, has_norm
 from aot_helpers.reading.paths import (
     direct_logit_attribution,
+    path_label,
     path_terms,
     score_terms,
     term_importance,
@@ -58,13 +59,17 @@ def test_paths_add_up_to_the_stream_and_the_logits(linear, some_tokens, position
 
 def test_a_path_needs_each_of_its_heads(linear, some_tokens):
     model = linear()
-    names = {"direct", "L0H0", "L0H1", "L1H0", "L1H1"}
-    names |= {f"L0H{i} → L1H{j}" for i in range(2) for j in range(2)}
-    assert set(path_terms(model, some_tokens)) == names
+    first, second = ([Head(layer, 0), Head(layer, 1)] for layer in range(2))
+    paths = {(), *((head,) for head in first + second), *itertools.product(first, second)}
+    assert set(path_terms(model, some_tokens)) == paths
+    assert {path_label(path) for path in paths} == {
+        *("direct", "L0H0", "L0H1", "L1H0", "L1H1"),
+        *(f"L0H{i} → L1H{j}" for i in range(2) for j in range(2)),
+    }
     with torch.no_grad():
         model.blocks[0].attn.W_O[1] = 0
-    zero = {name for name, term in path_terms(model, some_tokens).items() if not term.any()}
-    assert zero == {name for name in names if "L0H1" in name}
+    zero = {path for path, term in path_terms(model, some_tokens).items() if not term.any()}
+    assert zero == {path for path in paths if Head(0, 1) in path}
 
 
 def test_paths_of_the_shipped_model_add_up_to_its_logits(stories):
@@ -236,7 +241,9 @@ def test_a_path_through_norms_is_the_product_of_its_steps(normed, some_tokens):
             read = (step - mean) / sigma * norm.weight
             W = model.head_weights(Head(layer, head))
             step = cache[f"L{layer}.pattern"][:, head] @ (read @ W.W_V) @ W.W_O
-    close(path_terms(model, some_tokens)["L0H1 → L1H0"], step.detach(), atol=1e-4, rtol=1e-4)
+    close(
+        path_terms(model, some_tokens)[Head(0, 1), Head(1, 0)], step.detach(), atol=1e-4, rtol=1e-4
+    )
 
 
 def test_what_begins_at_biases_is_all_that_is_left_without_tokens(make_model, some_tokens):
@@ -245,7 +252,7 @@ def test_what_begins_at_biases_is_all_that_is_left_without_tokens(make_model, so
         model.W_E.zero_()
         _, cache = model.run_with_cache(some_tokens)
     terms = path_terms(model, some_tokens)
-    close(terms.pop("bias"), cache["final_resid"])
+    close(terms.pop(("bias",)), cache["final_resid"])
     assert not any(term.any() for term in terms.values())
     assert cache["final_resid"].abs().min() > 1e-4
 
@@ -290,10 +297,10 @@ def test_attribution_is_to_the_logits_what_path_terms_are_to_the_stream(normed, 
     through = frozen_norm(model.ln_final, cache["final_resid"])
     parts, terms = (f(model, some_tokens) for f in (direct_logit_attribution, path_terms))
     W_U = (model.W_U - model.W_U.mean(dim=1, keepdim=True)).detach()
-    for name in ("L0H1", "L1H0"):
-        stream = sum(term for path, term in terms.items() if path.endswith(name))
+    for head in (Head(0, 1), Head(1, 0)):
+        stream = sum(term for path, term in terms.items() if path[-1:] == (head,))
         logits = (through(stream) @ W_U)[:, :-1]
-        close(parts[name], logits.gather(-1, some_tokens[:, 1:, None])[..., 0])
+        close(parts[str(head)], logits.gather(-1, some_tokens[:, 1:, None])[..., 0])
 
 
 def test_term_importance_with_frozen_sigma_is_the_loss_of_the_sum_of_path_terms(
@@ -306,7 +313,7 @@ def test_term_importance_with_frozen_sigma_is_the_loss_of_the_sum_of_path_terms(
         through = frozen_norm(model.ln_final, cache["final_resid"])
         expected = []
         for n in range(4):
-            short = (t for p, t in terms.items() if len(p.split(" → ")) - (p == "direct") <= n)
+            short = (term for path, term in terms.items() if len(path) <= n)
             expected.append(next_token_losses(through(sum(short)) @ model.W_U, some_tokens).mean())
     found = term_importance(model, some_tokens)
     close(found, torch.stack(expected))
@@ -347,7 +354,7 @@ def test_pretrained_logits_are_taken_apart_and_their_paths_cut(pretrained, some_
     if model.config.post_norm:
         for attempt in (
             lambda: direct_logit_attribution(model, some_tokens),
-            lambda: cut_paths(model, some_tokens, [(writer, reader, "K")]),
+            lambda: cut_path(model, some_tokens, writer, reader, "K"),
             lambda: path_terms(model, some_tokens),
         ):
             with pytest.raises(ValueError, match="post_norm = True.* GPT-2's or Llama's family"):
@@ -357,13 +364,13 @@ def test_pretrained_logits_are_taken_apart_and_their_paths_cut(pretrained, some_
     with torch.no_grad():
         logits, clean = model.run_with_cache(some_tokens)
         logit = logits[:, :-1].gather(-1, some_tokens[:, 1:, None])[..., 0]
-        edits = cut_paths(model, some_tokens, [(writer, reader, r) for r in "QV"])
-        _, cut = model.run_with_cache(some_tokens, edits=edits)
+        cuts = [cut_path(model, some_tokens, writer, reader, route) for route in "QV"]
+        _, cut = model.run_with_cache(some_tokens, edits=merge(*cuts))
         taken = frozen_norm(model.attention_norm(1), clean["L1.resid_pre"])(
             head_output(model, clean, writer)
         )
     close(sum(parts.values()), logit, atol=1e-4, rtol=1e-4)
-    assert "L1 mlp" in parts and parts.frozen_sigma and edits.frozen_sigma
+    assert "L1 mlp" in parts and parts.frozen_sigma and cuts[0].frozen_sigma
     v = clean["L1.v"][:, :, 0] - taken @ model.head_weights(reader).W_V
     close(cut["L1.v"][:, :, 0], v, atol=1e-4, rtol=1e-4)
     close(cut["L1.k"], clean["L1.k"])

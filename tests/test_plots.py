@@ -6,6 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from aot_helpers.showing import plots
+from aot_helpers.studies import loss_ladder, text_pieces
 from aot_helpers.training.train import History
 
 TOKENS = ["<|bos|>", " the", "$x$", "\n"]
@@ -37,8 +38,11 @@ DRAWN = {
         {"a": ([1, 2], [0, 1]), "b": ([1], [-1])}, "eigenvalues", "real", "imaginary", True, True
     ),
 }
-DRAWN["pieces"] = lambda: plots.pieces({"BPE": TOKENS, "words": ["the", "x"]}, "one text")
-every_plot = pytest.mark.parametrize("draw", DRAWN.values(), ids=DRAWN)
+OF_ONE_NOTEBOOK = {
+    "pieces": lambda: text_pieces.pieces({"BPE": TOKENS, "words": ["the", "x"]}, "one text")
+}
+ALL = DRAWN | OF_ONE_NOTEBOOK
+every_plot = pytest.mark.parametrize("draw", ALL.values(), ids=ALL)
 
 
 def texts(labels):
@@ -141,8 +145,8 @@ def test_loss_watch_shows_one_picture_and_then_updates_it(monkeypatch):
         shown.append(figure)
         return Handle()
 
-    monkeypatch.setattr("IPython.display.display", display)
-    watch = plots.LossWatch({"uniform": 2.4}, "my run")
+    monkeypatch.setattr(loss_ladder, "display", display)
+    watch = loss_ladder.LossWatch({"uniform": 2.4}, "my run")
     for n in (1, 2, 3):
         watch(History(losses=[3.0, 2.0, 1.0][:n]))
     assert len(shown) == 1 and len(updated) == 2 and plt.get_fignums() == []

@@ -14,7 +14,8 @@ from aot_helpers.reading.circuits import (
     compose,
     copying_score,
     folded,
-    head_weights,
+    ov_circuit,
+    random_heads,
     unit_factors,
     unit_reads,
     unit_writes,
@@ -61,8 +62,7 @@ def battery(
         its mean over all texts and positions. Null: the cost of adding, at each position, a random
         vector as long as what is taken away.
 
-    tokens: texts without padding in which tokens return, such as `repeated_tokens`; each is run by
-        itself, so that memory stays small.
+    tokens: texts without padding in which tokens return, such as `repeated_tokens`, run one by one.
     labels: for models that see both ways: the true token where `tokens` hides it, -100 elsewhere.
         Loss is on these tokens; for causal models, which take no labels, on every next token.
     leave_out: keys of PARTS to skip; "ablation" runs the model four times for each head and text.
@@ -71,41 +71,52 @@ def battery(
     """
     import pandas
 
+    _check(model, tokens, labels, leave_out)
+    missing, columns = _missing(model, labels), {}
+    parts = [part for part in PARTS if part not in leave_out]
+    for part in parts:
+        if part in missing:
+            columns |= {name: torch.nan for each in PARTS[part] for name in (each, f"{each} null")}
+        else:
+            draw = torch.Generator().manual_seed(seed)  # so that no null depends on leave_out
+            with torch.no_grad():
+                columns |= MEASURES[part](model, tokens, labels, draw)
+    heads = [range(model.config.n_layers), range(model.config.n_heads)]
+    table = pandas.DataFrame(
+        {n: c.flatten().tolist() if isinstance(c, Tensor) else c for n, c in columns.items()},
+        index=pandas.MultiIndex.from_product(heads, names=["layer", "head"]),
+    )
+    table.attrs["notes"] = [f"{part}: {missing[part]}" for part in parts if part in missing]
+    return table
+
+
+def _check(model, tokens, labels, leave_out) -> None:
+    """Raise ValueError for what cannot be measured at all."""
     check_tokens(tokens)
-    c = model.config
     for part in leave_out:
         if part not in PARTS:
             raise unknown_name("part of the battery", part, PARTS)
-    if c.n_layers == 0:
+    if model.config.n_layers == 0:
         raise ValueError("a model without layers has no heads: load one with n_layers >= 1")
-    if labels is not None and (c.causal or labels.shape != tokens.shape):
+    causal = model.config.causal
+    if labels is not None and (causal or labels.shape != tokens.shape):
         raise ValueError(
             f"labels of shape {tuple(labels.shape)} do not fit tokens of {tuple(tokens.shape)} and "
-            f"causal = {c.causal}: give one per token, and only to a model that sees both ways"
+            f"causal = {causal}: give one per token, and only to a model that sees both ways"
         )
+
+
+def _missing(model, labels) -> dict[str, str]:
+    """{part: why it cannot be measured}."""
     missing = {}
     try:
         check_unembedding(model)
         check_norm(model.final_norm())
     except ValueError as why:
         missing = {"eigenvalues": str(why), "evaluator": str(why)}
-    if model.W_U is None or (labels is None and not c.causal):
+    if model.W_U is None or (labels is None and not model.config.causal):
         missing["ablation"] = "no loss: give labels, to a model with a language head"
-    table = pandas.DataFrame(
-        index=pandas.MultiIndex.from_product(
-            [range(c.n_layers), range(c.n_heads)], names=["layer", "head"]
-        )
-    )
-    with torch.no_grad():
-        for part in [part for part in PARTS if part not in leave_out]:
-            draw = torch.Generator().manual_seed(seed)  # so that no null depends on leave_out
-            columns = {name: torch.nan for each in PARTS[part] for name in (each, f"{each} null")}
-            if part not in missing:
-                columns = MEASURES[part](model, tokens, labels, draw)
-            for name, values in columns.items():
-                table[name] = values.flatten().tolist() if isinstance(values, Tensor) else values
-    table.attrs["notes"] = [f"{part}: {missing[part]}" for part in missing if part not in leave_out]
-    return table
+    return missing
 
 
 def _attention(model, tokens, labels, draw) -> dict:
@@ -129,14 +140,14 @@ def _eigenvalues(model, tokens, labels, draw) -> dict:
     # W_E OV W_U, vocabulary × vocabulary, has the eigenvalues of W_O W_U W_E W_V.
     around = folded(model.final_norm(), model.W_U @ model.W_E)
 
-    def score(W_V, W_O):
-        return copying_score(FactoredMatrix(W_V.to(around), W_O.to(around) @ around))
+    def score(ov):
+        return copying_score(FactoredMatrix(ov.A.to(around), ov.B.to(around) @ around))
 
-    weights = [head_weights(model, Head(i, h)) for i in range(c.n_layers) for h in range(c.n_heads)]
-    chance = [score(*each) for each in _random_heads(100, model, draw)]
+    heads = [Head(i, h) for i in range(c.n_layers) for h in range(c.n_heads)]
+    chance = torch.tensor(list(map(score, random_heads(100, c.d_model, c.d_head, draw))))
     return {
-        "copying eigenvalues": [score(W.W_V, W.W_O) for W in weights],
-        "copying eigenvalues null": torch.tensor(chance).quantile(0.95).item(),
+        "copying eigenvalues": [score(ov_circuit(model, head)) for head in heads],
+        "copying eigenvalues null": chance.quantile(0.95).item(),
     }
 
 
@@ -165,7 +176,7 @@ def _composition(model, tokens, labels, draw) -> dict:
     writes, chance, found = [], [], [(torch.nan, torch.nan, None, None)] * model.config.n_heads
     for layer in range(1, c.n_layers):
         writes.append(unit_writes(model, layer - 1))
-        random = [FactoredMatrix(*each) for each in _random_heads(c.n_heads, model, draw)]
+        random = random_heads(c.n_heads, c.d_model, c.d_head, draw)
         chance.append(unit_factors(random).to(writes[0]))
         reads = unit_reads(model, layer).values()
         real = torch.cat([compose(torch.cat(writes), read) for read in reads])
@@ -222,9 +233,3 @@ MEASURES = {  # the same keys as PARTS; each takes (model, tokens, labels, gener
 def _all_W_O(model: Model, layer: int) -> Float[Tensor, "head d_head d_model"]:
     heads = range(model.config.n_heads)
     return torch.stack([model.head_weights(Head(layer, head)).W_O for head in heads])
-
-
-def _random_heads(n: int, model: Model, draw: torch.Generator) -> list[tuple[Tensor, Tensor]]:
-    """Pairs of independent Gaussian W_V and W_O of the model's shape."""
-    sizes = (model.config.d_model, model.config.d_head), (model.config.d_head, model.config.d_model)
-    return [tuple(torch.randn(size, generator=draw) for size in sizes) for _ in range(n)]

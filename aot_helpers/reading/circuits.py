@@ -1,4 +1,7 @@
-"""Weights to circuits and scores: what a head can look for and what it can write."""
+"""Weights to circuits and scores: what a head can look for and what it can write.
+
+The names are those of the framework paper, "One-Layer Attention-Only Transformers".
+"""
 
 import math
 
@@ -14,10 +17,9 @@ from aot_helpers.reading.norms import check_norm
 def head_weights(model: Model, head: Head) -> HeadWeights:
     """The weights of one head, detached. Raises ValueError if there is no such head.
 
-    The centering and gain of a norm are folded into W_Q, W_K and W_V. Then the circuits hold up to
-    the norm's division by σ, which depends on the text, and its bias. Biases of queries, keys,
-    values and outputs (GPT-2, BERT) are left out, and rotary positions (Llama): there W_Q W_Kᵀ
-    scores a key at the query's own position.
+    A norm's centering and gain are folded into W_Q, W_K and W_V; its σ, which depends on the text,
+    and its bias are left out, and so are the biases of heads (GPT-2, BERT) and rotary positions
+    (Llama): there W_Q W_Kᵀ scores a key at the query's own position.
     """
     W = model.head_weights(head)
     norm = model.attention_norm(head.layer)
@@ -39,9 +41,7 @@ def folded(norm: nn.Module, W: Float[Tensor, "d_model n"]) -> Float[Tensor, "d_m
 def check_unembedding(model: Model) -> None:
     """Raise ValueError for a model without logits."""
     if model.W_U is None:
-        raise ValueError(
-            "this model has no W_U: it gives vectors, not logits; load one with a language head"
-        )
+        raise ValueError("this model has no W_U, so no logits: load one with a language head")
 
 
 def folded_W_U(model: Model) -> Float[Tensor, "d_model d_vocab"]:
@@ -66,19 +66,13 @@ def ov_circuit(model: Model, head: Head) -> FactoredMatrix:
 
 
 def full_qk(model: Model, head: Head) -> FactoredMatrix:
-    """W_E QK W_Eᵀ, [query token, key token]: the score between two bare embeddings.
-
-    Framework paper, "One-Layer Attention-Only Transformers".
-    """
+    """W_E QK W_Eᵀ, [query token, key token]: the score between two bare embeddings."""
     W_E = model.W_E.detach()
     return _between(W_E, qk_circuit(model, head), W_E.T)
 
 
 def full_ov(model: Model, head: Head) -> FactoredMatrix:
-    """W_E OV W_U, [source token, output token]: logits that full attention to a token adds.
-
-    Framework paper, "One-Layer Attention-Only Transformers".
-    """
+    """W_E OV W_U, [source token, output token]: logits that full attention to a token adds."""
     return _between(model.W_E.detach(), ov_circuit(model, head), folded_W_U(model))
 
 
@@ -95,8 +89,7 @@ def copying_score(circuit: FactoredMatrix) -> float:
     """Σ Re λ / Σ |λ| of a square circuit, from -1 to 1; 0 if all eigenvalues are 0.
 
     1 means that every eigenvector raises itself: the sign of copying for a full OV circuit, of
-    attending to the same token for a full QK circuit. Framework paper,
-    "Summarizing OV/QK Matrices".
+    attending to the same token for a full QK one (framework paper, "Summarizing OV/QK Matrices").
     """
     values = circuit.eigenvalues()
     size = values.abs().sum().item()
@@ -104,25 +97,22 @@ def copying_score(circuit: FactoredMatrix) -> float:
 
 
 def top1_diagonal(circuit: FactoredMatrix, block: int | None = None) -> float:
-    """The share of rows whose largest entry is on the diagonal; chance is 1 / rows.
-
-    Raises ValueError if the circuit is not square.
-    """
+    """The share of rows whose largest entry is on the diagonal of a square circuit."""
     circuit._check_square("top1_diagonal()")
     _, columns = circuit.row_maxima(block)
     return (columns == torch.arange(len(columns), device=columns.device)).float().mean().item()
 
 
+def random_heads(n: int, d_model: int, d_head: int, draw: torch.Generator) -> list[FactoredMatrix]:
+    """OV circuits of n heads whose W_V and W_O are independent and Gaussian."""
+    sizes = (d_model, d_head), (d_head, d_model)
+    return [FactoredMatrix(*(torch.randn(s, generator=draw) for s in sizes)) for _ in range(n)]
+
+
 def random_copying_scores(d_model: int, d_head: int, n: int, seed: int) -> Float[Tensor, " n"]:
-    """Copying scores of n random heads, W_V and W_O independent and Gaussian: the null."""
+    """Copying scores of n `random_heads`: the null."""
     draw = torch.Generator().manual_seed(seed)
-    scores = []
-    for _ in range(n):
-        W_V = torch.randn(d_model, d_head, generator=draw)
-        scores.append(
-            copying_score(FactoredMatrix(W_V, torch.randn(d_head, d_model, generator=draw)))
-        )
-    return torch.tensor(scores)
+    return torch.tensor(list(map(copying_score, random_heads(n, d_model, d_head, draw))))
 
 
 def composition_scores(
@@ -131,15 +121,16 @@ def composition_scores(
     """How much each head of one layer reads what each head of an earlier layer writes.
 
     ‖A B‖ / (‖A‖ ‖B‖) in the Frobenius norm, with A the writer's OV and B the reader's QK ("Q"), its
-    transpose ("K") or its OV ("V"); 0 where a head is 0. Compare with `composition_null`.
-    Framework paper, "Three Kinds of Composition". Raises ValueError unless the writer is earlier.
+    transpose ("K") or its OV ("V"); 0 where a head is 0. The null, one side turned at random, has
+    the root mean square 1 / √d_model. Framework paper, "Three Kinds of Composition". Raises
+    ValueError unless the writer is earlier.
     """
-    c = model.config
-    if c.n_layers < 2:
-        raise ValueError(f"composition needs at least 2 layers; this model has {c.n_layers}")
-    if not 0 <= writer_layer < reader_layer < c.n_layers:
+    n_layers = model.config.n_layers
+    if n_layers < 2:
+        raise ValueError(f"composition needs at least 2 layers; this model has {n_layers}")
+    if not 0 <= writer_layer < reader_layer < n_layers:
         raise ValueError(
-            f"need 0 <= writer_layer < reader_layer <= {c.n_layers - 1}, "
+            f"need 0 <= writer_layer < reader_layer <= {n_layers - 1}, "
             f"got writer_layer = {writer_layer}, reader_layer = {reader_layer}"
         )
     writes, reads = unit_writes(model, writer_layer), unit_reads(model, reader_layer)
@@ -148,20 +139,23 @@ def composition_scores(
 
 def unit_writes(model: Model, layer: int) -> Float[Tensor, "head rank d_model"]:
     """What each head of a layer writes: its OV up to a rotation of what it read, of norm 1."""
-    return unit_factors(
-        [ov_circuit(model, Head(layer, head)) for head in range(model.config.n_heads)]
-    )
+    return unit_factors([ov_circuit(model, Head(layer, h)) for h in range(model.config.n_heads)])
 
 
 def unit_reads(model: Model, layer: int) -> dict[str, Float[Tensor, "head rank d_model"]]:
     """What the queries, keys and values of each head of a layer read, in the same form."""
     heads = [Head(layer, head) for head in range(model.config.n_heads)]
     qk, ov = ([make(model, head) for head in heads] for make in (qk_circuit, ov_circuit))
-    return {
-        "Q": unit_factors([c.T for c in qk]),
-        "K": unit_factors(qk),
-        "V": unit_factors([c.T for c in ov]),
-    }
+    routes = {"Q": [c.T for c in qk], "K": qk, "V": [c.T for c in ov]}
+    return {route: unit_factors(circuits) for route, circuits in routes.items()}
+
+
+def unit_factors(circuits: list[FactoredMatrix]) -> Float[Tensor, "head rank d_model"]:
+    """R B / ‖A B‖ for A = Q R: products on the right have the norms that A B has there."""
+    R = torch.linalg.qr(torch.stack([circuit.A for circuit in circuits])).R
+    factors = R @ torch.stack([circuit.B for circuit in circuits])
+    size = factors.norm(dim=(1, 2), keepdim=True)
+    return factors / size.clamp(min=torch.finfo(size.dtype).tiny)  # a head of zeros stays zero
 
 
 def compose(
@@ -173,42 +167,14 @@ def compose(
     return products.square_().sum(dim=3).sum(dim=1).sqrt()
 
 
-def unit_factors(circuits: list[FactoredMatrix]) -> Float[Tensor, "head rank d_model"]:
-    """R B / ‖A B‖ for A = Q R: products on the right have the norms that A B has there."""
-    R = torch.linalg.qr(torch.stack([circuit.A for circuit in circuits])).R
-    factors = R @ torch.stack([circuit.B for circuit in circuits])
-    size = factors.norm(dim=(1, 2), keepdim=True)
-    return factors / size.clamp(min=torch.finfo(size.dtype).tiny)  # a head of zeros stays zero
-
-
-def composition_null(d_model: int) -> float:
-    """1 / √d_model: the root mean square score when one side is turned at random."""
-    return 1 / math.sqrt(d_model)
-
-
-def _check_order(writer: Head, reader: Head) -> None:
-    if not writer.layer < reader.layer:
-        raise ValueError(
-            f"the writer {writer} must be in an earlier layer than the reader {reader}"
-        )
-
-
-def virtual_head(model: Model, writer: Head, reader: Head) -> FactoredMatrix:
-    """OV of the writer, then OV of the reader, [d_model, d_model].
-
-    Framework paper, "Virtual Attention Heads". Raises ValueError unless the writer is earlier.
-    """
-    _check_order(writer, reader)
-    return ov_circuit(model, writer) @ ov_circuit(model, reader)
-
-
 def k_composition_circuit(model: Model, writer: Head, reader: Head) -> FactoredMatrix:
     """W_E QK (W_E OV)ᵀ, [query token, token that the writer moved to the key's position].
 
-    The part of the reader's score that comes through the writer. A
-    previous-token head and an induction head have a large diagonal (framework paper, "Induction
-    Heads"). Raises ValueError unless the writer is in an earlier layer.
+    The part of the reader's score that comes through the writer. A previous-token head and an
+    induction head have a large diagonal (framework paper, "Induction Heads"). Raises ValueError
+    unless the writer is in an earlier layer.
     """
-    _check_order(writer, reader)
+    if not writer.layer < reader.layer:
+        raise ValueError(f"the writer {writer} must be in an earlier layer than {reader}")
     W_E = model.W_E.detach()
     return _between(W_E, qk_circuit(model, reader) @ ov_circuit(model, writer).T, W_E.T)

@@ -1,6 +1,5 @@
 """Products of two thin matrices that are too large to multiply out, kept as their factors."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -26,10 +25,8 @@ class FactoredMatrix:
     def __post_init__(self):
         A, B = tuple(self.A.shape), tuple(self.B.shape)
         if len(A) != 2 or len(B) != 2 or A[1] != B[0]:
-            raise ValueError(
-                f"A must be [rows, rank] and B [rank, columns], got {A} and {B}; "
-                "a factor may need .T"
-            )
+            wrong = f"got {A} and {B}; a factor may need .T"
+            raise ValueError(f"A must be [rows, rank] and B [rank, columns], {wrong}")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -52,8 +49,7 @@ class FactoredMatrix:
         """The product, with the smaller of the two ranks."""
         if self.shape[1] != other.shape[0]:
             raise ValueError(
-                f"cannot multiply {self.shape} by {other.shape}: the inner sizes differ; "
-                "one of the two may need .T"
+                f"cannot multiply {self.shape} by {other.shape}: one of the two may need .T"
             )
         inner = self.B @ other.A
         if inner.shape[0] <= inner.shape[1]:
@@ -73,7 +69,7 @@ class FactoredMatrix:
         return (self.A[rows] * self.B[:, columns].T).sum(dim=1)
 
     def diagonal(self) -> Float[Tensor, " rows"]:
-        """The diagonal. Raises ValueError if the matrix is not square."""
+        """The diagonal of a square matrix."""
         self._check_square("diagonal()")
         return (self.A * self.B.T).sum(dim=1)
 
@@ -81,10 +77,6 @@ class FactoredMatrix:
         """The Frobenius norm: ‖AB‖² is the trace of (AᵀA)(BBᵀ), both rank × rank."""
         squared = ((self.A.T @ self.A) * (self.B @ self.B.T)).sum()
         return squared.clamp(min=0).sqrt().item()  # rounding can make a zero slightly negative
-
-    def singular_values(self) -> Float[Tensor, " values"]:
-        """The min(rank, rows, columns) largest singular values, descending; the others are 0."""
-        return self._svd()[1]
 
     def truncated(self, rank: int) -> "FactoredMatrix":
         """The nearest matrix of at most this rank in the Frobenius norm (Eckart and Young)."""
@@ -94,10 +86,7 @@ class FactoredMatrix:
         return FactoredMatrix(left[:, :rank] * values[:rank], right[:rank])
 
     def eigenvalues(self) -> Complex[Tensor, " rank"]:
-        """The eigenvalues of B @ A; A @ B has the same ones, filled up with zeros.
-
-        Raises ValueError if the matrix is not square.
-        """
+        """The eigenvalues of B @ A; A @ B, which must be square, has the same ones and zeros."""
         self._check_square("eigenvalues()")
         return torch.linalg.eigvals(self.B @ self.A)
 
@@ -105,55 +94,23 @@ class FactoredMatrix:
         """Each row minus its mean over the columns."""
         return FactoredMatrix(self.A, self.B - self.B.mean(dim=1, keepdim=True))
 
-    def row_blocks(
-        self, block: int | None = None
-    ) -> Iterator[tuple[int, Float[Tensor, "some columns"]]]:
-        """(number of the first row, those rows), for all rows in order."""
+    def row_blocks(self, block: int | None = None) -> Iterator[tuple[int, Tensor]]:
+        """(number of the first row, those rows [some, columns]), for all rows in order."""
         block = block_rows(self.shape[1], block)
         for start in range(0, self.shape[0], block):
             yield start, self.A[start : start + block] @ self.B
 
-    def row_maxima(
-        self, block: int | None = None
-    ) -> tuple[Float[Tensor, " rows"], Int[Tensor, " rows"]]:
-        """The largest entry of each row, and the column it stands in."""
-        values = self.A.new_empty(self.shape[0])
-        columns = self.A.new_empty(self.shape[0], dtype=torch.long)
-        for start, part in self.row_blocks(block):
-            here = slice(start, start + len(part))
-            values[here], columns[here] = part.max(dim=1)
-        return values, columns
-
-    def top(
-        self, k: int, block: int | None = None
-    ) -> tuple[Float[Tensor, " k"], Int[Tensor, " k"], Int[Tensor, " k"]]:
-        """(values, rows, columns) of the k largest entries, descending; all of them if k is more.
-
-        Raises ValueError for k < 1.
-        """
-        check_k(k)
-        n_columns = self.shape[1]
-        values, places = self.A.new_empty(0), self.A.new_empty(0, dtype=torch.long)
-        for start, part in self.row_blocks(block):
-            # Sorting is slow, the maximum of a row is not: most rows hold nothing new.
-            least = values[-1] if len(values) == k else -math.inf
-            fresh = (part.amax(dim=1) > least).nonzero()[:, 0]
-            found = part[fresh].flatten()
-            found, at = found.topk(min(k, len(found)))
-            places = torch.cat(
-                [places, (start + fresh[at // n_columns]) * n_columns + at % n_columns]
-            )
-            values, order = torch.cat([values, found]).topk(min(k, len(places)))
-            places = places[order]
-        return values, places // n_columns, places % n_columns
+    def row_maxima(self, block: int | None = None) -> tuple[Tensor, Tensor]:
+        """The largest entry of each row, and the column it stands in: two tensors [rows]."""
+        maxima = [part.max(dim=1) for _, part in self.row_blocks(block)]
+        return tuple(map(torch.cat, zip(*maxima, strict=True)))
 
     def dense(self) -> Float[Tensor, "rows columns"]:
         """The whole matrix. Raises ValueError above 4096 × 4096 entries."""
-        if self.shape[0] * self.shape[1] > DENSE_LIMIT:
-            raise ValueError(
-                f"{self.shape[0]} × {self.shape[1]} entries are too many to build; "
-                "use rows(), columns(), entries(), row_maxima() or top()"
-            )
+        rows, columns = self.shape
+        if rows * columns > DENSE_LIMIT:
+            use = "rows(), columns(), entries() or row_maxima()"
+            raise ValueError(f"{rows} × {columns} entries are too many to build; use {use}")
         return self.A @ self.B
 
     def _check_square(self, what: str) -> None:
@@ -172,9 +129,3 @@ def block_rows(n_columns: int, block: int | None) -> int:
     if block is not None and block < 1:
         raise ValueError(f"block must be a number of rows >= 1 or None, got {block}")
     return block or max(1, BLOCK_ENTRIES // max(1, n_columns))
-
-
-def check_k(k: int) -> None:
-    """Raises ValueError for k < 1."""
-    if k < 1:
-        raise ValueError(f"k must be >= 1 to list anything, got {k}")

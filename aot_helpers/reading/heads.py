@@ -26,29 +26,15 @@ def keys_back(tokens: Int[Tensor, "batch pos"], back: int) -> Bool[Tensor, "batc
 
 def first_key(tokens: Int[Tensor, "batch pos"]) -> Bool[Tensor, "batch query key"]:
     """True at key 0, from query 2 on: for query 1 it would be the previous token as well."""
-    check_tokens(tokens)
-    batch, n_pos = tokens.shape
-    at = torch.arange(n_pos, device=tokens.device)
-    return ((at[:, None] >= 2) & (at == 0)).expand(batch, n_pos, n_pos)
+    keys = torch.zeros_like(keys_back(tokens, 0))
+    keys[:, 2:, 0] = True
+    return keys
 
 
 def earlier_copies(tokens: Int[Tensor, "batch pos"]) -> Bool[Tensor, "batch query key"]:
     """True at the keys before the query that hold the query's token."""
     check_tokens(tokens)
     return (tokens[:, :, None] == tokens[:, None, :]).tril(-1)
-
-
-def after_earlier_copies(tokens: Int[Tensor, "batch pos"]) -> Bool[Tensor, "batch query key"]:
-    """True at the keys that follow an earlier copy of the query's token, the query itself included.
-
-    This is the prefix matching of Olsson et al. 2022.
-    """
-    return F.pad(earlier_copies(tokens), (1, -1))  # one key to the right; key 0 follows nothing
-
-
-def before_earlier_copies(tokens: Int[Tensor, "batch pos"]) -> Bool[Tensor, "batch query key"]:
-    """True at the keys that stand before an earlier copy of the query's token."""
-    return F.pad(earlier_copies(tokens), (-1, 1))  # one key to the left; the last precedes nothing
 
 
 # Where a head of each kind looks: tokens [batch, pos] to True at its keys [batch, query, key].
@@ -58,8 +44,11 @@ HEAD_PATTERNS: dict[str, Callable[[Tensor], Tensor]] = {
     "current": lambda tokens: keys_back(tokens, 0),
     "first": first_key,
     "duplicate": earlier_copies,
-    "induction": after_earlier_copies,
-    "pre-duplicate": before_earlier_copies,
+    # One key to the right of an earlier copy, the query itself included: the prefix matching of
+    # Olsson et al. 2022. Key 0 follows nothing.
+    "induction": lambda tokens: F.pad(earlier_copies(tokens), (1, -1)),
+    # One key to the left; the last key precedes nothing.
+    "pre-duplicate": lambda tokens: F.pad(earlier_copies(tokens), (-1, 1)),
 }
 
 
@@ -74,16 +63,14 @@ def counted_queries(
     targets: Bool[Tensor, "batch query key"], first_query: int
 ) -> Bool[Tensor, "batch query"]:
     """True at the queries from first_query on that have a target. ValueError if there are none."""
-    n_pos = targets.shape[1]
     if first_query < 0:
         raise ValueError(f"first_query must be a position >= 0, got {first_query}")
     counted = targets.any(dim=-1)
     counted[:, :first_query] = False
     if not counted.any():
         raise ValueError(
-            f"among {n_pos} tokens no query from position {first_query} on has a key to look at: "
-            "the text has no token that returns, or is too short for this score; "
-            "give a longer text or repeated_tokens"
+            f"among {targets.shape[1]} tokens no query from position {first_query} on has a key to "
+            "look at: no token that returns, or too short; give a longer text or repeated_tokens"
         )
     return counted
 
@@ -110,9 +97,8 @@ def uniform_score(
 
     causal: the allowed keys are those up to the query; otherwise all.
     """
-    batch, n_pos, _ = targets.shape
-    pattern = uniform_pattern(n_pos, causal).to(targets.device)
-    return pattern_score(pattern.expand(batch, 1, n_pos, n_pos), targets, first_query).item()
+    pattern = uniform_pattern(targets.shape[1], causal).to(targets.device)
+    return pattern_score(pattern.expand_as(targets)[:, None], targets, first_query).item()
 
 
 def uniform_pattern(n_pos: int, causal: bool = True) -> Float[Tensor, "query key"]:
@@ -128,43 +114,39 @@ def head_scores(
     behavior: str | Bool[Tensor, "texts query key"],
     first_query: int = 0,
 ) -> HeadScores:
-    """How much every head attends as `behavior`, a key of HEAD_PATTERNS, says; and its null.
+    """The `pattern_score` of every head for a behavior, a key of HEAD_PATTERNS; and its null.
 
-    A score is the attention to the keys of HEAD_PATTERNS[behavior], averaged over the queries from
-    first_query on that have such a key, over all texts. The null is what uniform attention over
-    the allowed keys gets on the same queries. Where the tokens do not show what a head should look
-    for, as in masked texts, give the keys themselves, True where they count:
+    The null is what uniform attention over the allowed keys gets on the same queries. Where the
+    tokens do not show what a head should look for, as in masked texts, give the keys themselves:
     head_scores(model, masked, HEAD_PATTERNS["duplicate"](tokens)). Raises ValueError for an unknown
     behavior, keys of another shape, a model without layers, and texts where no query counts.
     """
     check_tokens(tokens)
-    n_layers, n_pos = model.config.n_layers, tokens.shape[1]
+    n_layers, shape = model.config.n_layers, (*tokens.shape, tokens.shape[1])
     if n_layers == 0:
         raise ValueError("a model without layers has no heads: load one with n_layers >= 1")
     if isinstance(behavior, str):
         if behavior not in HEAD_PATTERNS:
             raise unknown_name("behavior", behavior, HEAD_PATTERNS)
-        targets = HEAD_PATTERNS[behavior](tokens)
-    elif behavior.shape != (len(tokens), n_pos, n_pos):
+        behavior = HEAD_PATTERNS[behavior](tokens)
+    elif behavior.shape != shape:
         raise ValueError(
             f"keys of shape {tuple(behavior.shape)} do not fit tokens of shape "
-            f"{tuple(tokens.shape)}: give {(len(tokens), n_pos, n_pos)}, [batch, query, key]"
+            f"{tuple(tokens.shape)}: give {shape}, [batch, query, key]"
         )
-    else:
-        targets = behavior
     with torch.no_grad():
         _, cache = model.run_with_cache(tokens)
-    null = uniform_score(targets, first_query, model.config.causal)
     patterns = [cache[f"L{i}.pattern"] for i in range(n_layers)]
-    scores = torch.stack([pattern_score(pattern, targets, first_query) for pattern in patterns])
-    return HeadScores(scores, null)
+    scores = [pattern_score(pattern, behavior, first_query) for pattern in patterns]
+    null = uniform_score(behavior, first_query, model.config.causal)
+    return HeadScores(torch.stack(scores), null)
 
 
 def induction_scores(model: Model, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "layer head"]:
     """Induction score of every head on BOS + a segment twice, counted in the second copy only.
 
-    A token that by chance stands twice within the segment has several keys that follow a copy of
-    it; attention to any of them counts. Raises ValueError for tokens that are not repeated.
+    Where several keys follow a copy of the token, attention to any of them counts. Raises
+    ValueError for tokens that are not repeated.
     """
     return head_scores(model, tokens, "induction", repeat_length(tokens) + 1).scores
 
@@ -174,20 +156,18 @@ def bootstrap_interval(
 ) -> tuple[float, float]:
     """(low, high) of the mean of the values: the middle `share` of the means of resamples.
 
-    A resample draws n of the n values with replacement. In the unit of the values. The values must
-    be independent of each other: one per text or per seed, say, not one per token. Raises
-    ValueError for fewer than 2 values, values that are not finite, and a share not in (0, 1).
+    A resample draws n of the n values with replacement. The values must be independent of each
+    other: one per text or per seed, say, not one per token. Raises ValueError for fewer than 2
+    values, values that are not finite, a share not in (0, 1) and n_resamples < 1.
     """
     n = len(values)
     if n < 2:
         raise ValueError(f"a spread needs at least 2 values, got {n}: measure more texts or seeds")
     if not torch.isfinite(values).all():
-        raise ValueError("values must be finite numbers: leave out or mend NaN and infinity first")
+        raise ValueError("values must be finite: leave out or mend NaN and infinity first")
     if not 0 < share < 1 or n_resamples < 1:
-        raise ValueError(
-            "need share between 0 and 1 (0.95 is usual) and n_resamples >= 1, "
-            f"got share = {share}, n_resamples = {n_resamples}"
-        )
+        got = f"got share = {share}, n_resamples = {n_resamples}"
+        raise ValueError(f"need share between 0 and 1, such as 0.95, n_resamples >= 1, {got}")
     generator = torch.Generator().manual_seed(seed)
     values = values.detach().double().cpu()
     draws = [torch.randint(n, (n,), generator=generator) for _ in range(n_resamples)]
@@ -201,7 +181,6 @@ def head_output(
 ) -> Float[Tensor, "batch pos d_model"]:
     """What one head added to the stream, z W_O, in the run that filled the cache.
 
-    Its share of a bias b_V is in z; b_O belongs to no head. Layer by layer the heads add up to
-    attn_out less b_O.
+    A head's share of b_V is in z, b_O belongs to no head: a layer's heads add up to attn_out - b_O.
     """
     return cache[f"L{head.layer}.z"][:, :, head.head] @ model.head_weights(head).W_O

@@ -1,13 +1,15 @@
 """Edits that change what heads do: ablation, patching, cut paths, frozen patterns.
 
-Each function returns Edits for `model(tokens, edits=…)`; `merge` puts several together.
+Each function returns Edits for `model(tokens, edits=…)`; `merge` puts several together. Those made
+from a run on tokens raise ValueError when they meet tokens of another batch size or length.
 """
 
+import operator
 from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from aot_helpers.base.errors import unknown_name
 from aot_helpers.models.protocol import Edits, Head, Model, check_head, check_tokens
@@ -16,7 +18,7 @@ from aot_helpers.reading.norms import Parts, check_pre_norm, frozen_norm
 
 ABLATIONS = ("zero", "mean", "resample")
 REPLACEMENTS = ("zero", "mean")
-ROUTES = {"Q": "q", "K": "k", "V": "v"}
+ROUTES = ("Q", "K", "V")
 STREAM_NAMES = ("embed", "resid_pre", "attn_out", "mlp_out", "final_resid")
 
 
@@ -25,17 +27,18 @@ def merge(*edits: Edits) -> Edits:
 
     What a tensor replaces is lost: nothing before it on the same name matters.
     """
-    names = dict.fromkeys(name for each in edits for name in each)
-    return {
-        name: partial(_in_turn, steps=[each[name] for each in edits if name in each])
-        for name in names
-    }
+    steps = {}
+    for name, edit in (item for each in edits for item in each.items()):
+        steps.setdefault(name, []).append(edit)
+    return {name: partial(_in_turn, steps=each) for name, each in steps.items()}
 
 
-def check_heads(model: Model, heads: list[Head]) -> None:
-    """Raise ValueError for a head that the model does not have."""
+def check_heads(model: Model, heads: list[Head]) -> list[Head]:
+    """The heads, numbered by ints (not tensors). Raises ValueError for one that does not exist."""
+    heads = [Head(*map(operator.index, head)) for head in heads]
     for head in heads:
         check_head(model.config, head)
+    return heads
 
 
 def ablate(
@@ -46,29 +49,24 @@ def ablate(
 ) -> Edits:
     """Edits that replace the output z of the heads by what says nothing.
 
-    by: "zero" puts zero. "mean" puts the head's mean z over all positions and texts of a run on
-    `reference`. "resample" puts, in row b, the z of row b of that run: other texts, of the shape
-    of the tokens that will be run. Zero is something a head may never say; the other two keep what
-    it says of every text. Raises ValueError for a head that does not exist, an unknown `by`, a
-    missing reference, and, while running, for a reference of another shape.
+    by: "zero"; or "mean", the head's mean z over all positions and texts of a run on `reference`;
+    or "resample", in row b the z of row b of that run: other texts of the same shape. Zero is
+    something a head may never say; the other two keep what it says of every text. Raises ValueError
+    for a head that does not exist, an unknown `by` and a missing reference.
     """
-    check_heads(model, heads)
+    heads = check_heads(model, heads)
     if by not in ABLATIONS:
         raise unknown_name("ablation", by, ABLATIONS)
-    if by != "zero" and reference is None:
-        raise ValueError(f"ablation by {by!r} takes the values from other texts: give reference")
-    c = model.config
+    names = [f"L{layer}.z" for layer, _ in heads]
     if by == "zero":
-        zeros = torch.zeros(c.n_heads, c.d_head)
-        new = {layer: zeros for layer, _ in heads}
-    elif by == "mean":
-        new = {layer: z.mean(dim=(0, 1)) for layer, z in _clean_z(model, reference, heads).items()}
-    else:
-        new = _clean_z(model, reference, heads)
-    return {
-        f"L{layer}.z": partial(_put, new=z, where=_chosen_heads(model, heads, layer)[:, None])
-        for layer, z in new.items()
-    }
+        zeros = torch.zeros(model.config.n_heads, model.config.d_head)
+        return _new_z(model, heads, dict.fromkeys(names, zeros))
+    if reference is None:
+        raise ValueError(f"ablation by {by!r} takes the values from other texts: give reference")
+    new = _clean(model, reference)
+    if by == "mean":
+        new = {name: new[name].mean(dim=(0, 1)) for name in names}
+    return _new_z(model, heads, new)
 
 
 def patch_heads(
@@ -79,18 +77,11 @@ def patch_heads(
 ) -> Edits:
     """Edits that give the heads the output z of a run on source_tokens.
 
-    positions: where to patch; None is everywhere. source_tokens must have the shape of the tokens
-    that will be run. Raises ValueError for heads and positions that do not exist and, while
-    running, for another shape.
+    positions: where to patch; None is everywhere. Raises ValueError for heads and positions that
+    do not exist.
     """
-    check_heads(model, heads)
-    at = _chosen_positions(source_tokens, positions)
-    return {
-        f"L{layer}.z": partial(
-            _put, new=z, where=at[:, None, None] & _chosen_heads(model, heads, layer)[:, None]
-        )
-        for layer, z in _clean_z(model, source_tokens, heads).items()
-    }
+    heads, at = check_heads(model, heads), _chosen_positions(source_tokens, positions)
+    return _new_z(model, heads, _clean(model, source_tokens), at[:, None, None])
 
 
 def patch_stream(
@@ -101,18 +92,14 @@ def patch_stream(
 ) -> Edits:
     """Edits that give the stream, for instance "L1.resid_pre", its value on source_tokens.
 
-    name: "embed", "final_resid", or a layer's "resid_pre", "attn_out" or "mlp_out".
-    positions: where to patch; None is everywhere. source_tokens must have the shape of the tokens
-    that will be run. Raises ValueError for another name, for positions that do not exist and, while
-    running, for another shape.
+    name: "embed", "final_resid", or a layer's "resid_pre", "attn_out" or "mlp_out". positions:
+    where to patch; None is everywhere. Raises ValueError for names and positions not there.
     """
     known = [each for each in model.activation_names() if each.split(".")[-1] in STREAM_NAMES]
     if name not in known:
         raise unknown_name("value in the stream", name, known)
     at = _chosen_positions(source_tokens, positions)
-    with torch.no_grad():
-        _, cache = model.run_with_cache(source_tokens)
-    return {name: partial(_put, new=cache[name], where=at[:, None])}
+    return {name: partial(_put, new=_clean(model, source_tokens)[name], where=at[:, None])}
 
 
 def cut_path(
@@ -123,78 +110,47 @@ def cut_path(
     route: str,
     replace: str = "zero",
 ) -> Parts:
-    """Edits that take what the writer wrote out of what the reader reads by one route only.
+    """Edits that take what the writer wrote on `tokens` out of what the reader reads by one route.
 
-    `cut_paths` says the rest, and cuts several paths at once.
-    """
-    return cut_paths(model, tokens, [(writer, reader, route)], replace)
-
-
-def cut_paths(
-    model: Model,
-    tokens: Int[Tensor, "batch pos"],
-    paths: list[tuple[Head, Head, str]],
-    replace: str = "zero",
-) -> Parts:
-    """Edits that cut all these paths (writer, reader, route), for the tokens that they are made of.
-
-    writer, reader: the writer in an earlier layer. route: "Q", "K" or "V", what the reader's query,
-    key or value is made of (framework paper, "Three Kinds of Composition").
-    replace: "zero" takes the writer's part out, "mean" puts its mean over positions and texts
-    there instead. What the writer wrote is taken from a run on `tokens` without edits; run the same
-    tokens with the cut. Everything else still reads the writer, also heads and MLPs in between.
-    Where a norm stands before the reader, its σ is frozen at that of the run, and the result says
-    so: `frozen_sigma` is True. Raises ValueError for a writer that is not before the reader,
-    unknown heads, routes and replacements, and models that normalize after each layer.
+    route: "Q", "K" or "V", what the reader's query, key or value is made of (framework paper,
+    "Three Kinds of Composition"). replace: "zero" takes the writer's part out, "mean" puts its mean
+    over positions and texts there instead. Everything else still reads the writer, also heads and
+    MLPs in between. Where a norm stands before the reader, its σ is frozen at that of the run, and
+    the result's `frozen_sigma` is True. Raises ValueError for a writer not in an earlier layer than
+    the reader, unknown heads, routes and replacements, models that normalize after each layer.
     """
     if replace not in REPLACEMENTS:
         raise unknown_name("replacement", replace, REPLACEMENTS)
-    cuts = {}  # (reader, route): its writers, each once
-    for writer, reader, route in paths:
-        check_heads(model, [writer, reader])
-        if route not in ROUTES:
-            raise unknown_name("route", route, ROUTES)
-        if writer[0] >= reader[0]:
-            raise ValueError(
-                f"L{writer[0]}H{writer[1]} writes nothing that L{reader[0]}H{reader[1]} reads: "
-                "the writer's layer must come before the reader's"
-            )
-        cuts.setdefault((reader, route), {})[writer] = None
+    if route not in ROUTES:
+        raise unknown_name("route", route, ROUTES)
+    writer, (layer, head) = check_heads(model, [writer, reader])
+    if writer.layer >= layer:
+        raise ValueError(
+            f"{writer} writes nothing that {Head(layer, head)} reads: "
+            "the writer's layer must come before the reader's"
+        )
     check_pre_norm(model)
-    together = {}  # (layer, writers): the heads and routes that lose just these writers there
-    for (reader, route), writers in cuts.items():
-        together.setdefault((reader[0], frozenset(writers)), []).append((reader[1], ROUTES[route]))
-    parts = {}  # activation: {head: what to take off}
-    with torch.no_grad():
-        _, clean = model.run_with_cache(tokens)
-        for (layer, writers), reads in together.items():
-            written = sum(head_output(model, clean, Head(*writer)) for writer in writers)
-            if replace == "mean":
-                written = written - written.mean(dim=(0, 1))
-            normed = frozen_norm(model.attention_norm(layer), clean[f"L{layer}.resid_pre"])
-            # The model itself turns what is read into q, k and v, whatever its positions.
-            less = {f"L{layer}.ln1_out": clean[f"L{layer}.ln1_out"] - normed(written)}
-            _, without = model.run_with_cache(tokens, edits=less)
-            for head, letter in reads:
-                name = f"L{layer}.{letter}"
-                parts.setdefault(name, {})[head] = (clean[name] - without[name])[:, :, head]
-    edits = {name: partial(_take_off, parts=each) for name, each in parts.items()}
-    norms = [model.attention_norm(layer) for layer, _ in together]
-    return Parts(edits, not all(isinstance(norm, torch.nn.Identity) for norm in norms))
+    clean, norm = _clean(model, tokens), model.attention_norm(layer)
+    written = head_output(model, clean, writer)
+    if replace == "mean":
+        written = written - written.mean(dim=(0, 1))
+    less = clean[f"L{layer}.ln1_out"] - frozen_norm(norm, clean[f"L{layer}.resid_pre"])(written)
+    # The model itself turns what is read into q, k and v, whatever its positions.
+    without = _clean(model, tokens, {f"L{layer}.ln1_out": less})
+    name = f"L{layer}.{route.lower()}"
+    part = (clean[name] - without[name])[:, :, head]
+    edit = partial(_take_off, head=head, part=part)
+    return Parts({name: edit}, frozen_sigma=not isinstance(norm, nn.Identity))
 
 
 def freeze_patterns(model: Model, tokens: Int[Tensor, "batch pos"]) -> Edits:
     """Edits that fix all attention patterns to those of a run on these tokens.
 
     Without layer norm and MLPs the logits are then linear in the stream: a sum over paths
-    (framework paper, "Path Expansion of Logits"). The tokens that will be run must have the same
-    shape; another raises ValueError while running.
+    (framework paper, "Path Expansion of Logits").
     """
-    with torch.no_grad():
-        _, cache = model.run_with_cache(tokens)
-    everywhere = torch.ones((), dtype=torch.bool)
-    names = [f"L{i}.pattern" for i in range(model.config.n_layers)]
-    return {name: partial(_put, new=cache[name], where=everywhere) for name in names}
+    cache, names = _clean(model, tokens), [f"L{i}.pattern" for i in range(model.config.n_layers)]
+    return {name: partial(_put, new=cache[name], where=torch.tensor(True)) for name in names}
 
 
 def _in_turn(value: Tensor, steps: list) -> Tensor:
@@ -212,14 +168,12 @@ def _put(old: Tensor, new: Tensor, where: Bool[Tensor, "*places"]) -> Tensor:
 
 
 def _take_off(
-    old: Float[Tensor, "batch pos head d_head"],
-    parts: dict[int, Float[Tensor, "texts at d_head"]],
+    old: Float[Tensor, "batch pos head d_head"], head: int, part: Float[Tensor, "texts at d_head"]
 ) -> Float[Tensor, "batch pos head d_head"]:
-    """The old value with each head's part subtracted."""
+    """The old value with a part of one head subtracted."""
+    _check_shape(old[:, :, head], part)
     new = old.clone()
-    for head, part in parts.items():
-        _check_shape(old[:, :, head], part)
-        new[:, :, head] -= part
+    new[:, :, head] -= part
     return new
 
 
@@ -232,22 +186,20 @@ def _check_shape(old: Tensor, new: Tensor) -> None:
         )
 
 
-def _clean_z(
-    model: Model,
-    tokens: Int[Tensor, "batch pos"],
-    heads: list[Head],
-) -> dict[int, Float[Tensor, "batch pos head d_head"]]:
-    """The output z of a run without edits, for each layer that has one of the heads."""
+def _clean(model: Model, tokens: Int[Tensor, "batch pos"], edits: Edits | None = None) -> dict:
+    """The activations of a run, without gradients."""
     with torch.no_grad():
-        _, cache = model.run_with_cache(tokens)
-    return {layer: cache[f"L{layer}.z"] for layer, _ in heads}
+        return model.run_with_cache(tokens, edits=edits)[1]
 
 
-def _chosen_heads(model: Model, heads: list[Head], layer: int) -> Bool[Tensor, " head"]:
-    """True at those heads of one layer that are in the list."""
-    chosen = torch.zeros(model.config.n_heads, dtype=torch.bool)
-    chosen[[head for at, head in heads if at == layer]] = True
-    return chosen
+def _new_z(model: Model, heads: list[Head], new: dict[str, Tensor], at=True) -> Edits:
+    """Edits that put the new values of z in place of the heads', where `at` [pos, 1, 1] is True."""
+    edits = {}
+    for layer in dict.fromkeys(layer for layer, _ in heads):
+        chosen = torch.zeros(model.config.n_heads, 1, dtype=torch.bool)
+        chosen[[head for where, head in heads if where == layer]] = True
+        edits[f"L{layer}.z"] = partial(_put, new=new[f"L{layer}.z"], where=chosen & at)
+    return edits
 
 
 def _chosen_positions(
@@ -256,7 +208,7 @@ def _chosen_positions(
     """True at the positions in the list; None chooses all. Raises ValueError for others."""
     check_tokens(tokens)
     n_pos = tokens.shape[1]
-    chosen = torch.full((n_pos,), positions is None, device=tokens.device)
+    chosen = torch.full((n_pos,), positions is None)
     for position in positions or []:
         if not 0 <= position < n_pos:
             raise ValueError(f"there is no position {position}: the text has 0 … {n_pos - 1}")

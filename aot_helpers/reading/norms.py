@@ -12,8 +12,7 @@ from aot_helpers.models.protocol import Model
 class Parts(dict):
     """Parts of one run, or edits made from them, by name.
 
-    frozen_sigma: True if a norm stood in the way, so that the parts hold with the σ of that run
-    only; False where they hold as they stand.
+    frozen_sigma: True if a norm stood in the way, so that they hold with the σ of that run only.
     """
 
     def __init__(self, parts: dict, frozen_sigma: bool):
@@ -27,16 +26,16 @@ def frozen_norm(
     """The norm without its bias as a linear map, with the σ that it has on `resid`.
 
     Of parts that add up to resid, the results add up to norm(resid) less the bias. Raises
-    ValueError for a module that is neither LayerNorm nor RMSNorm nor Identity.
+    ValueError as `check_norm` does.
     """
+    check_norm(norm)
     if isinstance(norm, nn.Identity):
         return lambda part: part
-    check_norm(norm)
-    gain, eps = norm.weight.detach(), norm.eps
+    gain = norm.weight.detach()
     if isinstance(norm, nn.LayerNorm):
-        sigma = (resid.var(dim=-1, keepdim=True, unbiased=False) + eps).sqrt()
+        sigma = (resid.var(dim=-1, keepdim=True, unbiased=False) + norm.eps).sqrt()
         return lambda part: (part - part.mean(dim=-1, keepdim=True)) / sigma * gain
-    eps = torch.finfo(resid.dtype).eps if eps is None else eps
+    eps = torch.finfo(resid.dtype).eps if norm.eps is None else norm.eps
     sigma = (resid.square().mean(dim=-1, keepdim=True) + eps).sqrt()
     return lambda part: part / sigma * gain
 
@@ -51,8 +50,8 @@ def check_norm(norm: nn.Module) -> None:
     """Raise ValueError for a module that is no linear map up to σ and bias."""
     if not isinstance(norm, nn.LayerNorm | nn.RMSNorm | nn.Identity):
         raise ValueError(
-            f"a {type(norm).__name__} is no linear map, even with σ frozen: "
-            "take a model whose norms are LayerNorm or RMSNorm, such as GPT-2 or Llama"
+            f"a {type(norm).__name__} is no linear map, even with σ frozen: take a model with "
+            "LayerNorm or RMSNorm, such as GPT-2 or Llama"
         )
 
 
@@ -60,6 +59,6 @@ def check_pre_norm(model: Model) -> None:
     """Raise ValueError where a norm follows each layer: the stream is then no sum of parts."""
     if getattr(model.config, "post_norm", False):
         raise ValueError(
-            "post_norm = True: this model (BERT's family) normalizes the stream after every layer, "
-            "so it is no sum of what heads wrote: take one of GPT-2's or Llama's family, or ablate"
+            "post_norm = True: the stream of BERT's family is normalized after every layer, so it "
+            "is no sum of what heads wrote: take one of GPT-2's or Llama's family, or ablate"
         )

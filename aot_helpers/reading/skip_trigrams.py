@@ -8,7 +8,7 @@ from torch import Tensor
 
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.circuits import full_ov, full_qk
-from aot_helpers.reading.factored import FactoredMatrix, block_rows, check_k
+from aot_helpers.reading.factored import FactoredMatrix, block_rows
 
 
 class SkipTrigrams(NamedTuple):
@@ -23,10 +23,7 @@ class SkipTrigrams(NamedTuple):
 
 
 def skip_trigrams(
-    model: Model,
-    head: Head,
-    k: int,
-    context: Int[Tensor, " context"],
+    model: Model, head: Head, k: int, context: Int[Tensor, " context"]
 ) -> SkipTrigrams:
     """The k strongest skip-trigrams of one head, straight from its weights: see `top_triples`.
 
@@ -50,15 +47,15 @@ def top_triples(
     tokens of a text. attention(destination, source) is what the source would get from the
     destination beside the tokens of the context, e^s / (e^s + Σ e^c) of their scores, positions
     left out. boost(source, out) is the logit above its mean over all outs.
-    Exact, holding `block` rows at a time. Raises ValueError for a k < 1, for factors that do not
-    fit together, and for an empty context or one with unknown tokens.
+    Exact, holding `block` rows at a time. Raises ValueError for a k < 1, factors that do not fit
+    together, and an empty context or one with unknown tokens.
     """
-    check_k(k)
+    if k < 1:
+        raise ValueError(f"k must be >= 1 to list anything, got {k}")
     n_sources = qk.shape[1]
     if ov.shape[0] != n_sources:
-        raise ValueError(
-            f"qk must be [destination, source] and ov [source, out], got {qk.shape} and {ov.shape}"
-        )
+        shapes = f"{qk.shape} and {ov.shape}"
+        raise ValueError(f"qk must be [destination, source], ov [source, out], got {shapes}")
     if len(context) == 0 or not 0 <= int(context.min()) <= int(context.max()) < n_sources:
         raise ValueError(f"context must be one or more token ids from 0 to {n_sources - 1}")
 

@@ -13,6 +13,7 @@ COLORS = sns.color_palette("colorblind")
 plt.rcParams.update({"figure.dpi": 90, "axes.spines.top": False, "axes.spines.right": False})
 
 SMALL = 9  # points, of labels and legends
+BESIDE = {"loc": "center left", "bbox_to_anchor": (1, 0.5), "frameon": False, "fontsize": SMALL}
 
 
 def shown(token: str) -> str:
@@ -21,16 +22,13 @@ def shown(token: str) -> str:
 
 
 def _figure(width: float, height: float, columns: int = 1):
-    figure, axes = plt.subplots(
-        1, columns, figsize=(width, height), layout="constrained", squeeze=False
-    )
+    size = (width, height)
+    figure, axes = plt.subplots(1, columns, figsize=size, layout="constrained", squeeze=False)
     plt.close(figure)  # the notebook shows the returned figure once, not twice
     return figure, list(axes[0])
 
 
-def attention_map(
-    pattern, tokens: list[str], title: str = "", queries: list[str] | None = None
-) -> Figure:
+def attention_map(pattern, tokens, title="", queries=None) -> Figure:
     """One head's attention [query_pos, key_pos]: rows look, columns are looked at, 0 to 1."""
     queries = queries or tokens
     side = min(max(3.2, 0.2 * len(tokens) + 1.2), 9)
@@ -40,7 +38,7 @@ def attention_map(
     return figure
 
 
-def attention_maps(patterns, tokens: list[str], titles: list[str]) -> Figure:
+def attention_maps(patterns, tokens, titles) -> Figure:
     """Several heads side by side: patterns [head, query_pos, key_pos]."""
     figure, axes = _figure(3.1 * len(titles), 3.3, len(titles))
     for axis, pattern, title in zip(axes, patterns, titles, strict=True):
@@ -51,74 +49,58 @@ def attention_maps(patterns, tokens: list[str], titles: list[str]) -> Figure:
 
 def _map(axis, pattern, tokens, queries, title):
     axis.imshow(np.asarray(pattern), cmap=SHADES, vmin=0, vmax=1, aspect="auto")
-    inches = axis.figure.get_size_inches() / [axis.get_subplotspec().get_gridspec().ncols, 1]
-    for which, names, room in (("x", tokens, inches[0]), ("y", queries, inches[1])):
+    width, height = axis.figure.get_size_inches()
+    width /= axis.get_subplotspec().get_gridspec().ncols
+    sides = (axis.set_xticks, tokens, width, 90), (axis.set_yticks, queries, height, 0)
+    for set_ticks, names, room, turn in sides:
         every = math.ceil(0.16 * len(names) / room)  # in too little room, not all have labels
-        at = range(0, len(names), every)
-        turn = {"rotation": 90} if which == "x" else {}
-        axis.set(**{f"{which}ticks": at})
-        labels = [shown(names[i]) for i in at]
-        getattr(axis, f"set_{which}ticklabels")(labels, fontsize=SMALL, **turn)
+        labels = [shown(name) for name in names[::every]]
+        set_ticks(range(0, len(names), every), labels, rotation=turn, fontsize=SMALL)
     axis.set(xlabel="key (looked at)", ylabel="query (looking)", title=title)
 
 
 def matrix(
-    values,
-    rows: list[str],
-    columns: list[str],
-    title: str,
-    label: str,
-    x_label: str = "",
-    y_label: str = "",
-    signed: bool = False,
-    numbers: bool = False,
+    values, rows, columns, title, label, x_label="", y_label="", signed=False, numbers=False
 ) -> Figure:
-    """A labeled matrix of numbers with a color bar; signed centers the colors on zero.
+    """A labeled matrix with a color bar; signed centers the colors on zero.
 
-    numbers: write each number into its cell.
+    rows, columns: their labels. numbers: write each number into its cell.
     """
     values = np.asarray(values)
     figure, (axis,) = _figure(0.34 * len(columns) + 2.4, 0.28 * len(rows) + 1.6)
-    reach = np.abs(values).max() if signed else None
-    cmap = "RdBu_r" if signed else "cividis"
-    image = axis.imshow(
-        values, cmap=cmap, vmin=-reach if signed else None, vmax=reach, aspect="auto"
-    )
+    image = axis.imshow(values, aspect="auto", **_scale([values], signed))
     axis.set_xticks(range(len(columns)), columns, rotation=90, fontsize=SMALL)
     axis.set_yticks(range(len(rows)), rows, fontsize=SMALL)
     axis.set(title=title, xlabel=x_label, ylabel=y_label)
     for (row, column), value in np.ndenumerate(values) if numbers else ():
         red, green, blue, _ = image.cmap(image.norm(value))
-        dark = 0.3 * red + 0.6 * green + 0.1 * blue < 0.5
-        color = "white" if dark else "black"
+        color = "white" if 0.3 * red + 0.6 * green + 0.1 * blue < 0.5 else "black"
         axis.text(column, row, f"{value:.2f}", ha="center", va="center", size=SMALL, color=color)
     figure.colorbar(image, ax=axis, label=label)
     return figure
 
 
-def maps(
-    values,
-    titles: list[str],
-    label: str,
-    x_label: str = "",
-    y_label: str = "",
-    names: list[str] | None = None,
-    signed: bool = False,
-) -> Figure:
+def maps(values, titles, label, x_label="", y_label="", names=None, signed=False) -> Figure:
     """Matrices side by side on one color scale; names label rows and columns ("": no label)."""
     values = [np.asarray(each) for each in values]
     figure, axes = _figure(3.4 * len(titles), 3.5, len(titles))
-    high = max(np.abs(each).max() if signed else each.max() for each in values)
-    low = -high if signed else min(each.min() for each in values)
+    ticks = {i: name for i, name in enumerate(names or []) if name}
     for axis, each, title in zip(axes, values, titles, strict=True):
-        axis.imshow(each, cmap="RdBu_r" if signed else "cividis", vmin=low, vmax=high)
+        axis.imshow(each, **_scale(values, signed))
         axis.set(title=title, xlabel=x_label, ylabel=y_label)
-        if names:
-            ticks = {i: name for i, name in enumerate(names) if name}
+        if ticks:
             axis.set_xticks(list(ticks), ticks.values(), rotation=90, fontsize=SMALL)
             axis.set_yticks(list(ticks), ticks.values(), fontsize=SMALL)
     figure.colorbar(axes[-1].images[0], ax=axes, label=label, shrink=0.8)
     return figure
+
+
+def _scale(matrices, signed: bool) -> dict:
+    """The one color scale of these matrices, for imshow."""
+    low, high = min(map(np.nanmin, matrices)), max(map(np.nanmax, matrices))
+    if signed:
+        low, high = -max(-low, high), max(-low, high)
+    return {"cmap": "RdBu_r" if signed else "cividis", "vmin": low, "vmax": high}
 
 
 def loss_curves(
@@ -135,18 +117,15 @@ def loss_curves(
     for color, (name, values) in zip(COLORS * 2, curves.items(), strict=False):
         x, y = values if isinstance(values, tuple) else (range(1, len(values) + 1), values)
         axis.plot(x, y, color=color, label=name)
-    for style, (name, value) in zip(
-        ("--", "-.", ":", (0, (1, 3))) * 2, baselines.items(), strict=False
-    ):
-        axis.axhline(
-            value, color="0.35", linestyle=style, linewidth=1, label=f"{name}: {value:.2f}"
-        )
+    styles = ("--", "-.", ":", (0, (1, 3))) * 2
+    for style, (name, value) in zip(styles, baselines.items(), strict=False):
+        axis.axhline(value, color="0.35", ls=style, lw=1, label=f"{name}: {value:.2f}")
     axis.set(xlabel=x_label, ylabel=y_label, title=title)
     if x_ticks:
         axis.set_xticks(list(x_ticks), list(x_ticks.values()))
     if y_from_zero:
         axis.set_ylim(bottom=0)
-    axis.legend(fontsize=SMALL, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    axis.legend(**BESIDE)
     return figure
 
 
@@ -160,23 +139,15 @@ def seed_curves(panels: dict[str, dict], x_label: str, y_label: str, x_range=Non
     for axis, (title, curves) in zip(axes, panels.items(), strict=True):
         for name, (x, values) in curves.items():
             color, values = COLORS[names.index(name) % len(COLORS)], np.asarray(values)
-            low, middle, high = values.min(0), np.median(values, axis=0), values.max(0)
-            axis.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
-            axis.plot(x, middle, color=color, label=name)
+            axis.fill_between(x, values.min(0), values.max(0), color=color, alpha=0.2, lw=0)
+            axis.plot(x, np.median(values, axis=0), color=color, label=name)
         axis.set(title=title, xlabel=x_label, ylabel=y_label, xlim=x_range)
     lines = {line.get_label(): line for axis in axes for line in axis.lines}
     figure.legend(lines.values(), lines, loc="outside lower center", ncols=4, fontsize=SMALL)
     return figure
 
 
-def scatter(
-    points: dict,
-    title: str,
-    x_label: str,
-    y_label: str,
-    diagonal: bool = False,
-    complex_plane: bool = False,
-) -> Figure:
+def scatter(points: dict, title, x_label, y_label, diagonal=False, complex_plane=False) -> Figure:
     """{name: (x, y)} as dots, a color each; diagonal draws the line y = x.
 
     complex_plane: equal scales: real parts across, imaginary parts up. Thin lines mark zero where
@@ -187,21 +158,17 @@ def scatter(
         few = len(np.asarray(x)) <= 300
         axis.scatter(x, y, s=14 if few else 4, alpha=0.7 if few else 0.3, color=color, label=name)
     if diagonal:
-        ends = [
-            min(axis.get_xlim()[0], axis.get_ylim()[0]),
-            max(axis.get_xlim()[1], axis.get_ylim()[1]),
-        ]
-        axis.plot(ends, ends, color="0.3", linestyle="--", linewidth=1, label="equal")
+        limits = [*axis.get_xlim(), *axis.get_ylim()]
+        ends = [min(limits), max(limits)]
+        axis.plot(ends, ends, color="0.3", ls="--", lw=1, label="equal")
     for low, high, line in [(*axis.get_xlim(), axis.axvline), (*axis.get_ylim(), axis.axhline)]:
         if low < 0 < high:
-            line(0, color="0.7", linewidth=0.8, zorder=0)
+            line(0, color="0.7", lw=0.8, zorder=0)
     if complex_plane:
         axis.set_aspect("equal", adjustable="datalim")
     axis.set(title=title, xlabel=x_label, ylabel=y_label)
     if len(points) > 1 or diagonal:
-        axis.legend(
-            fontsize=SMALL, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, markerscale=2
-        )
+        axis.legend(markerscale=2, **BESIDE)
     return figure
 
 
@@ -209,16 +176,11 @@ def token_losses(losses, tokens: list[str], title: str, other=None, names=("", "
     """A bar for the loss of each token, and a second series of bars beside it if given."""
     figure, (axis,) = _figure(min(max(6, 0.24 * len(tokens) + 1), 10), 2.9)
     at = np.arange(len(tokens))
-    width = 0.8 if other is None else 0.4
-    axis.bar(
-        at - (0 if other is None else 0.2),
-        np.asarray(losses),
-        width,
-        color=COLORS[0],
-        label=names[0],
-    )
-    if other is not None:
-        axis.bar(at + 0.2, np.asarray(other), width, color=COLORS[1], label=names[1])
+    if other is None:
+        axis.bar(at, np.asarray(losses), 0.8, color=COLORS[0])
+    else:
+        axis.bar(at - 0.2, np.asarray(losses), 0.4, color=COLORS[0], label=names[0])
+        axis.bar(at + 0.2, np.asarray(other), 0.4, color=COLORS[1], label=names[1])
         axis.legend(fontsize=SMALL, frameon=False)
     axis.set_xticks(at, [shown(t) for t in tokens], rotation=90, fontsize=SMALL)
     axis.set(ylabel="loss (nats)", title=title, xlim=(-0.7, len(tokens) - 0.3))
@@ -226,81 +188,26 @@ def token_losses(losses, tokens: list[str], title: str, other=None, names=("", "
 
 
 def bars(
-    values: dict[str, float],
-    title: str,
-    label: str,
-    floor: float | None = None,
-    floor_name="",
-    spreads: dict[str, tuple[float, float]] | None = None,
+    values: dict[str, float], title: str, label: str, floor=None, floor_name="", spreads=None
 ) -> Figure:
     """Named numbers as horizontal bars, each with its value; floor is a dashed null or baseline.
 
     spreads: {name: (low, high)} drawn as a thin line over the bar, such as the range over seeds.
     """
     figure, (axis,) = _figure(7, 0.34 * len(values) + 1.3)
+    spreads = spreads or {}
     names, widths = list(values), np.asarray(list(values.values()), dtype=float)
-    ends = [(spreads or {}).get(name, (value, value)) for name, value in values.items()]
+    ends = [spreads.get(name, (value, value)) for name, value in values.items()]
     error = np.abs(np.asarray(ends) - widths[:, None]).T if spreads else None
     drawn = axis.barh(names, widths, color=COLORS[0], xerr=error, ecolor="0.2", capsize=2)
     labels = {name: f"{value:.3g}" for name, value in values.items()}
-    for name, (low, high) in (spreads or {}).items():
+    for name, (low, high) in spreads.items():
         labels[name] += f"  ({low:.3g} to {high:.3g})"
     axis.bar_label(drawn, labels.values(), padding=3, fontsize=SMALL)
     if floor is not None:
-        axis.axvline(
-            floor, color="0.3", linestyle="--", linewidth=1, label=f"{floor_name}: {floor:.3g}"
-        )
+        axis.axvline(floor, color="0.3", ls="--", lw=1, label=f"{floor_name}: {floor:.3g}")
         figure.legend(fontsize=SMALL, frameon=False, loc="outside lower center")
     axis.invert_yaxis()
-    room = (0.25 if spreads else 0.12) + (0.2 if widths.min() < 0 else 0)  # for the labels
-    axis.margins(x=room)
+    axis.margins(x=(0.25 if spreads else 0.12) + (0.2 if widths.min() < 0 else 0))  # for the labels
     axis.set(xlabel=label, title=title)
     return figure
-
-
-def pieces(rows: dict[str, list[str]], title: str = "") -> Figure:
-    """A text cut in several ways: {name: its pieces} as rows of boxes, as wide as their letters."""
-    widths = [[len(shown(piece)) + 0.8 for piece in row] for row in rows.values()]
-    figure, (axis,) = _figure(0.088 * max(map(sum, widths)) + 2, 0.4 * len(rows) + 0.6)
-    pastel = sns.color_palette("pastel")[:2]  # neighbors differ
-    for y, (row, wide) in enumerate(zip(rows.values(), widths, strict=True)):
-        left = np.cumsum([0, *wide[:-1]])
-        axis.barh(
-            [y] * len(row), wide, left=left, color=pastel * len(row), edgecolor="white", height=0.75
-        )
-        for piece, x, width in zip(row, left, wide, strict=True):
-            axis.text(
-                x + width / 2,
-                y,
-                shown(piece),
-                ha="center",
-                va="center",
-                family="monospace",
-                size=SMALL,
-            )
-    axis.set_yticks(range(len(rows)), [f"{name}: {len(row)}" for name, row in rows.items()])
-    axis.set(title=title, xticks=[], ylim=(len(rows) - 0.5, -0.5))
-    axis.spines[["left", "bottom"]].set_visible(False)
-    axis.tick_params(length=0)
-    return figure
-
-
-class LossWatch:
-    """Draws the loss while `train` runs: pass it as `watch`. One picture, updated in place.
-
-    baselines: {name: loss in nats} as dashed lines. Without a front end the last frame stays.
-    """
-
-    def __init__(self, baselines: dict[str, float] | None = None, title: str = "Training loss"):
-        self.baselines, self.title, self.handle = baselines or {}, title, None
-
-    def __call__(self, history) -> None:
-        """Draw the history; called by `train` at every log line."""
-        from IPython.display import display
-
-        curve = {"mean of last 50 steps": np.asarray(history.smoothed())}
-        figure = loss_curves(curve, self.baselines, self.title)
-        if self.handle is None:
-            self.handle = display(figure, display_id=True)
-        else:
-            self.handle.update(figure)

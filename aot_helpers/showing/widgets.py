@@ -84,22 +84,19 @@ class AttentionView(WithPicture, anywidget.AnyWidget):
         weights = np.ascontiguousarray(weights, dtype=np.float32)
         shape = (len(heads), len(tokens), len(tokens))
         if weights.shape != shape:
-            raise ValueError(
-                f"weights must have shape [head, query_pos, key_pos] = {shape}, got {weights.shape}"
-            )
+            wanted = f"[head, query_pos, key_pos] = {shape}"
+            raise ValueError(f"weights must have shape {wanted}, got {weights.shape}")
         if not 0 <= head < len(heads):
             raise ValueError(f"head must be 0 … {len(heads) - 1}, got {head}")
         self._weights = weights
         ramp = [f"rgb({r},{g},{b})" for r, g, b, _ in SHADES(range(256), bytes=True)]
-        super().__init__(
-            tokens=list(tokens), heads=list(heads), head=head, weights=weights.tobytes(), ramp=ramp
-        )
+        names = {"tokens": list(tokens), "heads": list(heads)}
+        super().__init__(**names, head=head, weights=weights.tobytes(), ramp=ramp)
 
     def picture(self) -> bytes:
         """The chosen head's pattern with its tokens, as PNG."""
-        return png(
-            plots.attention_map(self._weights[self.head], self.tokens, self.heads[self.head])
-        )
+        pattern, title = self._weights[self.head], self.heads[self.head]
+        return png(plots.attention_map(pattern, self.tokens, title))
 
     def __repr__(self):
         shown = f"{self.heads[self.head]} of {len(self.heads)} heads"

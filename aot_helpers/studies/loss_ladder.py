@@ -5,13 +5,15 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import display
+from matplotlib.colors import to_rgb
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, PathPatch, Rectangle
 from matplotlib.path import Path
 
-from aot_helpers.showing import diagrams
+from aot_helpers.showing import diagrams, plots
 from aot_helpers.showing.diagrams import DPI, INK, PALE
 
 SURPRISE, PROBABILITY, DRAWN = diagrams.QUERY, diagrams.KEY, diagrams.VALUE
+LETTER = 9.5 * 0.602 / 72  # width of a letter of the monospaced font, in inches
 
 
 def two_loops(tokens, chances, came, drawn, title):
@@ -107,6 +109,25 @@ class LiveLoss:
         return figure
 
 
+class LossWatch:
+    """Draws the loss while `train` runs: pass it as `watch`. One picture, updated in place.
+
+    baselines: {name: loss in nats} as dashed lines. Without a front end the last frame stays.
+    """
+
+    def __init__(self, baselines: dict[str, float] | None = None, title: str = "Training loss"):
+        self.baselines, self.title, self.handle = baselines or {}, title, None
+
+    def __call__(self, history) -> None:
+        """Draw the history; called by `train` at every log line."""
+        curve = {"mean of last 50 steps": np.asarray(history.smoothed())}
+        figure = plots.loss_curves(curve, self.baselines, self.title)
+        if self.handle is None:
+            self.handle = display(figure, display_id=True)
+        else:
+            self.handle.update(figure)
+
+
 def ladder(rungs, losses, tokens, strips, title, yours=""):
     """Losses as rungs of a ladder, and beside each the same words, shaded by their surprise.
 
@@ -144,7 +165,7 @@ def ladder(rungs, losses, tokens, strips, title, yours=""):
         number = f"{loss:.2f} nats, like {_choices(loss)} equal choices"
         diagrams.say(axis, 9.9, y + 0.12, number, color, size=10, ha="right", weight=weight)
         if name in strips:
-            diagrams.strip(axis, text, y - 0.17, tokens, strips[name])
+            _strip(axis, text, y - 0.17, tokens, strips[name])
         diagrams.say(axis, text + 1.15, y + 0.12, knows, PALE, size=10, ha="left")
     return figure
 
@@ -160,7 +181,7 @@ def river(temperatures, probabilities, names, marks):
     p, x = np.asarray(probabilities), np.asarray(temperatures)
     bands = np.concatenate([p[:, : len(names)].T, 1 - p[:, : len(names)].sum(1)[None]])
     blend = np.linspace(0.95, 0.25, len(names))
-    colors = [diagrams.tint(PROBABILITY, b) for b in blend] + ["#ECECEC"]
+    colors = [_tint(PROBABILITY, b) for b in blend] + ["#ECECEC"]
     axis.stackplot(x, bands, colors=colors, edgecolor="white", lw=0.8)
     edges = np.concatenate([np.zeros((1, len(x))), bands.cumsum(0)])
     for i, name in enumerate([*names, "all other tokens"]):
@@ -188,6 +209,31 @@ def river(temperatures, probabilities, names, marks):
     return figure
 
 
+def texts(rows, title, shade=SURPRISE, most=6.0, key="", letters=84):
+    """Texts one below the other, each token shaded. rows: {label: (tokens, a number for each)}.
+
+    A label may have two lines. Numbers from 0 (white) to `most` (full color).
+    """
+    lines = {label: _wrap(*row, letters) for label, row in rows.items()}
+    heights = [max(0.26 * len(row), 0.44) + 0.24 for row in lines.values()]
+    height = sum(heights) + 0.55
+    figure, axis = diagrams.canvas(10, height)
+    diagrams.say(axis, 0.12, height - 0.22, title, size=12.5, ha="left")
+    diagrams.say(axis, 9.9, height - 0.22, key, shade, size=10, ha="right")
+    y = height - 0.5
+    for (label, row), tall in zip(lines.items(), heights, strict=True):
+        for i, part in enumerate(label.split("\n")):
+            weight = "bold" if i == 0 else "normal"
+            place = y - 0.16 - 0.22 * i
+            diagrams.say(
+                axis, 1.75, place, part, PALE if i else INK, size=10.5, ha="right", weight=weight
+            )
+        for i, (tokens, numbers) in enumerate(row):
+            _strip(axis, 1.95, y - 0.16 - 0.26 * i, tokens, numbers, shade, most)
+        y -= tall
+    return figure
+
+
 def _choices(loss):
     """The power e to the loss: how many equally likely tokens cost as much."""
     number = math.exp(loss)
@@ -202,3 +248,32 @@ def _bend(axis, start, end, color):
     codes = [Path.MOVETO, Path.LINETO, Path.CURVE3, Path.CURVE3, Path.LINETO]
     look = {"arrowstyle": "-|>,head_length=6,head_width=3.2", "mutation_scale": 1, "lw": 2}
     axis.add_patch(FancyArrowPatch(path=Path(points, codes), color=color, fc=color, **look))
+
+
+def _strip(axis, x, y, tokens, numbers, shade=SURPRISE, most=6.0):
+    """One line of monospaced tokens, each on a ground of its number."""
+    for token, number in zip(tokens, numbers, strict=True):
+        wide = LETTER * len(token)
+        ground = _tint(shade, 0.85 * round(10 * min(max(float(number) / most, 0), 1)) / 10)
+        axis.add_patch(Rectangle((x, y - 0.115), wide, 0.23, fc=ground, ec="white", lw=0.8))
+        look = {"size": 9.5, "family": "monospace", "color": INK, "va": "center", "zorder": 6}
+        axis.text(x, y - 0.01, token, **look)
+        x += wide
+
+
+def _tint(color, share):
+    """The color mixed with white."""
+    return tuple(1 - share * (1 - part) for part in to_rgb(color))
+
+
+def _wrap(tokens, numbers, letters):
+    """Lines of at most so many letters, as (tokens, numbers)."""
+    lines, used = [([], [])], 0
+    for token, number in zip(tokens, numbers, strict=True):
+        if used + len(token) > letters:
+            lines.append(([], []))
+            used, token = 0, token.lstrip()
+        lines[-1][0].append(token)
+        lines[-1][1].append(float(number))
+        used += len(token)
+    return lines

@@ -88,11 +88,12 @@ def judge(declared: Claim, values, control=None) -> str:
     something is missing or not finite, a rule names a group that is not there, or no rule asks
     of a group (one without a name asks of all).
     """
-    here, taken = f"claim {declared.id}", (declared.kind != "open", bool(declared.control))
-    for what, given, wanted in zip(("", "control "), (values, control), taken, strict=True):
-        if (given is None) == wanted:
-            says = "needs" if wanted else "takes no"
-            raise ValueError(f"{here} {says} {what}values: so data/claims.toml declares it")
+    here = f"claim {declared.id}"
+    wanted = {"values": declared.kind != "open", "control values": bool(declared.control)}
+    for (what, is_wanted), given in zip(wanted.items(), (values, control), strict=True):
+        if (given is None) == is_wanted:
+            says = "needs" if is_wanted else "takes no"
+            raise ValueError(f"{here} {says} {what}: so data/claims.toml declares it")
     if declared.kind == "open":
         return "not testable here"
     values = _numbers(here, values)
@@ -116,10 +117,10 @@ def claim(
 ) -> None:
     """Judge a declared claim, print its verdict in one line, and write it to the ledger.
 
-    values and control: a number, list or tensor in the declared unit, or a dict {group: those};
-    kept to 4 significant digits. seeds, texts, heads: how many of each were measured. floor:
-    "tour" or "evidence", where a finding must give one of these counts. Raises ValueError for an
-    id that is not declared, and as judge does.
+    values and control: a number, list or tensor in the declared unit, or {group: those}; kept to 4
+    significant digits. seeds, texts, heads: how many were measured. floor: "tour" or "evidence",
+    where a finding must give one of these counts. Raises ValueError for an id that is not declared,
+    and as judge does.
     """
     given = (n.tolist() if hasattr(n, "tolist") else n for n in (seeds, texts, heads))
     declared, counts = load_claims(), dict(zip(COUNTS, given, strict=True))
@@ -136,12 +137,17 @@ def claim(
     verdict = judge(one, *numbers)
     values, control = [n[""] if n and list(n) == [""] else n for n in numbers]
     entry = {"values": values, "control": control, **counts, "verdict": verdict}
+    _keep(path, id, entry, declared)
+    print(f"{id} {verdict}: {one.statement} ({_measured(one, entry)})")
+
+
+def _keep(path: Path, id: str, entry: dict, declared: dict[str, Claim]) -> None:
+    """Write the entry to the ledger, and leave out what is no longer declared."""
     check_writable(path.parent)
     ledger = (read_json(path) if path.is_file() else {}) | {id: entry}
     kept = sorted(ledger.keys() & declared, key=lambda id: int(id[3:]))  # 04.9 before 04.10
     lines = [f' "{key}": {json.dumps(ledger[key], ensure_ascii=False)}' for key in kept]
     write_atomically(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
-    print(f"{id} {verdict}: {one.statement} ({_measured(one, entry)})")
 
 
 def claims_table(notebook: str, floor: str = "tour"):
@@ -170,20 +176,12 @@ def claims_table(notebook: str, floor: str = "tour"):
     return Markdown("\n".join(rows))
 
 
-def check(
-    name: str,
-    value: float,
-    equals: float | None = None,
-    tol: float = 0.0,
-    at_least: float | None = None,
-    at_most: float | None = None,
-) -> None:
+def check(name: str, value: float, equals=None, tol=0.0, at_least=None, at_most=None) -> None:
     """Assert a measured value and print it with what was expected.
 
     Give equals (with tol), at_least or at_most. NaN never passes. Raises AssertionError.
     """
-    value = float(value)
-    parts, passed = [], not math.isnan(value)
+    value, parts, passed = float(value), [], True
     if equals is not None:
         parts.append(f"{equals:.4g} ± {tol:.2g}" if tol else f"{equals:.4g}")
         passed &= abs(value - equals) <= tol
@@ -195,9 +193,7 @@ def check(
         passed &= value <= at_most
     bounds = [bound for bound in (equals, tol, at_least, at_most) if bound is not None]
     if not parts or not all(map(math.isfinite, bounds)):
-        raise ValueError(
-            f"check {name!r} could not fail: give a finite equals, at_least or at_most"
-        )
+        raise ValueError(f"check {name!r} could not fail: give finite equals, at_least or at_most")
     line = f"{name}: {value:.4g} (expected {' and '.join(parts)})"
     if not passed:
         raise AssertionError(f"check failed: {line}")
@@ -243,11 +239,10 @@ def _numbers(here: str, values) -> dict[str, list[float]]:
 
 def _holds(here: str, rule: str, numbers: dict[str, list[float]]) -> bool:
     holds = []
-    for term in _terms(rule):
-        summary, name, sign, bound = TERM.fullmatch(term).groups()
+    for summary, name, sign, bound in (TERM.fullmatch(term).groups() for term in _terms(rule)):
         if name and name not in numbers:
             raise ValueError(f"{here} has a rule on {name!r}; measured are {list(numbers)}")
-        group = numbers[name] if name else [n for each in numbers.values() for n in each]
+        group = numbers[name] if name else sum(numbers.values(), [])
         holds.append(SIGNS[sign](float(SUMMARIES[summary](group)), float(bound)))
     return all(holds)
 
@@ -256,14 +251,15 @@ def _measured(one: Claim, entry: dict) -> str:
     """The ranges of values and control with unit and counts, or why nothing was measured."""
     parts = [one.why] if one.kind == "open" else []
     for each, said in (entry["values"], one.unit), (entry["control"], "in the control"):
-        groups = {} if each is None else _numbers(one.id, each)
-        spans = {name: (f"{min(n):.3g}", f"{max(n):.3g}") for name, n in groups.items()}
-        shown = [
-            f"{name}: ".removeprefix(": ") + " to ".join(dict.fromkeys(span))
-            for name, span in spans.items()
-        ]
-        parts += [f"{', '.join(shown)} {said}"] * bool(shown)
-    return "; ".join([*parts, *filter(None, [_counts(entry)])])
+        if each is not None:
+            groups = _numbers(one.id, each).items()
+            parts.append(", ".join(_range(name, numbers) for name, numbers in groups) + f" {said}")
+    return "; ".join(filter(None, [*parts, _counts(entry)]))
+
+
+def _range(name: str, numbers: list[float]) -> str:
+    ends = dict.fromkeys(f"{end:.3g}" for end in (min(numbers), max(numbers)))  # one, if equal
+    return (f"{name}: " if name else "") + " to ".join(ends)
 
 
 def _counts(entry: dict) -> str:
