@@ -10,6 +10,7 @@ from aot_helpers.reading.interventions import (
     ablate,
     check_heads,
     cut_path,
+    cut_paths,
     freeze_patterns,
     merge,
     patch_heads,
@@ -250,6 +251,10 @@ def test_several_cuts_take_off_what_each_takes(make_model, some_tokens, layer_no
     assert all(cut.frozen_sigma == layer_norm for cut in cuts)
     together, lower = merge(*cuts), merge(*(cut for cut in cuts if "L1.k" in cut))
     assert set(together) == {"L1.k", "L2.q", "L2.k", "L2.v"}
+    at_once = cut_paths(model, some_tokens, [*paths, paths[0]], replace)  # one is given twice
+    assert at_once.frozen_sigma == layer_norm and cut_paths(model, some_tokens, []) == {}
+    same = model(some_tokens, edits=together)
+    torch.testing.assert_close(model(some_tokens, edits=at_once), same)
 
     def run(edits):
         with torch.no_grad():

@@ -143,6 +143,17 @@ def cut_path(
     return Parts({name: edit}, frozen_sigma=not isinstance(norm, nn.Identity))
 
 
+def cut_paths(
+    model: Model,
+    tokens: Int[Tensor, "batch pos"],
+    paths: list[tuple[Head, Head, str]],
+    replace: str = "zero",
+) -> Parts:
+    """Edits that cut several paths (writer, reader, route) at once, each as `cut_path` does."""
+    cuts = [cut_path(model, tokens, *path, replace) for path in dict.fromkeys(paths)]
+    return Parts(merge(*cuts), any(cut.frozen_sigma for cut in cuts))
+
+
 def freeze_patterns(model: Model, tokens: Int[Tensor, "batch pos"]) -> Edits:
     """Edits that fix all attention patterns to those of a run on these tokens.
 

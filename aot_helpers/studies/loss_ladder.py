@@ -1,9 +1,12 @@
-"""Figures of notebook 05: two loops around a model, the loss ladder, what temperature does."""
+"""Notebook 05: the exam that all models take, and its figures, from two loops to the ladder."""
 
+import copy
 import math
 
 import matplotlib.pyplot as plt
 import numpy as np
+import torch
+import torch.nn.functional as F
 from IPython.display import display
 from matplotlib.colors import to_rgb
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, PathPatch, Rectangle
@@ -11,14 +14,71 @@ from matplotlib.path import Path
 
 from aot_helpers.showing import diagrams, plots
 from aot_helpers.showing.diagrams import DPI, INK, PALE
+from aot_helpers.showing.plots import shown
+from aot_helpers.text.batches import pad_batch
+from aot_helpers.training.losses import next_token_losses
 
 SURPRISE, PROBABILITY, DRAWN = diagrams.QUERY, diagrams.KEY, diagrams.VALUE
 LETTER = 9.5 * 0.602 / 72  # width of a letter of the monospaced font, in inches
+RUNGS = {  # what each knows
+    "uniform": "a fair die",
+    "unigram": "knows frequencies",
+    "bigram": "counted pairs",
+    "stories-0l": "no heads: learned pairs",
+    "your model": "one layer, trained here",
+    "stories-1l": "one layer, 4,000 steps",
+    "stories-2l": "two layers",
+    "floor": "the grammar (known per story only)",
+}
 
 
-def two_loops(tokens, chances, came, drawn, title):
-    """Training (left) and sampling (right) around one model. chances: {token: probability}."""
+class Exam:
+    """Unread stories, whole, on which everyone is measured: all of at most n_ctx tokens.
+
+    now, following: the tokens of all these stories in one row, and what comes after each. BOS
+    stands before each story. floor: the mean surprise of the grammar that wrote the stories.
+    """
+
+    def __init__(self, corpus, tokenizer, n_ctx=128):
+        encoded = tokenizer.encode_many(corpus.texts)
+        self.numbers = [i for i, ids in enumerate(encoded) if len(ids) <= n_ctx]  # in the corpus
+        begun = [F.pad(encoded[i], (1, 0), value=tokenizer.bos) for i in self.numbers]
+        self.tokenizer, (self.tokens, real) = tokenizer, pad_batch(begun, tokenizer.bos)
+        self.real = real[:, 1:]  # not padding, and not BOS
+        self.now, self.following = self.tokens[:, :-1][self.real], self.tokens[:, 1:][self.real]
+        self.floor = -sum(corpus.truth.log_probs[i] for i in self.numbers) / len(self.following)
+
+    @torch.no_grad()
+    def losses_of(self, model):
+        """The loss of a model at each token, [n_tokens]."""
+        parts = []
+        for x in self.tokens.split(32):
+            logits = model(x[:, :-1]).flatten(0, 1)
+            parts.append(F.cross_entropy(logits, x[:, 1:].flatten(), reduction="none"))
+        return torch.cat(parts)[self.real.flatten()]
+
+    def passage(self, number, word, n):
+        """The places of n tokens: from a word on, in the story of that number in the corpus."""
+        row = self.numbers.index(number)
+        begin = int(self.real[:row].sum())
+        story = self.following[begin : begin + int(self.real[row].sum())]
+        begin += self.tokenizer.token_strings(story).index(word)
+        return range(begin, begin + n)
+
+
+def two_loops(model, text, came, drawn):
+    """Training (left) and sampling (right) around one model, asked what follows the text.
+
+    came, drawn: two tokens that may follow, one for each loop.
+    """
+    ids = model.tokenizer.encode(text, bos=True)
+    with torch.no_grad():
+        p = model(ids[None])[0, -1].softmax(dim=-1)
+    chances = {token: p[model.tokenizer.encode(" " + token)[0]].item() for token in (came, drawn)}
+    chances["others"] = 1 - sum(chances.values())
+    tokens = text.split()
     figure, axis = diagrams.canvas(10, 4.75)
+    title = "One model, two loops: one changes its weights, the other writes"
     diagrams.say(axis, 0.12, 4.52, title, size=12.5, ha="left")
     middle, left, right = 5.0, 1.5, 8.6
     y_text, y_model, y_bars = 3.85, 2.82, 0.95
@@ -66,16 +126,37 @@ def two_loops(tokens, chances, came, drawn, title):
     return figure
 
 
-class LiveLoss:
-    """Draws the loss while a model trains: call it with each loss. The last frame stays."""
+def forty_losses(new_model, batches, rate):
+    """The losses of 40 steps of the tour's loop, all at one rate, of a new model."""
+    model, losses = new_model(), []
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.98))
+    for batch in batches[:40]:
+        loss = F.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses
 
-    def __init__(self, baselines, steps, title, every=100):
-        self.baselines, self.steps, self.title, self.every = baselines, steps, title, every
-        self.losses, self.handle = [], None
+
+class LiveLoss:
+    """Draws the loss while a model trains: call it with each loss. The last frame stays.
+
+    photos: {step: a copy of the model} before training, after `photo_steps` and at the end.
+    """
+
+    def __init__(self, model, baselines, steps, every=150, photo_steps=(20, 60, 200)):
+        self.model, self.baselines, self.steps, self.every = model, baselines, steps, every
+        self.title = "Your model overtakes the counters, one after the other"
+        self.losses, self.handle, self.photo_steps = [], None, photo_steps
+        self.photos = {0: copy.deepcopy(model)}
 
     def __call__(self, loss):
         """Add one step's loss, and draw now and then."""
         self.losses.append(loss)
+        if len(self.losses) in (*self.photo_steps, self.steps):
+            self.photos[len(self.losses)] = copy.deepcopy(self.model)
         if len(self.losses) % self.every == 0 or len(self.losses) == self.steps:
             if self.handle is None:
                 self.handle = display(self.figure(), display_id=True)
@@ -128,12 +209,17 @@ class LossWatch:
             self.handle.update(figure)
 
 
-def ladder(rungs, losses, tokens, strips, title, yours=""):
-    """Losses as rungs of a ladder, and beside each the same words, shaded by their surprise.
+def ladder(losses, exam, yours="", passage=(3, " said", 16)):
+    """Losses as rungs of a ladder, the exam's floor, and beside each rung the same passage.
 
-    rungs: {name: what it knows}. losses: {name: mean loss}. strips: {name: loss of each token};
-    a rung without a strip has none drawn.
+    losses: {name in RUNGS: loss of each token of the exam}. passage: see Exam.passage.
     """
+    places = list(exam.passage(*passage))
+    tokens = exam.tokenizer.token_strings(exam.following[places])
+    strips = {name: each[places] for name, each in losses.items()}
+    rungs = {name: RUNGS[name] for name in (*losses, "floor")}
+    losses = {name: each.mean().item() for name, each in losses.items()} | {"floor": exam.floor}
+    title = "The loss ladder: each rung down is something learned"
     step, top = 0.72, 0.5
     height = top + step * len(rungs)
     figure, axis = diagrams.canvas(10, height)
@@ -173,8 +259,8 @@ def ladder(rungs, losses, tokens, strips, title, yours=""):
 def river(temperatures, probabilities, names, marks):
     """The next-token distribution as temperature rises: one band per token, labeled in the band.
 
-    probabilities: [temperature, token], the likeliest first. names: of the bands drawn apart; the
-    rest is one band. marks: temperatures to point out.
+    probabilities: [temperature, token], the likeliest first. names: tokens whose bands are drawn
+    apart; the rest is one band. marks: temperatures to point out.
     """
     figure, axis = plt.subplots(figsize=(9.2, 3.6), dpi=DPI, layout="constrained")
     plt.close(figure)
@@ -184,7 +270,7 @@ def river(temperatures, probabilities, names, marks):
     colors = [_tint(PROBABILITY, b) for b in blend] + ["#ECECEC"]
     axis.stackplot(x, bands, colors=colors, edgecolor="white", lw=0.8)
     edges = np.concatenate([np.zeros((1, len(x))), bands.cumsum(0)])
-    for i, name in enumerate([*names, "all other tokens"]):
+    for i, name in enumerate([*map(shown, names), "all other tokens"]):
         widest = int((bands[i] * (x < 2.0)).argmax()) if i else int(np.searchsorted(x, 0.28))
         widest = min(max(widest, len(x) // 10), int(len(x) * 0.93))
         near = [mark for mark in marks if abs(x[widest] - mark) < 0.1]
@@ -209,7 +295,7 @@ def river(temperatures, probabilities, names, marks):
     return figure
 
 
-def texts(rows, title, shade=SURPRISE, most=6.0, key="", letters=84):
+def shaded_texts(rows, title, shade=SURPRISE, most=6.0, key="", letters=84):
     """Texts one below the other, each token shaded. rows: {label: (tokens, a number for each)}.
 
     A label may have two lines. Numbers from 0 (white) to `most` (full color).
@@ -232,6 +318,35 @@ def texts(rows, title, shade=SURPRISE, most=6.0, key="", letters=84):
             _strip(axis, 1.95, y - 0.16 - 0.26 * i, tokens, numbers, shade, most)
         y -= tall
     return figure
+
+
+def judged_texts(judge, texts, n, title):
+    """The last n tokens of each text, shaded by what they cost the judge. texts: {label: ids}."""
+    rows = {}
+    for label, ids in texts.items():
+        with torch.no_grad():
+            losses = next_token_losses(judge(ids[None]), ids[None])[0, -n:]
+        rows[label] = judge.tokenizer.token_strings(ids[-n:]), losses
+    return shaded_texts(rows, title, key="orange: surprise, full at 6 nats")
+
+
+def where_heads_look(model, questions, left):
+    """For each question: where the head that matters most looks from the last token.
+
+    questions: {name: text}. left: {name: share of the answer's probability without each head}.
+    """
+    rows = {}
+    for name, text in questions.items():
+        ids, head = model.tokenizer.encode(text, bos=True), int(left[name].argmin())
+        logits, cache = model.run_with_cache(ids[None])
+        looks = cache["L0.pattern"][0, head, -1].tolist()
+        answer = model.tokenizer.token_strings(logits[0, -1].argmax(dim=-1, keepdim=True))[0]
+        bet = f" →{answer} (without this head: {left[name][head]:.0%} of its probability is left)"
+        tokens = model.tokenizer.token_strings(ids)
+        rows[f"{name}\nhead {head}"] = [*tokens[1:], bet], [*looks[1:], 0]
+    title = "To answer, a head looks from the last word back at the word that tells"
+    key = "purple: its attention"
+    return shaded_texts(rows, title, diagrams.SHARE, 1.0, key, letters=62)
 
 
 def _choices(loss):

@@ -21,6 +21,7 @@ from aot_helpers.training.losses import next_token_losses
 
 # Two colors of this notebook alone: stories and the names in them, and random tokens.
 STORIES, RANDOM, ONE_LAYER = "#137177", "#C2255C", "0.6"
+Texts = Int[Tensor, "batch pos"]
 QUANTITIES: dict[str, Callable[[dict], float]] = {  # what was measured while a run trained
     "loss on stories": lambda m: m["text"],
     "in-context score": lambda m: -m["in-context score"],  # early minus late: higher is better
@@ -78,15 +79,13 @@ def copied_text(texts: dict[str, Int[Tensor, "1 pos"]], steps: list[int], title:
 
     texts: {heading: tokens}, of stories first and then random ones: so they are colored.
     """
-    models = {f"step {step:,}": load_checkpoint("stories-2l", step) for step in steps}
+    models = [load_checkpoint("stories-2l", step) for step in steps]
     blocks = []
     for (heading, tokens), color in zip(texts.items(), (STORIES, RANDOM), strict=True):
         with torch.no_grad():
-            chances = {
-                name: (-next_token_losses(model(tokens), tokens)[0]).exp()
-                for name, model in models.items()
-            }
-        strings = next(iter(models.values())).tokenizer.token_strings(tokens[0, 1:])
+            losses = [next_token_losses(model(tokens), tokens)[0] for model in models]
+        chances = {f"step {n:,}": (-each).exp() for n, each in zip(steps, losses, strict=True)}
+        strings = models[0].tokenizer.token_strings(tokens[0, 1:])
         blocks.append((heading, strings, chances, color))
     note = "color: the chance that the model gave to the token before it came"
     return colored_text(blocks, title, note)
@@ -266,10 +265,8 @@ def skill_map(two: list[str], none: list[str], one: list[str], docstrings: list[
         axis.annotate(f"step {step:,}", point, away, size=9.5, va="center", **line)
         axis.plot(*point, color=RANDOM, marker="o", ms=4, mec="white")
     axis.set(xlim=(-0.05, 1.9), ylim=(-0.12, 1.05))
-    axis.set(
-        xlabel="in-context score: how much context helps (nats)",
-        ylabel="induction score on random tokens",
-    )
+    axis.set_xlabel("in-context score: how much context helps (nats)")
+    axis.set_ylabel("induction score on random tokens")
     return _headline(figure, "Without windows written twice, the way up is missing")
 
 
@@ -280,13 +277,7 @@ class LiveView:
     the head of the last layer with the clearest stripe, averaged over the texts.
     """
 
-    def __init__(
-        self,
-        steps: int,
-        stories: Int[Tensor, "batch pos"],
-        random_tokens: Int[Tensor, "batch pos"],
-        measure: Callable,
-    ):
+    def __init__(self, steps: int, stories: Texts, random_tokens: Texts, measure: Callable):
         self.measure, self.handle = measure, None
         self.probes = {"stories": (stories, STORIES), "random tokens": (random_tokens, RANDOM)}
         self.figure = plt.figure(figsize=(9, 2.9), dpi=DPI)

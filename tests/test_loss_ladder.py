@@ -1,0 +1,119 @@
+"""Notebook 05: the exam against plain sums, the loop at one rate against `train`, the pictures."""
+
+import math
+
+import matplotlib.pyplot as plt
+import pytest
+import torch
+from matplotlib.text import Text
+
+from aot_helpers.models.checkpoints import load_checkpoint
+from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
+from aot_helpers.studies import loss_ladder
+from aot_helpers.text.corpora import load_corpus
+from aot_helpers.training.config import TrainConfig
+from aot_helpers.training.losses import next_token_losses
+from aot_helpers.training.train import train
+
+PROMPT = "Mila Golun lived near the river."
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_checkpoint("stories-1l").requires_grad_(False)
+
+
+@pytest.fixture(scope="module")
+def stories():
+    return load_corpus("stories", "test")
+
+
+@pytest.fixture(scope="module")
+def exam(model, stories):
+    return loss_ladder.Exam(stories, model.tokenizer)
+
+
+def test_the_exam_is_every_story_that_fits_whole(exam, model, stories):
+    lengths = [len(model.tokenizer.encode(text)) for text in stories.texts]
+    assert exam.numbers == [i for i, length in enumerate(lengths) if length <= 128]
+    assert len(exam.now) == len(exam.following) == sum(lengths[i] for i in exam.numbers)
+    first = model.tokenizer.encode(stories.texts[exam.numbers[0]], bos=True)
+    assert torch.equal(exam.now[: len(first) - 1], first[:-1])
+    assert torch.equal(exam.following[: len(first) - 1], first[1:])
+
+
+def test_losses_of_the_exam_are_those_of_each_story_alone(exam, model, stories):
+    losses, begin = exam.losses_of(model), 0
+    for number in exam.numbers[:3]:
+        ids = model.tokenizer.encode(stories.texts[number], bos=True)[None]
+        alone = next_token_losses(model(ids[:, :128]), ids[:, :128])[0]
+        assert torch.allclose(losses[begin : begin + len(alone)], alone, atol=1e-4)
+        begin += ids.shape[1] - 1
+
+
+def test_the_floor_is_the_grammar_s_own_surprise_and_below_a_model_s(exam, model, stories):
+    total = sum(stories.truth.log_probs[i] for i in exam.numbers)
+    assert exam.floor == pytest.approx(-total / len(exam.now))
+    assert 0 < exam.floor < exam.losses_of(model).mean()
+
+
+def test_a_passage_is_read_in_its_story(exam, stories):
+    places = exam.passage(3, " said", 16)
+    text = exam.tokenizer.decode(exam.following[list(places)])
+    assert text.startswith(" said") and text in stories.texts[3]
+
+
+def test_forty_losses_are_those_of_train_at_a_constant_rate():
+    config = ModelConfig(20, n_layers=1, d_model=16, n_heads=2, d_head=8, n_ctx=12)
+    generator = torch.Generator().manual_seed(0)
+    batches = [torch.randint(20, (3, 13), generator=generator) for _ in range(50)]
+
+    def new_model():
+        torch.manual_seed(1)
+        return AttentionOnlyTransformer(config)
+
+    how = TrainConfig(40, learning_rate=0.01, warmup_steps=0, final_share=1.0, bf16=False)
+    theirs = train(new_model(), batches, how, quiet=True).losses
+    ours = loss_ladder.forty_losses(new_model, batches, 0.01)
+    # In `train` embeddings and positions have no weight decay, so the two part slowly.
+    assert len(ours) == 40 and ours[:5] == pytest.approx(theirs[:5], abs=0.005)
+
+
+def test_the_live_loss_takes_its_photos_on_the_way(model):
+    live = loss_ladder.LiveLoss(model, {"uniform": 6.9}, steps=5, every=100, photo_steps=(2,))
+    for loss in (5.0, 4.0, 3.0, 2.0):
+        live(loss)
+    assert list(live.photos) == [0, 2] and live.losses == [5.0, 4.0, 3.0, 2.0]
+    assert live.photos[2] is not model
+
+
+FIGURES = {
+    "two_loops": lambda model, exam: loss_ladder.two_loops(
+        model, "Then Mila found the red", "kite", "boat"
+    ),
+    "ladder": lambda model, exam: loss_ladder.ladder(
+        {
+            "uniform": torch.full([len(exam.now)], math.log(1024)),
+            "your model": exam.losses_of(model),
+        },
+        exam,
+        "your model",
+    ),
+    "judged_texts": lambda model, exam: loss_ladder.judged_texts(
+        model, {"step 1": model.tokenizer.encode(PROMPT, bos=True)}, 5, "title"
+    ),
+    "where_heads_look": lambda model, exam: loss_ladder.where_heads_look(
+        model, {"who?": PROMPT}, {"who?": torch.tensor([0.9, 0.1, 0.8, 1.0])}
+    ),
+    "river": lambda model, exam: loss_ladder.river(
+        torch.linspace(0.02, 2, 50), torch.full((50, 8), 1 / 8), [" a", "b"], (0, 1.3)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_labels_are_at_least_9_points_and_no_figure_stays_open(name, model, exam):
+    figure = FIGURES[name](model, exam)
+    sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text().strip()]
+    assert sizes and min(sizes) >= 9
+    assert plt.get_fignums() == []
