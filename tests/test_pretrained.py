@@ -13,7 +13,6 @@ from torch import nn
 
 from aot_helpers.base import network
 from aot_helpers.models import gguf_files, pretrained
-from aot_helpers.models.gguf_files import F32, Q4_1, Q8_0
 from aot_helpers.models.pretrained import PUBLISHED, PretrainedTransformer, load_pretrained
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.heads import HEAD_PATTERNS, pattern_score
@@ -433,6 +432,7 @@ def test_a_model_out_of_reach_names_the_remedy(name, monkeypatch):
 
 # ---- GGUF ----
 
+F32, Q4_1, Q8_0 = 0, 3, 8  # how numbers are stored
 # The nearest numbers that a block of this kind holds exactly, with the scales of `blocks_of`.
 HELD = {
     F32: lambda W: W,
@@ -557,13 +557,11 @@ def test_other_gguf_files_are_refused(llama, tmp_path):
         gguf_files.read_llama(path)
     write_gguf(llama, path)
     path.write_bytes(path.read_bytes()[:-300])
-    with pytest.raises(ValueError, match="ends in the middle"):
+    with pytest.raises(ValueError, match=r"tiny\.gguf is no whole GGUF file .*install it again"):
         gguf_files.read_llama(path)
     path.write_bytes(b"no model at all")
-    with pytest.raises(ValueError, match=r"tiny\.gguf is no GGUF file of version 3"):
+    with pytest.raises(ValueError, match=r"tiny\.gguf is no whole GGUF file"):
         gguf_files.read_llama(path)
-    with pytest.raises(ValueError, match="weights of type 2 are not read"):
-        gguf_files._floats(None, 2, [32])
 
 
 # ---- real models, where their packages are installed ----

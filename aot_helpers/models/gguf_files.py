@@ -1,11 +1,7 @@
 """A quantized Llama in a GGUF file (llama.cpp's format) as configuration, weights and tokenizer."""
 
-import math
-import struct
-from collections.abc import Iterator
 from pathlib import Path
 
-import numpy
 import torch
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
@@ -29,20 +25,25 @@ CONFIG = {
     "tokenizer.ggml.bos_token_id": "bos_token_id", "tokenizer.ggml.eos_token_id": "eos_token_id",
     "tokenizer.ggml.padding_token_id": "pad_token_id",
 }  # fmt: skip
-# The struct format of each kind of fact; 8 is a string and 9 a list. The kind of a special token.
-KINDS, STRING, LIST, SPECIAL = "BbHhIif?  Qqd", 8, 9, 3
-# How numbers are stored: (bytes, numbers) of a block.
-F32, Q4_1, Q8_0 = 0, 3, 8
-BLOCKS = {F32: (4, 1), Q4_1: (20, 32), Q8_0: (34, 32)}
+SPECIAL = 3  # the kind of a special token
 
 
 def read_llama(path: Path) -> tuple[dict, dict[str, Tensor], Backend]:
     """LlamaConfig's arguments, float32 weights by Hugging Face's names, and the tokenizer.
 
-    In a second, where transformers' reader takes half a minute and twice the memory. Raises
-    ValueError unless it is a Llama with SmolLM2's kind of vocabulary in float32, Q4_1 or Q8_0.
+    One tensor at a time, which takes half the memory of transformers' reader. Raises ValueError
+    unless it is a Llama with SmolLM2's kind of vocabulary, ImportError without the package gguf.
     """
-    facts, tensors = _parse(path)
+    try:
+        from gguf import GGUFReader
+        from gguf.quants import dequantize
+    except ImportError:
+        raise ImportError(f"{path.name} needs the package gguf: pip install gguf") from None
+    try:
+        file = GGUFReader(path)
+    except (ValueError, IndexError) as error:
+        raise ValueError(f"{path} is no whole GGUF file ({error}): install it again") from error
+    facts = {name: field.contents() for name, field in file.fields.items()}
     kind = facts.get("general.architecture"), facts.get("tokenizer.ggml.pre")
     if kind != ("llama", "smollm"):
         raise ValueError(
@@ -51,68 +52,15 @@ def read_llama(path: Path) -> tuple[dict, dict[str, Tensor], Backend]:
         )
     config, weights = {theirs: facts[name] for name, theirs in CONFIG.items()}, {}
     n_heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
-    for name, W in tensors:  # blk.3.attn_q.weight, token_embd.weight …
-        *block, part, _ = name.split(".")
+    for stored in file.tensors:  # blk.3.attn_q.weight, token_embd.weight …
+        *block, part, _ = stored.name.split(".")
+        W = torch.from_numpy(dequantize(stored.data, stored.tensor_type).copy())
         if part in n_heads:  # the pairs that rotate together stand side by side there
             W = W.unflatten(0, (n_heads[part], -1, 2)).transpose(1, 2).flatten(0, 2)
         name = f"model.layers.{block[1]}.{LAYER[part]}" if block else REST[part]
         weights[f"{name}.weight"] = W
     config["tie_word_embeddings"] = "lm_head.weight" not in weights
     return config, weights, _tokenizer(facts)
-
-
-def _parse(path: Path) -> tuple[dict, Iterator[tuple[str, Tensor]]]:
-    """The facts at the head of the file, and its tensors by name, one at a time."""
-    file, at = numpy.memmap(path, mode="c"), 0
-    head = memoryview(file)
-
-    def number(code: str):
-        nonlocal at
-        (found,) = struct.unpack_from(f"<{code}", head, at)
-        at += struct.calcsize(f"<{code}")
-        return found
-
-    def value(kind: int):
-        nonlocal at
-        if kind == LIST:
-            kind, n = number("I"), number("Q")
-            return [value(kind) for _ in range(n)]
-        if kind != STRING:
-            return number(KINDS[kind])
-        n = number("Q")
-        at += n
-        return str(head[at - n : at], "utf-8")
-
-    if number("4s") != b"GGUF" or number("I") != 3:
-        raise ValueError(f"{path} is no GGUF file of version 3")
-    n_tensors, n_facts = number("Q"), number("Q")
-    facts = {value(STRING): value(number("I")) for _ in range(n_facts)}
-    tensors = []
-    for _ in range(n_tensors):
-        name, shape = value(STRING), [number("Q") for _ in range(number("I"))][::-1]
-        tensors.append((name, shape, number("I"), number("Q")))
-    at += -at % facts.get("general.alignment", 32)
-    return facts, ((name, _floats(file[at + i :], kind, shape)) for name, shape, kind, i in tensors)
-
-
-def _floats(stored: numpy.ndarray, kind: int, shape: list[int]) -> Tensor:
-    """The numbers at the beginning of what is stored, which are 32 with one scale, or plain."""
-    if kind not in BLOCKS:
-        raise ValueError(f"weights of type {kind} are not read, only float32, Q4_1 and Q8_0")
-    size, numbers = BLOCKS[kind]
-    n_bytes = math.prod(shape) // numbers * size
-    if len(stored) < n_bytes:
-        raise ValueError("the GGUF file ends in the middle of its weights: install it again")
-    blocks = torch.from_numpy(stored[:n_bytes]).view(-1, size)
-    if kind == F32:
-        return blocks.view(torch.float32).view(shape).clone()  # lets go of the file
-    if kind == Q8_0:
-        scale, W = blocks[:, :2].view(torch.float16).float(), blocks[:, 2:].view(torch.int8)
-        return W.float().mul_(scale).view(shape)
-    scale, low = blocks[:, :4].view(torch.float16).float().split(1, dim=1)
-    halves = blocks[:, 4:]  # the first 16 numbers in the low four bits, the others in the high
-    W = torch.cat([halves & 15, halves >> 4], dim=1)
-    return W.float().mul_(scale).add_(low).view(shape)
 
 
 def _tokenizer(facts: dict) -> Backend:
