@@ -70,9 +70,9 @@ def check_storage(url: str) -> None:
     kind = parsed.get_backend_name()
     if file := database_file(url):
         check_writable(file.parent)
-    engine = sqlalchemy.create_engine(parsed, connect_args=CONNECTION[kind])
+    options = {"poolclass": sqlalchemy.NullPool, "connect_args": CONNECTION[kind]}
     try:
-        with engine.connect() as connection:
+        with sqlalchemy.create_engine(parsed, **options).connect() as connection:
             table = "sqlite_master" if kind == "sqlite" else "pg_class"
             connection.execute(sqlalchemy.text(f"SELECT count(*) FROM {table}"))
     except sqlalchemy.exc.SQLAlchemyError as error:
@@ -81,8 +81,6 @@ def check_storage(url: str) -> None:
             f"the storage {shown(url)} does not answer ({last_line(cause)}): start the server, "
             "mend the URL, or leave --storage out for a SQLite file"
         ) from None
-    finally:
-        engine.dispose()
 
 
 @contextlib.contextmanager
@@ -111,9 +109,10 @@ def connect(
     heartbeat, grace: seconds. stale: called with study and trial where a worker died.
     """
     check_storage(url)
-    parsed = _parsed(url)
+    parsed, kind = _parsed(url), _parsed(url).get_backend_name()
     text = parsed.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}")
-    options = {"pool_pre_ping": True, "connect_args": CONNECTION[parsed.get_backend_name()]}
+    # A new connection for each question: none grows stale while a trial runs.
+    options = {"poolclass": sqlalchemy.NullPool, "connect_args": CONNECTION[kind]}
     for attempt in range(20):
         try:
             with _known_experiment():
@@ -130,9 +129,8 @@ def connect(
             if attempt == 19:
                 raise
             time.sleep(random.uniform(0.1, 0.5))
-    if parsed.get_backend_name() == "sqlite":
+    if kind == "sqlite":
         # SQLite has no row locks: without this two workers could claim one trial.
-        storage.engine.dispose()
         sqlalchemy.event.listen(
             storage.engine, "connect", lambda raw, _: setattr(raw, "isolation_level", None)
         )
@@ -143,7 +141,6 @@ def connect(
         yield storage
     finally:
         storage.remove_session()
-        storage.engine.dispose()
 
 
 class Patience:
