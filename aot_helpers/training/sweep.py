@@ -136,12 +136,9 @@ def _conduct(sweep: Sweep, storage, study, trial: FrozenTrial, ask: Patience, fo
 
 def work(sweep: Sweep, log: Callable[[str], None] = say) -> None:
     """Run trials until none waits and none runs, here or elsewhere."""
-    folder, ask, told = (
-        Path(sweep.folder).resolve() / sweep.name,
-        Patience(sweep.patience, log),
-        False,
-    )
+    folder = Path(sweep.folder).resolve() / sweep.name
     check_writable(folder)
+    ask, said = Patience(sweep.patience, log), False
     with opened(sweep, log) as (storage, study):
         while True:
             ask(check_settings, study, sweep)
@@ -158,11 +155,9 @@ def work(sweep: Sweep, log: Callable[[str], None] = say) -> None:
             if trial is not None:
                 _conduct(sweep, storage, study, trial, ask, folder)
             elif not waiting:
-                if not told:
-                    log(
-                        f"nothing waits; {running} still run elsewhere, and may fall to this worker"
-                    )
-                told = True
+                if not said:
+                    log(f"nothing waits; {running} run elsewhere and may yet fall to this worker")
+                said = True
                 time.sleep(min(sweep.heartbeat, 5))
         for left in folder.glob("untold-*.json"):
             left.unlink(missing_ok=True)
@@ -178,9 +173,8 @@ def stop_like_ctrl_c() -> None:
 
 
 def _work_in_a_crew(sweep: Sweep) -> None:
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches all; the first process passes it on
+    # Ctrl-C reaches all processes; the first one passes it on, as SIGTERM.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     stop_like_ctrl_c()
     try:
         work(sweep)
