@@ -374,6 +374,23 @@ def test_patience_waits_and_says_so_and_ends(monkeypatch):
         )
 
 
+def test_an_absence_is_seen_behind_the_errors_that_it_causes(monkeypatch):
+    """Optuna asks again in the broken transaction, and SQLAlchemy then complains of that."""
+    lines, answers = [], ["late", None]
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+
+    def ask():
+        if answer := answers.pop():
+            return answer
+        try:
+            raise sqlalchemy.exc.OperationalError("SELECT", {}, OSError("server closed"))
+        except sqlalchemy.exc.OperationalError:
+            raise sqlalchemy.exc.PendingRollbackError("roll back first")  # noqa: B904
+
+    assert Patience(60, lines.append)(ask) == "late"
+    assert "server closed" in lines[0] and "answers again" in lines[1]
+
+
 def test_lengths_of_time():
     assert [duration(s) for s in (31, 1080, 9000)] == ["31 s", "18 min", "2.5 h"]
 

@@ -143,6 +143,15 @@ def connect(
         storage.remove_session()
 
 
+def _absence(error: BaseException | None) -> BaseException | None:
+    """The error of a storage that does not answer, this one or one that led to it."""
+    while error is not None:
+        if isinstance(error, AWAY) or getattr(error, "connection_invalidated", False):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
 class Patience:
     """Asks a storage, and waits for it, in growing pauses, where it does not answer."""
 
@@ -151,8 +160,7 @@ class Patience:
 
     def away(self, error: Exception) -> bool:
         """Whether an error means that the storage does not answer; the time is kept."""
-        cause = error.__cause__ if isinstance(error, StorageInternalError) else error
-        away = isinstance(cause, AWAY) or getattr(cause, "connection_invalidated", False)
+        away = _absence(error) is not None
         self.last_away = time.monotonic() if away else self.last_away
         return away
 
@@ -165,7 +173,8 @@ class Patience:
             except STORAGE_ERRORS as error:
                 if not self.away(error):
                     raise
-                reason = last_line(getattr(error.__cause__ or error, "orig", None) or error)
+                absence = _absence(error)
+                reason = last_line(getattr(absence, "orig", None) or absence)
                 if start is None:
                     start = time.monotonic()
                     self.log(

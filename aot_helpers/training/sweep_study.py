@@ -105,7 +105,7 @@ def opened(sweep: Sweep, log: Callable[[str], None]) -> Iterator[tuple]:
     def stale(study, trial):
         log(f"trial {trial.number} will be tried again: no sign of life for {sweep.grace} s")
 
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     with connect(sweep.url, sweep.heartbeat, sweep.grace, stale) as storage:
         study = optuna.create_study(storage=storage, study_name=sweep.name, load_if_exists=True)
         if "settings" not in study.user_attrs and not study.get_trials(deepcopy=False):
