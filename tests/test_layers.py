@@ -11,7 +11,10 @@ PACKAGE = ROOT / "aot_helpers"
 LAYERS = ["base", "text", "models", "training", "reading", "showing", "studies", "teaching"]
 # Studies that belong together may import each other, in this order; no study imports another's.
 TORUS = "training winding colors plots figures diagrams render surfaces views"
-FAMILIES = [["torus", *(f"torus_{part}" for part in TORUS.split())]]
+FAMILIES = [
+    ["torus", *(f"torus_{part}" for part in TORUS.split())],
+    ["sweep_storage", "sweep_study", "sweep"],
+]
 TREES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts): ast.parse(path.read_text("utf-8"))
     for path in sorted(PACKAGE.rglob("*.py"))

@@ -1,0 +1,225 @@
+"""A storage for sweeps that many workers share, and the patience to wait for it when it is away."""
+
+import contextlib
+import math
+import random
+import re
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from aot_helpers.base.files import check_writable
+
+INSTALL = "pip install 'optuna>=5' papermill, and 'psycopg[binary]' for PostgreSQL"
+try:
+    import optuna
+    import sqlalchemy
+    from optuna.exceptions import StorageInternalError
+except ImportError as error:
+    raise ImportError(f"a sweep needs {error.name}, which is not installed: {INSTALL}") from error
+
+STORAGE_ERRORS = (StorageInternalError, sqlalchemy.exc.SQLAlchemyError)
+AWAY = (sqlalchemy.exc.OperationalError, sqlalchemy.exc.InterfaceError, sqlalchemy.exc.TimeoutError)
+# A connection that the network swallowed must not hang a worker for a quarter of an hour.
+CONNECTION = {
+    "sqlite": {"timeout": 30},
+    "postgresql": {"connect_timeout": 10, "keepalives_idle": 30, "tcp_user_timeout": 30_000},
+}
+
+
+def shown(url: str) -> str:
+    """A storage URL without its password."""
+    return re.sub(r"(password=)[^&]*", r"\1***", re.sub(r"(://[^:/@]*):.*@", r"\1:***@", str(url)))
+
+
+def last_line(error: BaseException) -> str:
+    """Kind and last line of an error; of one in a notebook, not of papermill's around it."""
+    kind = getattr(error, "ename", type(error).__name__)
+    text = str(getattr(error, "evalue", error)).strip()
+    return f"{kind}: {text.splitlines()[-1].strip()}" if text else kind
+
+
+def _parsed(url: str) -> sqlalchemy.URL:
+    if url.count("@") > 1:  # the rest of the password would be taken for the host, and be printed
+        raise ValueError(f"{shown(url)} has more than one @: in a password write %40 for it")
+    try:
+        parsed = sqlalchemy.make_url(re.sub("^postgres:", "postgresql:", url))
+    except (sqlalchemy.exc.ArgumentError, ValueError):
+        parsed = None
+    kind = parsed.get_backend_name() if parsed else ""
+    in_memory = kind == "sqlite" and parsed.database in (None, "", ":memory:")
+    if kind not in CONNECTION or in_memory:
+        raise ValueError(
+            f"no storage is known for {shown(url)!r}: give sqlite:///path/to/file.db, or "
+            "postgresql://user:password@host/database, which several machines can share"
+        )
+    return parsed.set(drivername={"postgresql": "postgresql+psycopg"}.get(kind, kind))
+
+
+def database_file(url: str) -> Path | None:
+    """The file of a SQLite storage."""
+    parsed = _parsed(url)
+    return Path(parsed.database) if parsed.get_backend_name() == "sqlite" else None
+
+
+def check_storage(url: str) -> None:
+    """Raise ValueError for a URL of an unknown kind, OSError for a storage that does not answer."""
+    parsed = _parsed(url)
+    kind = parsed.get_backend_name()
+    if file := database_file(url):
+        check_writable(file.parent)
+    options = {"poolclass": sqlalchemy.NullPool, "connect_args": CONNECTION[kind]}
+    try:
+        with sqlalchemy.create_engine(parsed, **options).connect() as connection:
+            table = "sqlite_master" if kind == "sqlite" else "pg_class"
+            connection.execute(sqlalchemy.text(f"SELECT count(*) FROM {table}"))
+    except sqlalchemy.exc.SQLAlchemyError as error:
+        cause = getattr(error, "orig", None) or error
+        raise ConnectionError(
+            f"the storage {shown(url)} does not answer ({last_line(cause)}): start the server, "
+            "mend the URL, or leave --storage out for a SQLite file"
+        ) from None
+
+
+@contextlib.contextmanager
+def _known_experiment():
+    """Optuna calls its heartbeat experimental; its version is pinned."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        yield
+
+
+def fail_stale_trials(study: optuna.Study) -> None:
+    """End the trials whose workers gave no sign of life for too long."""
+    with _known_experiment():
+        optuna.storages.fail_stale_trials(study)
+
+
+@contextlib.contextmanager
+def connect(
+    url: str,
+    heartbeat: int | None = None,
+    grace: int | None = None,
+    stale: Callable | None = None,
+) -> Iterator[optuna.storages.RDBStorage]:
+    """Optuna's tables at the URL, made where there are none, also if many make them at once.
+
+    heartbeat, grace: seconds. stale: called with study and trial where a worker died.
+    """
+    check_storage(url)
+    parsed, kind = _parsed(url), _parsed(url).get_backend_name()
+    text = parsed.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}")
+    # A new connection for each question: none grows stale while a trial runs.
+    options = {"poolclass": sqlalchemy.NullPool, "connect_args": CONNECTION[kind]}
+    for attempt in range(20):
+        try:
+            with _known_experiment():
+                storage = optuna.storages.RDBStorage(
+                    text,
+                    engine_kwargs=options,
+                    heartbeat_interval=heartbeat,
+                    grace_period=grace,
+                    heartbeat_stale_trial_callback=stale,
+                )
+            break
+        # Whoever comes second finds tables that it was about to make, or half of them.
+        except (*STORAGE_ERRORS, AssertionError):
+            if attempt == 19:
+                raise
+            time.sleep(random.uniform(0.1, 0.5))
+    if kind == "sqlite":
+        # SQLite has no row locks: without this two workers could claim one trial.
+        sqlalchemy.event.listen(
+            storage.engine, "connect", lambda raw, _: setattr(raw, "isolation_level", None)
+        )
+        sqlalchemy.event.listen(
+            storage.engine, "begin", lambda begun: begun.exec_driver_sql("BEGIN IMMEDIATE")
+        )
+    try:
+        yield storage
+    finally:
+        storage.remove_session()
+
+
+def _absence(error: BaseException | None) -> BaseException | None:
+    """The error of a storage that does not answer, this one or one that led to it."""
+    while error is not None:
+        if isinstance(error, AWAY) or getattr(error, "connection_invalidated", False):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
+class Patience:
+    """Asks a storage, and waits for it, in growing pauses, where it does not answer."""
+
+    def __init__(self, seconds: float, log: Callable[[str], None]):
+        self.seconds, self.log, self.last_away = seconds, log, -math.inf
+
+    def away(self, error: Exception) -> bool:
+        """Whether an error means that the storage does not answer; the time is kept."""
+        away = _absence(error) is not None
+        self.last_away = time.monotonic() if away else self.last_away
+        return away
+
+    def __call__(self, question: Callable, *arguments, **options):
+        """The answer. Raises ConnectionError when the storage stays away for too long."""
+        start, pause = None, 0.5
+        while True:
+            try:
+                answer = question(*arguments, **options)
+            except STORAGE_ERRORS as error:
+                if not self.away(error):
+                    raise
+                absence = _absence(error)
+                reason = last_line(getattr(absence, "orig", None) or absence)
+                if start is None:
+                    start = time.monotonic()
+                    self.log(
+                        f"the storage does not answer ({reason}); waiting up to "
+                        f"{duration(self.seconds)}, no result is lost"
+                    )
+                elif time.monotonic() - start > self.seconds:
+                    raise ConnectionError(
+                        f"the storage has not answered for {duration(self.seconds)} ({reason}): "
+                        "once it does, the same command goes on where this one stopped"
+                    ) from None
+                time.sleep(pause * random.uniform(0.8, 1.0))
+                pause = min(2 * pause, 30.0)
+            else:
+                if start is not None:
+                    self.last_away = time.monotonic()
+                    self.log(f"the storage answers again after {duration(self.last_away - start)}")
+                return answer
+
+    @contextlib.contextmanager
+    def heartbeat(self, storage, trial_id: int):
+        """Signs of life, from a thread that outlives a storage that went away (Optuna's dies)."""
+        stop = threading.Event()
+
+        def beat():
+            while not stop.wait(storage.get_heartbeat_interval()):
+                try:
+                    storage.record_heartbeat(trial_id)
+                except STORAGE_ERRORS as error:
+                    if self.last_away < started:
+                        self.log("the storage does not answer; the trial goes on, waiting for it")
+                    self.away(error)
+            storage.remove_session()
+
+        started, thread = time.monotonic(), threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+
+def duration(seconds: float) -> str:
+    """A length of time, such as "31 s", "18 min" or "2.5 h"."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 99.5 * 60 else f"{seconds / 3600:.1f} h"
