@@ -13,6 +13,7 @@ LAYERS = ["base", "text", "models", "training", "reading", "showing", "studies",
 TORUS = "training winding colors plots figures diagrams render surfaces views"
 FAMILIES = [
     ["torus", *(f"torus_{part}" for part in TORUS.split())],
+    ["loss_ladder_drawings", "loss_ladder"],
     ["sweep_storage", "sweep_study", "sweep"],
 ]
 TREES = {

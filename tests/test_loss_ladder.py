@@ -9,7 +9,7 @@ from matplotlib.text import Text
 
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.studies import loss_ladder
+from aot_helpers.studies import loss_ladder, loss_ladder_drawings
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.losses import next_token_losses
@@ -88,7 +88,7 @@ def test_the_live_loss_takes_its_photos_on_the_way(model):
 
 
 FIGURES = {
-    "two_loops": lambda model, exam: loss_ladder.two_loops(
+    "two_loops": lambda model, exam: loss_ladder_drawings.two_loops(
         model, "Then Mila found the red", "kite", "boat"
     ),
     "ladder": lambda model, exam: loss_ladder.ladder(
@@ -105,7 +105,7 @@ FIGURES = {
     "where_heads_look": lambda model, exam: loss_ladder.where_heads_look(
         model, {"who?": PROMPT}, {"who?": torch.tensor([0.9, 0.1, 0.8, 1.0])}
     ),
-    "river": lambda model, exam: loss_ladder.river(
+    "river": lambda model, exam: loss_ladder_drawings.river(
         torch.linspace(0.02, 2, 50), torch.full((50, 8), 1 / 8), [" a", "b"], (0, 1.3)
     ),
 }

@@ -23,12 +23,12 @@ import pandas
 from aot_helpers.base.errors import check_whole, unknown_name
 from aot_helpers.base.files import check_writable, read_json, write_atomically
 from aot_helpers.studies.sweep_storage import (
-    INSTALL,
     STORAGE_ERRORS,
     Patience,
     duration,
     fail_stale_trials,
     last_line,
+    papermill,
     shown,
 )
 from aot_helpers.studies.sweep_study import (
@@ -48,6 +48,8 @@ from aot_helpers.studies.sweep_study import (
 )
 
 __all__ = ["Sweep", "check_sweep", "results", "run_sweep", "stop_like_ctrl_c", "work"]
+# An error in a cell; a dead kernel (RuntimeError); too late (OSError); no metrics.
+FAILURES = (papermill.exceptions.PapermillException, RuntimeError, OSError, ValueError)
 say = partial(print, flush=True)
 
 
@@ -55,10 +57,6 @@ def check_sweep(sweep: Sweep) -> None:
     """Raise FileNotFoundError or ValueError unless the notebook is there and has the parameters."""
     if not Path(sweep.notebook).is_file():
         raise FileNotFoundError(f"no notebook {sweep.notebook}: give the path of a notebook")
-    try:
-        import papermill
-    except ImportError:
-        raise ImportError(f"a sweep needs papermill, which is not installed: {INSTALL}") from None
     known = papermill.inspect_notebook(str(sweep.notebook))
     for name in [*sweep.grid, *sweep.fixed, "output"]:
         if name not in known:
@@ -78,8 +76,6 @@ def read_metrics(path: Path) -> dict[str, float]:
 
 
 def _run(sweep: Sweep, trial: FrozenTrial, folder: Path) -> dict[str, float]:
-    import papermill
-
     output = folder / f"trial-{trial.number:03}.json"
     output.unlink(missing_ok=True)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the kernel inherits them
@@ -114,7 +110,12 @@ def _conduct(sweep: Sweep, storage, study, trial: FrozenTrial, ask: Patience, fo
                     told = {"metrics": metrics, "seconds": seconds}
                     write_atomically(untold, json.dumps(told).encode())
                 result = read_json(untold)
-            except Exception as error:  # a dead kernel, an error in a cell, too late, no metrics
+            except (
+                papermill.exceptions.PapermillException,
+                RuntimeError,
+                OSError,
+                ValueError,
+            ) as error:
                 ask(tell, storage, trial, TrialState.FAIL, reason=last_line(error))
                 done, crew = ask(progress, study, sweep)
                 ask.log(f"trial with {what} failed: {last_line(error)}; {done} done; {crew}")

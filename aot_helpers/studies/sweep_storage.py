@@ -15,6 +15,7 @@ from aot_helpers.base.files import check_writable
 INSTALL = "pip install 'optuna>=5' papermill, and 'psycopg[binary]' for PostgreSQL"
 try:
     import optuna
+    import papermill  # noqa: F401  what runs the trials; asked for before any work
     import sqlalchemy
     from optuna.exceptions import StorageInternalError
 except ImportError as error:
