@@ -120,11 +120,20 @@ def everything(folder):
         ValueError, tiny(), Batches(), settings(learning_rate=0.01 + 0.01 * rank)
     )
     saw["nan"] = message_of(NonFiniteLoss, *poisoned(rank), settings())
+    saw["gradients"] = gradients_of(parallel.share(Batches()[0]), parallel.average_gradients)
     train_module.has_fast_bf16 = lambda device: True
     train_module.measured_seconds = lambda *_: {"fp32": 2.0, "bf16": 1.0 + 2 * rank}
     history = train(tiny(), Batches(), settings(bf16=None), quiet=True)
     saw["bf16"] = [history.bf16, history.losses]
     (folder / f"{rank}.json").write_text(json.dumps(saw))
+
+
+def gradients_of(tokens, finish=lambda model: None):
+    """The gradients of the mean loss, as one list of numbers."""
+    model = tiny()
+    F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()).backward()
+    finish(model)
+    return torch.cat([p.grad.flatten() for p in model.parameters()]).tolist()
 
 
 def poisoned(rank):
@@ -216,6 +225,12 @@ def test_two_processes_take_the_steps_of_one(pair, optimizer):
         for name, parameter in model.named_parameters():
             torch.testing.assert_close(weights[name], parameter.detach(), rtol=0, atol=1e-4)
     assert saw[0][optimizer]["losses"] == saw[1][optimizer]["losses"]
+
+
+def test_gradients_are_those_of_the_whole_batch(pair):
+    """Also in size, to which AdamW and Muon are blind where every step is clipped."""
+    for saw in pair[1]:
+        assert saw["gradients"] == pytest.approx(gradients_of(Batches()[0]), rel=0, abs=1e-6)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
