@@ -36,7 +36,8 @@ def setup(seed: int = 0, threads: int | None = None):
     """Seed everything, set the number of threads, and return the device to work on.
 
     threads: for torch; None keeps OMP_NUM_THREADS, or 1 where that is not set (small models are
-        often faster with one). On Colab, custom widgets are switched on.
+        often faster with one). On Colab, custom widgets are switched on. In a process that
+        torchrun or accelerate launch started, join the others; the device is its own.
     """
     import ctypes
     import os
@@ -48,6 +49,7 @@ def setup(seed: int = 0, threads: int | None = None):
     import torch
 
     from aot_helpers.base.errors import check_whole
+    from aot_helpers.training.parallel import join
 
     check_whole("seed", seed, 0, 2**32 - 1)
     random.seed(seed)
@@ -64,5 +66,6 @@ def setup(seed: int = 0, threads: int | None = None):
         from google.colab import output
 
         output.enable_custom_widget_manager()
+    join()
     available = torch.accelerator.is_available()
     return torch.accelerator.current_accelerator() if available else torch.device("cpu")

@@ -1,10 +1,12 @@
 """Train the shipped checkpoints again: `make checkpoints`, or this file with names of runs.
 
 Each run is measured while it trains: data/results/training/<name>.json. Runs that are shipped also
-write data/checkpoints/<name>/ with weights, tokenizer, hashes and provenance. One thread each.
+write data/checkpoints/<name>/ with weights, tokenizer, hashes and provenance. One thread each, on
+the CPU; under torchrun or accelerate launch the processes share every batch, on GPUs if there are.
 """
 
 import argparse
+import copy
 import hashlib
 import json
 import platform
@@ -24,6 +26,7 @@ from aot_helpers.reading.heads import head_scores, induction_scores
 from aot_helpers.text.batches import repeated_tokens, token_stream
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.text.tokenization import Tokenizer
+from aot_helpers.training import parallel
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.losses import (
     copy_accuracy,
@@ -72,7 +75,7 @@ def measure(model: AttentionOnlyTransformer, texts: dict[str, Tensor], bos: int)
 def make(name: str) -> None:
     """Train and measure one run, and write it."""
     run = RUNS[name]
-    setup(seed=run.seed)
+    device = setup(seed=run.seed)
     corpus, test = load_corpus(run.corpus), load_corpus(run.corpus, "test")
     tokenizer = tokenizer_of(run, corpus.texts)
     stream = token_stream(tokenizer.encode_many(corpus.texts), tokenizer.bos)
@@ -82,13 +85,16 @@ def make(name: str) -> None:
     if run.gpt2_init:
         for parameter in model.parameters():
             nn.init.normal_(parameter, std=0.02)
+    if parallel.size() > 1:
+        model.to(device)
     weights, curve = {}, {}
 
     def look(history):
         if history.steps in (*(run.kept or ()), run.steps):
-            weights[history.steps] = {n: p.detach().clone() for n, p in model.named_parameters()}
+            named = model.named_parameters()
+            weights[history.steps] = {n: p.detach().to("cpu", copy=True) for n, p in named}
         if history.steps in measured_at(run):
-            curve[history.steps] = measure(model, texts, tokenizer.bos)
+            curve[history.steps] = measure(copy.deepcopy(model).cpu(), texts, tokenizer.bos)
 
     training = TrainConfig(
         steps=run.steps,
@@ -98,13 +104,18 @@ def make(name: str) -> None:
         log_every=50,
         bf16=False,
     )
-    look(History())
+    if parallel.rank() == 0:
+        look(History())
     history = train(model, windows, training, watch=look)
+    if parallel.rank() > 0:  # process 0 has measured, and writes
+        return parallel.wait()
     repeats = "segments of {} to {} tokens written twice, half of them random".format(
         *run.repeat_lengths
     )
+    launcher = f"torchrun --nproc-per-node {n}" if (n := parallel.size()) > 1 else "python"
     provenance = {
-        "command": f"python tools/train_checkpoints.py {name}",
+        "command": f"{launcher} tools/train_checkpoints.py {name}",
+        "processes": parallel.size(),
         "corpus": f"{run.corpus}, {len(stream):,} tokens; {run.repeat_share:.0%} of the windows "
         f"are {repeats}",
         "corpus_sha256": corpus.sha256,
@@ -128,6 +139,7 @@ def make(name: str) -> None:
     check_writable(folder)
     content = {"provenance": provenance, "steps": list(curve), "measured": list(curve.values())}
     write_atomically(folder / f"{name}.json", (json.dumps(content) + "\n").encode())
+    parallel.wait()
 
 
 def save_checkpoint(
@@ -178,4 +190,5 @@ if __name__ == "__main__":
     for each in made:
         make(each)
     seconds = [checkpoints.load_measurements(name)["provenance"]["seconds"] for name in made]
-    print(f"{len(made)} runs: {sum(seconds) / 60:.0f} minutes of training")
+    if parallel.rank() == 0:
+        print(f"{len(made)} runs: {sum(seconds) / 60:.0f} minutes of training")

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from aot_helpers.base.files import check_writable, write_safetensors
 from aot_helpers.models.transformer import AttentionOnlyTransformer
+from aot_helpers.training import parallel
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.optimizers import make_optimizer
 
@@ -72,9 +73,12 @@ def train(
         never stopped.
     watch: called with the history at every log line, e.g. to draw the loss.
     The stop button (KeyboardInterrupt) saves and returns what there is. Raises NonFiniteLoss, and
-    ValueError for batches that cannot be used or are fewer than the steps.
+    ValueError for batches that cannot be used or are fewer than the steps. Processes started by
+    torchrun all call this with the same arguments; each takes its rows of every batch.
     """
     first_batch, history = _first_batch(batches, config), None
+    own_rows = parallel.share(first_batch)
+    say = print if parallel.rank() == 0 else str  # process 0 speaks, draws and writes for all
     optimizer, facts = make_optimizer(model, config), _facts(model, first_batch, config)
     if path := config.checkpoint and Path(config.checkpoint):
         check_writable(path.parent)
@@ -82,32 +86,39 @@ def train(
             raise ValueError(f"checkpoint must be a file, but {path} is a folder: add a file name")
         if resume and path.exists():
             history = _restore(path, model, optimizer, facts)
-            print(f"resumed from {path.name} at step {history.steps}")
+            say(f"resumed from {path.name} at step {history.steps}")
     model.train()
-    if history is None:
-        history = _new_history(model, first_batch, config)
+    history = history or _new_history(model, own_rows, config)
+    history = parallel.start_alike(model, facts, history)
     first, history.ended = history.steps, "running"
+    if parallel.rank() > 0:
+        path, watch, quiet = None, None, True
     if not quiet:
         print(_rates_line(optimizer, config, history))
     loss_of = _loss_function(model, config, history.bf16)
-    try:
-        for step in range(first, config.steps):
-            _take_step(model, optimizer, loss_of, batches[step], config, history)
-            if history.steps % config.log_every == 0 or history.steps == config.steps:
-                if not quiet:
-                    print(_log_line(history, config))
-                if watch is not None:
-                    watch(history)
-            if path and history.steps % config.checkpoint_every == 0 < config.steps - history.steps:
-                _save(path, model, optimizer, facts, history)
-        history.ended = "finished"
-    except KeyboardInterrupt:
-        optimizer.zero_grad()
-        history.ended = "interrupted"
-        print(f"interrupted after {history.steps} of {config.steps} steps; the model keeps them")
-    model.eval()
-    if path and history.steps > first:
-        _save(path, model, optimizer, facts, history)
+    # A process that stopped alone would leave the others waiting: in a group they agree first.
+    with _stop_waits() if parallel.size() > 1 else contextlib.nullcontext([]) as presses:
+        try:
+            for step in range(first, config.steps):
+                _take_step(model, optimizer, loss_of, batches[step], config, history, presses)
+                left = config.steps - history.steps
+                if history.steps % config.log_every == 0 or left == 0:
+                    if not quiet:
+                        print(_log_line(history, config))
+                    if watch is not None:
+                        watch(history)
+                if path and history.steps % config.checkpoint_every == 0 < left:
+                    _save(path, model, optimizer, facts, history)
+            history.ended = "finished"
+        except KeyboardInterrupt:
+            presses.clear()
+            optimizer.zero_grad()
+            history.ended, done = "interrupted", f"{history.steps} of {config.steps} steps"
+            say(f"interrupted after {done}; the model keeps them")
+        model.eval()
+        if path and history.steps > first:
+            _save(path, model, optimizer, facts, history)
+        parallel.wait()
     return history
 
 
@@ -169,26 +180,28 @@ def measured_seconds(model, tokens: Tensor, config: TrainConfig) -> dict[str, fl
     return {name: min(times[1:]) for name, times in seconds.items()}
 
 
-def _take_step(model, optimizer, loss_of, tokens, config: TrainConfig, history: History) -> None:
+def _take_step(model, optimizer, loss_of, tokens, config, history: History, presses: list) -> None:
     """One update of the weights, recorded in the history."""
     started, rate = time.perf_counter(), config.learning_rate_at(history.steps)
     for group in optimizer.param_groups:
         group["lr"] = rate * group["factor"]
     tokens = tokens.to(model.W_E.device)
-    loss = loss_of(tokens)
-    if not math.isfinite(loss.item()):
+    loss = loss_of(parallel.share(tokens))
+    mean_loss = parallel.agree(loss, presses)
+    if not math.isfinite(mean_loss):
         raise NonFiniteLoss(
-            f"the loss is {loss.item()} at step {history.steps}, learning rate {rate:.2g}, last "
+            f"the loss is {mean_loss} at step {history.steps}, learning rate {rate:.2g}, last "
             f"finite loss {history.losses[-1] if history.losses else 'none'}; this step changed no "
             "weight, and an earlier checkpoint is untouched. Lower learning_rate or clip_norm, or "
             "lengthen warmup_steps"
         )
     loss.backward()
+    parallel.average_gradients(model)
     torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
     with _stop_waits():
         optimizer.step()
         optimizer.zero_grad()
-        history.losses.append(loss.item())
+        history.losses.append(mean_loss)
     history.tokens_per_step = tokens[:, 1:].numel()
     history.seconds += time.perf_counter() - started
 
@@ -199,17 +212,20 @@ _FREE = ("checkpoint", "checkpoint_every", "log_every")
 
 @contextlib.contextmanager
 def _stop_waits():
-    """Holds the stop button back during the block, so that weights and history always agree."""
+    """Holds the stop button back during the block, so that weights and history always agree.
+
+    Yields the list of presses; one that is left in it at the end takes effect then.
+    """
+    presses = []
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread is ever interrupted
+        yield presses  # only the main thread is ever interrupted
         return
-    pressed = []
-    handler = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
+    handler = signal.signal(signal.SIGINT, lambda *_: presses.append(True))
     try:
-        yield
+        yield presses
     finally:
         signal.signal(signal.SIGINT, handler)
-    if pressed:
+    if presses:
         signal.raise_signal(signal.SIGINT)
 
 
