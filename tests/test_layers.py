@@ -14,6 +14,7 @@ TORUS = "training winding colors plots figures diagrams render surfaces views"
 FAMILIES = [
     ["torus", *(f"torus_{part}" for part in TORUS.split())],
     ["loss_ladder_drawings", "loss_ladder"],
+    ["phase_change_drawings", "phase_change"],
     ["sweep_storage", "sweep_study", "sweep"],
 ]
 TREES = {

@@ -107,9 +107,9 @@ class LiveLoss:
             axis.axhline(loss, color=PALE, lw=1, ls=(0, (4, 3)))
             label = f"{name} {loss:.2f}"
             axis.text(self.steps, loss + 0.1, label, color=PALE, ha="right", fontsize=10)
-        axis.plot(self.losses, color=SURPRISE, lw=1.6)
+        axis.plot(range(1, len(self.losses) + 1), self.losses, color=SURPRISE, lw=1.6)
         last = self.losses[-30:]
-        mean, at = sum(last) / len(last), len(self.losses) - 1
+        mean, at = sum(last) / len(last), len(self.losses)
         axis.plot(at, mean, "o", color=SURPRISE, ms=6)
         axis.annotate(
             f"  {mean:.2f}", (at, mean), color=SURPRISE, size=11, weight="bold", va="center"
@@ -117,8 +117,11 @@ class LiveLoss:
         axis.text(
             at, mean - 0.75, f"mean of the last {len(last)}", color=SURPRISE, ha="right", size=10
         )
-        axis.set(xlim=(-8, self.steps * 1.07), ylim=(0, 7.5))
-        axis.set_xlabel("step", fontsize=10.5)
+        axis.set(xscale="log", xlim=(0.95, self.steps * 1.7), ylim=(0, 7.5))
+        ticks = [tick for tick in (1, 3, 10, 30, 100, 300, 1000, 3000) if tick <= self.steps]
+        axis.set_xticks([*ticks, self.steps], [*map(str, ticks), str(self.steps)])
+        axis.minorticks_off()
+        axis.set_xlabel("step (logarithmic)", fontsize=10.5)
         axis.set_ylabel("loss (nats per token)", fontsize=10.5)
         axis.set_title(self.title, fontsize=12, loc="left")
         axis.spines[["top", "right"]].set_visible(False)

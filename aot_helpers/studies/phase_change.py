@@ -1,26 +1,30 @@
-"""Pictures of notebook 09: colored text, two heads in relay, a film strip, runs, a live view."""
+"""Notebook 09: what was measured of many training runs, its figures, and a live view of one."""
 
 from collections.abc import Callable
 
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from IPython.display import display
-from jaxtyping import Float, Int
-from matplotlib.colors import LinearSegmentedColormap
+from IPython.display import Markdown, display
+from jaxtyping import Int
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from aot_helpers.models.checkpoints import load_checkpoint, load_measurements
 from aot_helpers.models.protocol import Edits
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE, VALUE
-from aot_helpers.showing.plots import shown
+from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY
+from aot_helpers.studies.phase_change_drawings import (
+    RANDOM,
+    STORIES,
+    colored_text,
+    draw_pattern,
+    headline,
+)
 from aot_helpers.training.losses import next_token_losses
 
-# Two colors of this notebook alone: stories and the names in them, and random tokens.
-STORIES, RANDOM, ONE_LAYER = "#137177", "#C2255C", "0.6"
+ONE_LAYER = "0.6"
+FLAT = 0.1  # a skill that saves less than this share does not count yet
 Texts = Int[Tensor, "batch pos"]
 QUANTITIES: dict[str, Callable[[dict], float]] = {  # what was measured while a run trained
     "loss on stories": lambda m: m["text"],
@@ -42,38 +46,6 @@ class Edited(AttentionOnlyTransformer):
         return super().forward(tokens, attention_mask, self.edits | (edits or {}), cache)
 
 
-def colored_text(blocks: list[tuple], title: str, note: str) -> Figure:
-    """Texts written twice, each token filled by a share from 0 (white) to 1 (full color).
-
-    blocks: (heading, tokens, {row label: shares}, color); the second half is set apart.
-    """
-    char, line = 0.0875, 0.235  # inches of a letter and of a line
-    widths = [[len(shown(t)) + 0.7 for t in tokens] for _, tokens, _, _ in blocks]
-    span = max(map(sum, widths)) + 2
-    n_lines = sum(len(rows) + 1.8 for _, _, rows, _ in blocks) + 2.2
-    figure = plt.figure(figsize=(char * (span + 12), line * n_lines))
-    axis = figure.add_axes([0, 0, 1, 1], xlim=(-11, span + 1), ylim=(n_lines, 0))
-    axis.axis("off")
-    axis.text(span, n_lines - 0.6, note, size=9.5, color=PALE, ha="right", va="center")
-    y = 1.4
-    for (heading, tokens, rows, color), wide in zip(blocks, widths, strict=True):
-        half, y = len(tokens) // 2, y + 0.9
-        left = np.cumsum([0, *wide[:-1]]) + 2 * (np.arange(len(wide)) >= half)
-        axis.text(0, y, heading, va="center", color=color, weight="bold")
-        axis.text(left[half], y, "second time", va="center", color=color)
-        for label, shares in rows.items():
-            y += 1
-            axis.text(-1, y, label, ha="right", va="center", size=9.5)
-            for x, width, token, share in zip(left, wide, tokens, map(float, shares), strict=True):
-                box = {"fc": _tint(color)(share), "ec": "0.88", "lw": 0.6}
-                axis.add_patch(Rectangle((x + 0.08, y - 0.45), width - 0.16, 0.9, **box))
-                ink = {"color": "white" if share > 0.55 else "0.25", "family": "monospace"}
-                place = {"size": 9.5, "ha": "center", "va": "center"}
-                axis.text(x + width / 2, y, shown(token), **ink, **place)
-        y += 0.9
-    return _headline(figure, title)
-
-
 def copied_text(texts: dict[str, Int[Tensor, "1 pos"]], steps: list[int], title: str) -> Figure:
     """The chance that stories-2l gave to each token of texts written twice, a row a training step.
 
@@ -91,87 +63,6 @@ def copied_text(texts: dict[str, Int[Tensor, "1 pos"]], steps: list[int], title:
     return colored_text(blocks, title, note)
 
 
-def two_heads(
-    previous: Float[Tensor, " head"] | None = None,
-    induction: Float[Tensor, " head"] | None = None,
-    copied: float | None = None,
-) -> Figure:
-    """Induction as a relay of two heads, on the tokens ·M ira ·met ·M.
-
-    previous, induction: scores of the heads of layer 0 and of layer 1; the best of each is written
-    at its arrow. copied: the share of random tokens that is copied in the end.
-    """
-    figure = plt.figure(figsize=(8.9, 3.15))
-    axis = figure.add_axes([0, 0, 1, 1], xlim=(-3.9, 9.0), ylim=(-0.4, 4.1))
-    axis.axis("off")
-
-    def say(x, y, text, color, **style):
-        axis.text(x, y, text, color=color, va="center", **{"size": 10, **style})
-
-    def box(x, y, color="0.75", width=1.1, **words):
-        face = {"fc": "white", "ec": color, "lw": 1.6}
-        axis.add_patch(Rectangle((x - width / 2, y - 0.25), width, 0.5, **face))
-        for ink, (text, shift) in words.items():
-            code = {"family": "monospace", "ha": "center"}
-            say(x + shift, y, text, {"ink": "0.2", "key": KEY, "value": VALUE}[ink], **code)
-
-    def arrow(start, end, color, lw=2.2, **style):
-        line = {"arrowstyle": "-|>", "lw": lw, "color": color, "shrinkA": 0, "shrinkB": 0, **style}
-        axis.annotate("", end, start, arrowprops=line)
-
-    def best(scores, layer):
-        return f"L{layer}H{int(scores.argmax())}: {float(scores.max()):.2f}"
-
-    for x, token in zip((0, 2.2, 4.4, 6.3), ("·M", "ira", "·met", "·M"), strict=True):
-        box(x, 0, ink=(token, 0))
-        arrow((x, 0.25), (x, 1.15), "0.85", 1.2)
-        if token != "ira":
-            box(x, 1.4, ink=(token, 0))
-    box(2.2, 1.4, INK, 2.2, value=("ira", -0.7), key=("after ·M", 0.3))
-    arrow((6.3, 1.65), (6.3, 2.9), "0.85", 1.2)
-    box(6.3, 3.15, VALUE, value=("ira", 0))
-    arrow((0.35, 0.25), (1.55, 1.15), INK)
-    say(-0.3, 0.75, "1  previous-token head", INK, ha="right", weight="bold")
-    look = {"linestyle": (0, (4, 3)), "connectionstyle": "arc3,rad=0.38"}
-    arrow((6.0, 1.67), (3.0, 1.67), SHARE, 1.6, **look)
-    if previous is None:
-        say(4.5, 2.55, "attention finds the mark", SHARE, ha="center")
-    say(6.55, 2.05, "“who came after ·M?”", QUERY, ha="left")
-    axis.plot([1.5, 1.5], [1.65, 3.15], color=VALUE, lw=2.2)
-    arrow((1.48, 3.15), (5.73, 3.15), VALUE)
-    say(1.2, 2.4, "2  induction head", INK, ha="right", weight="bold")
-    title = "Induction is a relay of two heads: one marks each token, the other looks for the mark"
-    if previous is not None:
-        title = "Your model has grown the relay"
-        say(-0.65, 0.3, f"{best(previous, 0)} of its attention", SHARE, ha="right")
-        say(4.5, 2.55, f"{best(induction, 1)} of its attention", SHARE, ha="center")
-        say(5.4, 3.4, f"{copied:.2f} of random tokens copied", VALUE, ha="right")
-    for y, name in zip((0, 1.4, 3.15), ("text", "after layer 0", "next token"), strict=True):
-        say(7.15, y, name, PALE)
-    return _headline(figure, title)
-
-
-def film_strip(steps: list[int], rows: dict[str, list[Float[Tensor, "query key"]]]) -> Figure:
-    """Attention patterns at some training steps, a row for each {"head, text": patterns}."""
-    width, height = 2.5 + 0.93 * len(steps), 3.55
-    figure, axes = plt.subplots(len(rows), len(steps), figsize=(width, height))
-    figure.subplots_adjust(1.5 / width, 0.03, 1 - 1 / width, 1 - 0.68 / height, 0.06, 0.08)
-    for line, (label, patterns) in zip(axes, rows.items(), strict=True):
-        for axis, pattern in zip(line, patterns, strict=True):
-            _draw_pattern(axis, pattern)
-        left = {"transform": line[0].transAxes, "ha": "right", "va": "center"}
-        line[0].text(-0.1, 0.5, label.replace(", ", ",\n"), size=10, **left)
-        for y, text in ((0.75, "first copy"), (0.25, "second copy")):
-            line[-1].text(1.06, y, text, transform=line[-1].transAxes, color=PALE, va="center")
-    for axis, step in zip(axes[0], steps, strict=True):
-        axis.set_title(f"step {step}", size=10)
-    arrow = {"arrowprops": {"arrowstyle": "-|>", "color": INK, "lw": 1.2}, "color": INK}
-    place = {"xycoords": "axes fraction", "textcoords": "axes fraction"}
-    for axis in axes[1:, -1]:
-        axis.annotate("stripe", (0.34, 0.3), (0.45, 0.82), size=10, **arrow, **place)
-    return _headline(figure, "The birth of a stripe: first on names, then on random tokens")
-
-
 def measured(names: list[str], quantity: str, last: int = 4000) -> tuple[list[int], list]:
     """Steps up to the last one, and one of QUANTITIES at each of them: [step], [run, step]."""
     runs = [load_measurements(name) for name in names]
@@ -180,12 +71,42 @@ def measured(names: list[str], quantity: str, last: int = 4000) -> tuple[list[in
     return steps, [[read(m) for m in run["measured"][: len(steps)]] for run in runs]
 
 
+def half_way_steps(names: list[str]) -> dict[str, list[int]]:
+    """For each of QUANTITIES and each run: the first measured step at which half of the change is
+    done from step 200 to 1500.
+
+    Raises ValueError for a run whose induction score is below 0.4 at step 1500: nothing changed.
+    """
+    halves = {}
+    for quantity in QUANTITIES:
+        steps, runs = measured(names, quantity)
+        first, last = steps.index(200), steps.index(1500)
+        for name, values in zip(names, runs, strict=True):
+            if quantity == "induction score" and values[last] < 0.4:
+                said = f"{name} has an induction score of {values[last]:.2f} at step 1500"
+                raise ValueError(
+                    f"{said}, so there is no half-way step: take runs with 0.4 or more"
+                )
+            half = (values[first] + values[last]) / 2
+            rises = values[last] > values[first]
+            done = ((value >= half) == rises or value == half for value in values[first:])
+            step = next(s for s, is_done in zip(steps[first:], done, strict=True) if is_done)
+            halves.setdefault(quantity, []).append(step)
+    return halves
+
+
+def steps_between(early: list[int], late: list[int]) -> list[int]:
+    """In each run: the steps between the half-way steps of two quantities."""
+    return [abs(b - a) for a, b in zip(early, late, strict=True)]
+
+
 def seed_panels(two: list[str], one: list[str]) -> Figure:
     """What was measured of runs of two layers and of one layer, a line for each run."""
     figure, axes = plt.subplots(2, 2, figsize=(8.6, 5), sharex=True)
     figure.subplots_adjust(0.055, 0.1, 0.92, 0.86, 0.38, 0.25)
+    halves = half_way_steps(two)
     for axis, quantity in zip(axes.flat, QUANTITIES, strict=True):
-        stories = quantity in ("loss on stories", "in-context score")
+        stories = axis in axes[0]
         groups = [("2 layers", STORIES if stories else RANDOM, two), ("1 layer", ONE_LAYER, one)]
         for label, color, names in groups:
             steps, values = measured(names, quantity, last=1500)
@@ -193,13 +114,18 @@ def seed_panels(two: list[str], one: list[str]) -> Figure:
             end = 1500, np.median(values, axis=0)[-1]
             beside = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
             axis.annotate(label, end, color=color if stories or names is two else PALE, **beside)
+            for step, run in zip(halves[quantity] if names is two else [], values, strict=False):
+                axis.plot(step, run[steps.index(step)], "o", color=color, ms=5, mec="white")
         where = {"loss on stories": "", "in-context score": ", stories"}
         title = quantity + where.get(quantity, ", random tokens")
         axis.set_title(title, size=10.5, loc="left")
-        axis.set(xlim=(0, 1500), xlabel="" if axis in axes[0] else "training step")
+        axis.set(xlim=(0, 1500), xlabel="" if stories else "training step")
     axes[0, 0].set_ylim(0.8, 3)
-    title = "Five models of two layers change at the same steps; one layer does not"
-    return _headline(figure, title)
+    axes[0, 0].text(620, 1.5, "dots: half-way", color=STORIES)
+    top, bottom = list(QUANTITIES)[:2], list(QUANTITIES)[2:]
+    gaps = [g for a in top for b in bottom for g in steps_between(halves[a], halves[b])]
+    later = f"random tokens {min(gaps)} to {max(gaps)} steps later (bottom)"
+    return headline(figure, f"In all {len(two)} runs: stories first (top), {later}")
 
 
 def rescue(two: list[str], one: list[str], smeared: list[str]) -> Figure:
@@ -218,27 +144,35 @@ def rescue(two: list[str], one: list[str], smeared: list[str]) -> Figure:
         axis.text(x, y, label, color=ink, ha=align, va="center", weight="bold")
     axis.set(xlim=(0, 1500), ylim=(-0.03, 1.03))
     axis.set(xlabel="training step", ylabel="random tokens copied")
-    return _headline(figure, "One layer copies, once its keys hold the token before")
+    return headline(figure, "One layer copies, once its keys hold the token before")
 
 
-def kinds_of_tokens(steps: list[int], copied: dict[str, list[float]]) -> Figure:
-    """How much is copied of three kinds of tokens. copied: {kind: accuracy at each step}."""
-    figure, axis = plt.subplots(figsize=(8, 3.5))
-    figure.subplots_adjust(0.08, 0.14, 0.98, 0.88)
-    places = [(705, 0.62, "right"), (950, 0.27, "left"), (1000, 0.84, "left")]
-    colors = (STORIES, "0.35", RANDOM)
-    for (kind, y), color, (x, at, align) in zip(copied.items(), colors, places, strict=True):
-        axis.plot(steps, y, color=color, lw=2.2, marker="o", ms=4)
-        axis.text(x, at, kind, color=color, ha=align, va="center", weight="bold")
-    axis.set(xlim=(steps[0], steps[-1]), ylim=(-0.03, 1.03))
-    axis.set(xlabel="training step", ylabel="share copied")
-    return _headline(figure, "Pieces of names are copied first, the other words of stories last")
+def skills(name: str, last: int = 4000) -> list[dict[str, float]]:
+    """A run, measured step by step: what context is worth, the best induction score, the copies."""
+    quantities = {
+        "context": "in-context score",
+        "induction": "induction score",
+        "copied": "copy accuracy",
+    }
+    columns = [measured([name], quantity, last)[1][0] for quantity in quantities.values()]
+    return [dict(zip(quantities, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def skills(name: str, last: int = 4000) -> list[list[float]]:
-    """A run as a path [step, 2]: how much context helps (nats), and the best induction score."""
-    pair = [measured([name], q, last)[1][0] for q in ("in-context score", "induction score")]
-    return [list(both) for both in zip(*pair, strict=True)]
+def skills_at(step: int, groups: dict[str, list[str]]) -> dict[str, dict[str, list[float]]]:
+    """What the runs of each group can do at that step: {group: {skill: [of each run]}}."""
+    ends = {group: [skills(name, step)[-1] for name in names] for group, names in groups.items()}
+    return {
+        group: {key: [run[key] for run in runs] for key in runs[0]} for group, runs in ends.items()
+    }
+
+
+def skills_table(groups: dict[str, dict[str, list[float]]]) -> Markdown:
+    """What skills_at returns, as a table with a row for each run."""
+    rows = ["| windows written twice | context (nats) | induction | copied |", "|---|---|---|---|"]
+    for group, columns in groups.items():
+        for row in zip(*columns.values(), strict=True):
+            rows.append(f"| {group} | " + " | ".join(f"{number:.2f}" for number in row) + " |")
+    return Markdown("\n".join(rows))
 
 
 def skill_map(two: list[str], none: list[str], one: list[str], docstrings: list[str]) -> Figure:
@@ -246,35 +180,51 @@ def skill_map(two: list[str], none: list[str], one: list[str], docstrings: list[
     figure, axis = plt.subplots(figsize=(8.6, 4.4))
     figure.subplots_adjust(0.075, 0.11, 0.99, 0.9)
     groups = [  # runs, color, line width, label, and its place
-        (two, RANDOM, 7, "2 layers, 30 %\nwritten twice\n(5 runs)", (1.52, 0.8, "left")),
-        (none, STORIES, 1.6, "2 layers, none written twice (3 runs)", (1.33, 0.1, "right")),
-        (one, ONE_LAYER, 1.5, "1 layer (3 runs)", (0.82, -0.06, "center")),
-        (docstrings, INK, 2, "2 layers on docstrings (1 run)", (0.58, 0.93, "left")),
+        (two, RANDOM, 3, "2 layers, 30 %\nwritten twice\n(5 runs)", (1.52, 0.84, "left")),
+        (none, STORIES, 1.2, "2 layers, none written twice (3 runs)", (1.33, 0.15, "right")),
+        (one, ONE_LAYER, 1.2, "1 layer (3 runs)", (0.8, -0.07, "center")),
+        (docstrings, INK, 1.6, "2 layers on docstrings (1 run)", (0.58, 0.93, "left")),
     ]
     for names, color, width, label, (x, y, align) in groups:
-        for path in map(np.array, map(skills, names)):
-            faint = {"alpha": 0.25 if names is two else 0.9, "solid_joinstyle": "round"}
+        for path in (_path(name) for name in names):
+            faint = {"alpha": 0.4 if names is two else 1, "solid_joinstyle": "round"}
             axis.plot(*path.T, color=color, lw=width, **faint)
-            axis.plot(*path[-1], color=color, marker="o", ms=6)
+            axis.plot(*path[-1], color=color, marker="o", ms=5)
         ink = PALE if names is one else color
         axis.text(x, y, label, color=ink, ha=align, va="center", weight="bold")
-    at, path = measured(two[:1], "induction score")[0], skills(two[0])  # the first run's moments
-    for step, away in ((500, (1.32, -0.08)), (850, (1.58, 0.45)), (4000, (1.56, 1.0))):
+    at, path = measured(two[:1], "induction score")[0], _path(two[0])  # the first run's moments
+    for step, away in ((500, (1.32, -0.08)), (850, (1.58, 0.45)), (4000, (1.56, 1.02))):
         line = {"arrowprops": {"arrowstyle": "-", "color": PALE, "lw": 0.8}, "color": PALE}
         point = path[at.index(step)]
         axis.annotate(f"step {step:,}", point, away, size=9.5, va="center", **line)
         axis.plot(*point, color=RANDOM, marker="o", ms=4, mec="white")
-    axis.set(xlim=(-0.05, 1.9), ylim=(-0.12, 1.05))
+    axis.plot(*path[0], color=INK, marker="o", ms=5)
+    axis.text(-0.02, 0.07, "start", color=INK, ha="center", va="center", weight="bold")
+    legs = [  # the two ways of a run, each beside its arrow
+        ("1  stories: to the right", (0.72, 0.06), (0.99, 0.06)),
+        ("2  any token: up", (1.34, 0.32), (1.34, 0.68)),
+    ]
+    for text, start, end in legs:
+        axis.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 1.4})
+        middle = (start[1] + end[1]) / 2
+        axis.text(start[0] - 0.02, middle, text, color=INK, ha="right", va="center")
+    axis.set(xlim=(-0.08, 1.9), ylim=(-0.12, 1.07))
     axis.set_xlabel("in-context score: how much context helps (nats)")
     axis.set_ylabel("induction score on random tokens")
-    return _headline(figure, "Without windows written twice, the way up is missing")
+    return headline(figure, "Without windows written twice, the way up is missing")
+
+
+def _path(name):
+    """A run as a path through the plane [step, 2]: context, and induction."""
+    return np.array([[each["context"], each["induction"]] for each in skills(name)])
 
 
 class LiveView:
     """How well a model copies two texts, drawn anew at every call; the last frame stays.
 
     stories, random_tokens: texts written twice; measure: (model, tokens) -> 0 to 1. On the right,
-    the head of the last layer with the clearest stripe, averaged over the texts.
+    the head of the last layer with the clearest stripe, averaged over the texts. A bar tells how
+    long each text saves less than FLAT.
     """
 
     def __init__(self, steps: int, stories: Texts, random_tokens: Texts, measure: Callable):
@@ -291,9 +241,13 @@ class LiveView:
         axis.set_xlabel("training step", x=0.33)
         axis.spines["bottom"].set_bounds(0, steps)
         axis.set_title("share of its loss that the second copy saves", size=10.5, loc="left")
-        self.lines, self.labels = {}, {}
-        for name, (tokens, color) in self.probes.items():
-            _draw_pattern(self.maps[name], torch.zeros(2 * [tokens.shape[1]]))
+        self.lines, self.labels, self.flat = {}, {}, {}
+        for row, (name, (tokens, color)) in enumerate(self.probes.items()):
+            y = 0.95 - 0.09 * row
+            self.flat[name] = axis.plot([0], [y], color=color, lw=11, alpha=0.2)[0]
+            self.flat[name].set_solid_capstyle("butt")
+            axis.text(0.015 * steps, y, "flat", color=color, size=9, va="center")
+            draw_pattern(self.maps[name], torch.zeros(2 * [tokens.shape[1]]))
             self.maps[name].set_xlabel("to this token", color=KEY)
             self.lines[name] = axis.plot([], [], color=color, lw=2.2)[0]
             self.labels[name] = axis.text(0, 0, "", color=color, va="center")
@@ -310,6 +264,8 @@ class LiveView:
         for name, value in values.items():
             x, y = self.lines[name].get_data()
             self.lines[name].set_data([*x, step], [*y, value])
+            if max([*y, value]) < FLAT:
+                self.flat[name].set_data([0, step], 2 * [self.flat[name].get_ydata()[0]])
             place = (step + 8, value + (apart if name == high else -apart))
             self.labels[name].set(position=place, text=f"{name} {value:.2f}")
         if self.handle is None:
@@ -324,24 +280,3 @@ class LiveView:
         head = int(stripes.argmax())
         self.maps[name].images[0].set_data(patterns[head].numpy())
         self.maps[name].set_title(f"L{layer}H{head} on {name}", size=10.5)
-
-
-def _tint(color):
-    """Colors from white (0) to the given one (1)."""
-    return LinearSegmentedColormap.from_list("tint", ["white", color])
-
-
-def _headline(figure, text):
-    """The title of a figure, at its upper left corner."""
-    figure.set_dpi(DPI)
-    height = figure.get_size_inches()[1]
-    figure.text(0.012, 1 - 0.18 / height, text, size=12, weight="bold", va="center")
-    plt.close(figure)  # the notebook shows the returned figure once, not twice
-    return figure
-
-
-def _draw_pattern(axis, pattern):
-    axis.imshow(np.asarray(pattern), cmap=_tint(SHARE), vmin=0, vmax=0.9)
-    axis.axhline(len(pattern) // 2 + 0.5, color="0.6", lw=0.7)  # here the second copy begins
-    axis.set(xticks=[], yticks=[])
-    axis.spines[:].set(visible=True, color="0.8")

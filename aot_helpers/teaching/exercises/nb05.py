@@ -4,6 +4,7 @@ import math
 
 import torch
 
+from aot_helpers.teaching.exercises import Solved
 from aot_helpers.teaching.exercises.references import read_numbers
 
 NAN, WORSE = "nan", "worse than the die"
@@ -20,7 +21,7 @@ def _frequencies(tiny, stories, stream):
     truth = torch.special.entr(torch.bincount(stream) / len(stream)).sum()
     if abs(stories - truth) > 0.75:
         return f"The stories cost {'less' if stories > truth else 'more'} than {stories:.2f}."
-    return ""
+    return Solved(f"stories: your {stories:.2f}, measured {truth:.2f}")
 
 
 def _too_fast(first, rate, losses_at):
@@ -43,7 +44,8 @@ def _rounded(numbers):
     return [round(number, 3) for number in numbers.tolist()]
 
 
-def _nucleus(keep_top_p):
+def _nucleus(keep_top_p, places):
+    # places: {what comes before: the probabilities of the next token}
     trials = ([5, 3, 1, 1], 0.7), ([1, 2, 3, 4], 0.8), ([1, 9], 0.5), ([1, 2, 1], 1.0)
     for odds, p in (*trials, ([1, 4, 2, 1], 0.75), ([1, 1, 1, 1], 0.5)):
         shares = torch.tensor(odds) / sum(odds)
@@ -61,7 +63,9 @@ def _nucleus(keep_top_p):
             return f"For {given} the {n} likeliest stay, not {_rounded(shares[kept])}."
         if (ours - shares * kept / sums[n - 1]).abs().max() > 1e-5:
             return f"For {given} those kept add up to {ours.sum():.2f}: divide them by their sum."
-    return ""
+    left = {text: keep_top_p(shares.clone(), 0.9) for text, shares in places.items()}
+    stay = [f"{sum(float(p) > 0 for p in kept)} after {text}" for text, kept in left.items()]
+    return Solved(f"tokens that stay at p = 0.9: {', '.join(stay)}") if stay else ""
 
 
 CHECKS = {"05.1": _frequencies, "05.2": _too_fast, "05.3": _nucleus}

@@ -5,6 +5,7 @@ import torch
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.heads import head_scores
 from aot_helpers.reading.interventions import ablate
+from aot_helpers.teaching.exercises import Solved
 from aot_helpers.teaching.exercises.references import against, draw, where_to_look
 from aot_helpers.training.losses import copy_accuracy
 
@@ -22,10 +23,11 @@ def _accuracy_without(answer, model, tokens):
         copy_accuracy(model, tokens, ablate(model, [Head(0, head)], "zero"))
         for head in range(len(scores))
     ]
+    whole = copy_accuracy(model, tokens)
     if abs(found - left[int(scores.argmax())]) < 1e-4:
-        return ""
+        return Solved(f"{whole:.2f} with the head, {found:.2f} without")
     said = f"You get {found:.3f}"
-    if abs(found - copy_accuracy(model, tokens)) < 1e-4:
+    if abs(found - whole) < 1e-4:
         return f"{said}, as with all heads on: are the edits of the best previous-token head given?"
     if any(abs(found - each) < 1e-4 for each in left):
         return f"{said}, without a head of layer 0 that is not the best previous-token head."

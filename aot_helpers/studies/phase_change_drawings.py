@@ -1,0 +1,187 @@
+"""Drawings of notebook 09: colored text, two heads in relay, a film strip, colored cells."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from jaxtyping import Float
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE, VALUE
+from aot_helpers.showing.plots import shown
+
+# Two colors of this notebook alone: stories and the names in them, and random tokens.
+STORIES, RANDOM = "#137177", "#C2255C"
+
+
+def colored_text(blocks: list[tuple], title: str, note: str) -> Figure:
+    """Texts written twice, each token filled by a share from 0 (white) to 1 (full color).
+
+    blocks: (heading, tokens, {row label: shares}, color); the second half is set apart.
+    """
+    char, line = 0.0875, 0.235  # inches of a letter and of a line
+    widths = [[len(shown(t)) + 0.7 for t in tokens] for _, tokens, _, _ in blocks]
+    span = max(map(sum, widths)) + 2
+    n_lines = sum(len(rows) + 1.8 for _, _, rows, _ in blocks) + 2.2
+    figure = plt.figure(figsize=(char * (span + 12), line * n_lines))
+    axis = figure.add_axes([0, 0, 1, 1], xlim=(-11, span + 1), ylim=(n_lines, 0))
+    axis.axis("off")
+    axis.text(span, n_lines - 0.6, note, size=9.5, color=PALE, ha="right", va="center")
+    y = 1.4
+    for (heading, tokens, rows, color), wide in zip(blocks, widths, strict=True):
+        half, y = len(tokens) // 2, y + 0.9
+        left = np.cumsum([0, *wide[:-1]]) + 2 * (np.arange(len(wide)) >= half)
+        axis.text(0, y, heading, va="center", color=color, weight="bold")
+        axis.text(left[half], y, "second time", va="center", color=color)
+        for label, shares in rows.items():
+            y += 1
+            axis.text(-1, y, label, ha="right", va="center", size=9.5)
+            for x, width, token, share in zip(left, wide, tokens, map(float, shares), strict=True):
+                box = {"fc": tint(color)(share), "ec": "0.88", "lw": 0.6}
+                axis.add_patch(Rectangle((x + 0.08, y - 0.45), width - 0.16, 0.9, **box))
+                ink = {"color": "white" if share > 0.55 else "0.25", "family": "monospace"}
+                place = {"size": 9.5, "ha": "center", "va": "center"}
+                axis.text(x + width / 2, y, shown(token), **ink, **place)
+        y += 0.9
+    return headline(figure, title)
+
+
+def two_heads(
+    previous: Float[Tensor, " head"] | None = None,
+    induction: Float[Tensor, " head"] | None = None,
+    copied: float | None = None,
+) -> Figure:
+    """Induction as a relay of two heads, on the tokens ·M ira ·met ·M.
+
+    previous, induction: scores of the heads of layer 0 and of layer 1; the best of each is written
+    at its arrow. copied: the share of random tokens that is copied in the end.
+    """
+    figure = plt.figure(figsize=(8.9, 3.15))
+    axis = figure.add_axes([0, 0, 1, 1], xlim=(-3.9, 9.0), ylim=(-0.4, 4.1))
+    axis.axis("off")
+
+    def say(x, y, text, color, **style):
+        axis.text(x, y, text, color=color, va="center", **{"size": 10, **style})
+
+    def box(x, y, color="0.75", width=1.1, **words):
+        face = {"fc": "white", "ec": color, "lw": 1.6}
+        axis.add_patch(Rectangle((x - width / 2, y - 0.25), width, 0.5, **face))
+        for ink, (text, shift) in words.items():
+            code = {"family": "monospace", "ha": "center"}
+            say(x + shift, y, text, {"ink": "0.2", "key": KEY, "value": VALUE}[ink], **code)
+
+    def arrow(start, end, color, lw=2.2, **style):
+        line = {"arrowstyle": "-|>", "lw": lw, "color": color, "shrinkA": 0, "shrinkB": 0, **style}
+        axis.annotate("", end, start, arrowprops=line)
+
+    def best(scores, layer):
+        return f"L{layer}H{int(scores.argmax())}: {float(scores.max()):.2f}"
+
+    for x, token in zip((0, 2.2, 4.4, 6.3), ("·M", "ira", "·met", "·M"), strict=True):
+        box(x, 0, ink=(token, 0))
+        arrow((x, 0.25), (x, 1.15), "0.85", 1.2)
+        if token != "ira":
+            box(x, 1.4, ink=(token, 0))
+    box(2.2, 1.4, INK, 2.2, value=("ira", -0.7), key=("after ·M", 0.3))
+    arrow((6.3, 1.65), (6.3, 2.9), "0.85", 1.2)
+    box(6.3, 3.15, VALUE, value=("ira", 0))
+    arrow((0.35, 0.25), (1.55, 1.15), INK)
+    say(-0.3, 0.75, "1  previous-token head", INK, ha="right", weight="bold")
+    look = {"linestyle": (0, (4, 3)), "connectionstyle": "arc3,rad=0.38"}
+    arrow((6.0, 1.67), (3.0, 1.67), SHARE, 1.6, **look)
+    if previous is None:
+        say(4.5, 2.55, "attention finds the mark", SHARE, ha="center")
+    say(6.55, 2.05, "“who came after ·M?”", QUERY, ha="left")
+    axis.plot([1.5, 1.5], [1.65, 3.15], color=VALUE, lw=2.2)
+    arrow((1.48, 3.15), (5.73, 3.15), VALUE)
+    say(1.2, 2.4, "2  induction head", INK, ha="right", weight="bold")
+    title = "Induction is a relay of two heads: one marks each token, the other looks for the mark"
+    if previous is not None:
+        title = "Your model has grown the relay"
+        say(-0.65, 0.3, f"{best(previous, 0)} of its attention", SHARE, ha="right")
+        say(4.5, 2.55, f"{best(induction, 1)} of its attention", SHARE, ha="center")
+        say(5.4, 3.4, f"{copied:.2f} of random tokens copied", VALUE, ha="right")
+    for y, name in zip((0, 1.4, 3.15), ("text", "after layer 0", "next token"), strict=True):
+        say(7.15, y, name, PALE)
+    return headline(figure, title)
+
+
+def film_strip(steps: list[int], rows: dict[str, list[Float[Tensor, "query key"]]]) -> Figure:
+    """Attention patterns at some training steps, a row for each {"head, text": patterns}."""
+    width, height = 2.5 + 0.93 * len(steps), 3.55
+    figure, axes = plt.subplots(len(rows), len(steps), figsize=(width, height))
+    figure.subplots_adjust(1.5 / width, 0.03, 1 - 1 / width, 1 - 0.68 / height, 0.06, 0.08)
+    for line, (label, patterns) in zip(axes, rows.items(), strict=True):
+        for axis, pattern in zip(line, patterns, strict=True):
+            draw_pattern(axis, pattern)
+        left = {"transform": line[0].transAxes, "ha": "right", "va": "center"}
+        line[0].text(-0.1, 0.5, label.replace(", ", ",\n"), size=10, **left)
+        for y, text in ((0.75, "first copy"), (0.25, "second copy")):
+            line[-1].text(1.06, y, text, transform=line[-1].transAxes, color=PALE, va="center")
+    for axis, step in zip(axes[0], steps, strict=True):
+        axis.set_title(f"step {step}", size=10)
+    arrow = {"arrowprops": {"arrowstyle": "-|>", "color": INK, "lw": 1.2}, "color": INK}
+    place = {"xycoords": "axes fraction", "textcoords": "axes fraction"}
+    for axis in axes[1:, -1]:
+        axis.annotate("stripe", (0.34, 0.3), (0.45, 0.82), size=10, **arrow, **place)
+    return headline(figure, "The birth of a stripe: first on names, then on random tokens")
+
+
+def transplants(scores: dict[str, list[float]], into: list[str]) -> Figure:
+    """Induction scores after transplants, a row for each {what was transplanted: [score]}.
+
+    into: what the columns are. The last row, set apart, is for scale.
+    """
+    figure = plt.figure(figsize=(8.6, 0.95 + 0.33 * len(scores)))
+    axis = figure.add_axes([0, 0, 1, 1], xlim=(-3.1, 5.5), ylim=(len(scores) + 0.15, -1.9))
+    axis.axis("off")
+    words = {"va": "center", "size": 10.5}
+    axis.text(-0.1, -0.35, "taken from the finished model", color=PALE, ha="right", **words)
+    for x, name in enumerate(into):
+        axis.text(1.55 * x + 0.775, -0.35, f"into {name}", color=PALE, ha="center", **words)
+    for y, (name, row) in enumerate(scores.items()):
+        y += 0.65 if y == len(scores) - 1 else 0.5
+        axis.text(-0.1, y, name, color=INK, ha="right", **words)
+        for x, score in enumerate(map(float, row)):
+            box = {"fc": tint(SHARE)(score), "ec": "0.88", "lw": 0.8}
+            axis.add_patch(Rectangle((1.55 * x + 0.03, y - 0.44), 1.49, 0.88, **box))
+            color = "white" if score > 0.5 else "0.25"
+            axis.text(1.55 * x + 0.775, y, f"{score:.2f}", color=color, ha="center", **words)
+    return headline(figure, "Neither layer draws the stripe alone, both together do at once")
+
+
+def kinds_of_tokens(steps: list[int], copied: dict[str, list[float]]) -> Figure:
+    """How much is copied of three kinds of tokens. copied: {kind: accuracy at each step}."""
+    figure, axis = plt.subplots(figsize=(8, 3.5))
+    figure.subplots_adjust(0.08, 0.14, 0.98, 0.88)
+    places = [(705, 0.62, "right"), (950, 0.27, "left"), (1000, 0.84, "left")]
+    colors = (STORIES, "0.35", RANDOM)
+    for (kind, y), color, (x, at, align) in zip(copied.items(), colors, places, strict=True):
+        axis.plot(steps, y, color=color, lw=2.2, marker="o", ms=4)
+        axis.text(x, at, kind, color=color, ha=align, va="center", weight="bold")
+    axis.set(xlim=(steps[0], steps[-1]), ylim=(-0.03, 1.03))
+    axis.set(xlabel="training step", ylabel="share copied")
+    return headline(figure, "Pieces of names are copied first, the other words of stories last")
+
+
+def tint(color):
+    """Colors from white (0) to the given one (1)."""
+    return LinearSegmentedColormap.from_list("tint", ["white", color])
+
+
+def headline(figure, text):
+    """The title of a figure, at its upper left corner."""
+    figure.set_dpi(DPI)
+    height = figure.get_size_inches()[1]
+    figure.text(0.012, 1 - 0.18 / height, text, size=12, weight="bold", va="center")
+    plt.close(figure)  # the notebook shows the returned figure once, not twice
+    return figure
+
+
+def draw_pattern(axis, pattern):
+    """An attention pattern [query, key] of a text written twice, with a line between the copies."""
+    axis.imshow(np.asarray(pattern), cmap=tint(SHARE), vmin=0, vmax=0.9)
+    axis.axhline(len(pattern) // 2 + 0.5, color="0.6", lw=0.7)  # here the second copy begins
+    axis.set(xticks=[], yticks=[])
+    axis.spines[:].set(visible=True, color="0.8")
