@@ -90,8 +90,8 @@ class PretrainedTransformer(nn.Module):
     once for each. The heads' z W_O and the output bias add up to attn_out. In a gated MLP,
     mlp_hidden is the product. BERT normalizes after adding: resid_pre is the normalized stream that
     a layer reads and adds to, ln1_out the same as its heads alone read it, final_resid what the
-    last layer leaves, ln_final_out what the masked-language head makes of it. Without such a head
-    there is no ln_final_out, and logits and W_U are None.
+    last layer leaves, ln_final_out what the masked-language head, if any, makes of it; without one
+    logits and W_U are None.
     """
 
     def __init__(self, hf, tokenizer: Tokenizer | None = None):
@@ -122,10 +122,7 @@ class PretrainedTransformer(nn.Module):
         edits: Edits | None = None,
         cache: dict[str, Tensor] | None = None,
     ) -> Float[Tensor, "batch pos d_vocab"] | None:
-        """Logits at every position (None without a head), as of AttentionOnlyTransformer.
-
-        Hooks exist only while this runs.
-        """
+        """Logits [batch, pos, d_vocab], None without a head. Hooks exist only while this runs."""
         sites, edits = self._sites(), edits or {}
         check_call(self.config, tokens, attention_mask, edits, list(sites))
         see = recorder(edits, cache)
@@ -264,8 +261,7 @@ def load_pretrained(name: str | Path) -> PretrainedTransformer:
     name: "gpt2", "bert", "minilm" (a BERT without a masked-language head) or "smollm2" (a Llama of
         135 M parameters), from the hub, then from a local package; a folder in Hugging Face format;
         or another "owner/model" of the hub. Pickled weights and a model's own code are never read.
-    Raises ValueError for an unknown name, another family or missing weights, OSError for a model
-    out of reach.
+    Raises ValueError for unknown names and families and missing weights, OSError if out of reach.
     """
     if Path(name).is_dir() and str(name) not in PUBLISHED:
         if not all(any(Path(name).glob(part)) for part in ("config.json", "*.safetensors")):

@@ -91,10 +91,9 @@ def train(
     history = history or _new_history(model, own_rows, config)
     history = parallel.start_alike(model, facts, history)
     first, history.ended = history.steps, "running"
-    if parallel.rank() > 0:
-        path, watch, quiet = None, None, True
-    if not quiet:
-        print(_rates_line(optimizer, config, history))
+    path, watch = (path, watch) if parallel.rank() == 0 else (None, None)
+    log = str if quiet else say
+    log(_rates_line(optimizer, config, history))
     loss_of = _loss_function(model, config, history.bf16)
     # A process that stopped alone would leave the others waiting: in a group they agree first.
     with _stop_waits() if parallel.size() > 1 else contextlib.nullcontext([]) as presses:
@@ -103,8 +102,7 @@ def train(
                 _take_step(model, optimizer, loss_of, batches[step], config, history, presses)
                 left = config.steps - history.steps
                 if history.steps % config.log_every == 0 or left == 0:
-                    if not quiet:
-                        print(_log_line(history, config))
+                    log(_log_line(history, config))
                     if watch is not None:
                         watch(history)
                 if path and history.steps % config.checkpoint_every == 0 < left:
