@@ -297,7 +297,7 @@ def write_on(
 def continuation_share(tokens: Int[Tensor, " _"], tokenizer: Tokenizer) -> float:
     """The share of tokens that go on a word: ##ing in BERT's vocabulary, ing in a BPE."""
     strings = tokenizer.token_strings(tokens)
-    marked = any(s.startswith("##") for s in tokenizer.token_strings(range(tokenizer.d_vocab)))
+    marked = any(s.startswith("##") for s in tokenizer.token_strings([*range(tokenizer.d_vocab)]))
     return sum(s.startswith("##") if marked else s[0].isalpha() for s in strings) / len(strings)
 
 
