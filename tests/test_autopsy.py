@@ -66,6 +66,21 @@ def test_the_loss_over_time_is_a_softmax_down_each_column():
     assert not torch.isclose(by_hand, usual)
 
 
+def test_no_logits_get_below_the_floor_of_the_loss_over_time():
+    targets = torch.tensor([[0, 1, 0, 2, 0, 1]])
+    logits = torch.zeros(1, 6, 4, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.Adam([logits], 0.3)
+    for _ in range(400):
+        optimizer.zero_grad()
+        loss = loss_over_time(logits, targets)
+        loss.backward()
+        optimizer.step()
+    floor = autopsy.floor_over_time(targets, 4)
+    assert floor == pytest.approx((3 * math.log(3) + 2 * math.log(2)) / 4)
+    assert floor < loss.item() < floor + 1e-3
+    assert autopsy.floor_over_time(torch.arange(6)[None], 9) == 0
+
+
 def test_a_bias_of_the_vocabulary_learns_nothing_over_time(rows):
     model = new_model(rows)
     inputs, targets, real = rows.batch(torch.arange(8))

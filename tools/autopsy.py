@@ -18,12 +18,15 @@ from aot_helpers.base.files import read_json, write_atomically
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.studies.autopsy import (
     LEARNED,
+    LENGTHS,
     PROMPT,
     Rows,
     Setup,
     baselines,
+    chance_over_time,
     continuation_share,
     examine,
+    floor_over_time,
     learn,
     report_rows,
     write_on,
@@ -63,6 +66,9 @@ def runs() -> dict[str, tuple[tuple, Setup]]:
     for vocabulary in ("bert", "gpt2"):
         for faults in (frozenset({"loss over time"}), frozenset()):
             add(f"pieces {vocabulary}", ("imdb", vocabulary, 20), SEEDS, faults=faults, **small)
+    # What other first weights change in one setting of the sweep.
+    for faults in (frozenset(LEARNED), frozenset()):
+        add("sweep", REVIEWS, SEEDS, faults=faults, n_layers=1, d_mlp=0, steps=300)
     # Two hundred reviews learned by heart.
     add("by heart", (*REVIEWS, 200), SEEDS, steps=500)
     return found
@@ -136,7 +142,15 @@ def main() -> None:
     if not chosen:
         parser.error(f"no run begins with {given.groups}; there are {', '.join(known)}")
     todo = [name for name in chosen if given.groups or name not in kept]
-    counted = {}
+    counted, floors = {}, {}
+    for length in LENGTHS:
+        rows = rows_of("imdb", "gpt2", length)[1]
+        targets, d_vocab = rows.tokens[:, 1:], rows.tokenizer.d_vocab
+        floors[str(length)] = {
+            "chance": chance_over_time(length - 1, d_vocab),
+            "floor": floor_over_time(targets, d_vocab),
+            "without repeats": floor_over_time(torch.arange(length - 1)[None], d_vocab),
+        }
     for source in {known[name][0] for name in known}:
         counted[" ".join(map(str, source))] = baselines(*rows_of(*source))
     with ProcessPoolExecutor(given.jobs) as pool:
@@ -150,7 +164,7 @@ def main() -> None:
                 flush=True,
             )
             ordered = {name: kept[name] for name in known if name in kept}
-            content = {"counting": counted, "runs": ordered}
+            content = {"floors": floors, "counting": counted, "runs": ordered}
             write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
 
 

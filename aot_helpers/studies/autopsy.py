@@ -86,6 +86,18 @@ def chance_over_time(n_pos: int, d_vocab: int) -> float:
     return n_pos * math.log(n_pos) / d_vocab
 
 
+def floor_over_time(targets: Int[Tensor, "batch pos"], d_vocab: int) -> float:
+    """The least that `loss_over_time` can be: the mean over texts of the sum of n ln n / V.
+
+    n is how often a token comes in a text: a softmax over time shares itself out among them.
+    """
+    return sum(
+        (n * n.log()).sum().item() / d_vocab
+        for text in targets
+        for n in [text.unique(return_counts=True)[1].double()]
+    ) / len(targets)
+
+
 @dataclass(frozen=True)
 class Fault:
     """One thing the report's code does, what is usual, and how to put it into a set-up.
