@@ -401,8 +401,15 @@ def called_and_printed(path):
     return set(called), dict(printed)
 
 
-def test_every_claim_has_an_evidence_notebook():
-    assert {id[:2] for id in DECLARED} <= set(EVIDENCE)
+# Rules that were set before their notebook is measured, so that they can be seen to be older.
+WAITING = {"16"}
+
+
+def test_every_claim_has_an_evidence_notebook_or_waits_for_it():
+    assert {id[:2] for id in DECLARED} == set(EVIDENCE) | WAITING
+    assert not WAITING & set(EVIDENCE)
+    waiting = [one for one in DECLARED.values() if one.id[:2] in WAITING]
+    assert all(one.declared.startswith("before") for one in waiting if one.kind == "finding")
 
 
 @EVERY_EVIDENCE

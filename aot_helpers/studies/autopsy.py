@@ -30,6 +30,7 @@ SWEEP = {
         "d_model": [128, 256],
         "mended": [False, True],
     },
+    "fixed": {"steps": 300, "corpus": "imdb"},
 }
 
 
