@@ -401,8 +401,13 @@ def called_and_printed(path):
     return set(called), dict(printed)
 
 
-def test_every_claim_has_an_evidence_notebook():
-    assert {id[:2] for id in DECLARED} <= set(EVIDENCE)
+# Rules that were set before their notebook is measured, so that they can be seen to be older.
+WAITING = {"16"}
+
+
+def test_every_claim_has_an_evidence_notebook_or_waits_for_it():
+    assert {id[:2] for id in DECLARED} == set(EVIDENCE) | WAITING
+    assert not WAITING & set(EVIDENCE)
 
 
 @EVERY_EVIDENCE

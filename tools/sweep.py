@@ -62,14 +62,15 @@ def make_sweep(options: argparse.Namespace) -> engine.Sweep:
     if options.notebook is None:
         from aot_helpers.studies.autopsy import SWEEP
 
-        notebook, grid = ROOT / SWEEP["notebook"], SWEEP["grid"]
+        notebook, grid, fixed = ROOT / SWEEP["notebook"], SWEEP["grid"], SWEEP["fixed"]
     else:
-        notebook, grid = options.notebook, read_grid(options.grid)
+        notebook, grid, fixed = options.notebook, read_grid(options.grid), {}
     names = ("folder", "storage", "timeout", "heartbeat", "grace", "patience")
     return engine.Sweep(
         Path(notebook).resolve(),
         grid,
         options.name or Path(notebook).stem,
+        fixed=fixed,
         **{name: getattr(options, name) for name in names},
     )
 

@@ -28,9 +28,11 @@ from aot_helpers.text.corpora import load_corpus
 from aot_helpers.text.tokenization import Tokenizer
 from aot_helpers.training import parallel
 from aot_helpers.training.config import TrainConfig
+from aot_helpers.training.copying import copying_start
 from aot_helpers.training.losses import (
     copy_accuracy,
     copy_losses,
+    count_losses,
     in_context_score,
     next_token_losses,
 )
@@ -85,6 +87,8 @@ def make(name: str) -> None:
     if run.gpt2_init:
         for parameter in model.parameters():
             nn.init.normal_(parameter, std=0.02)
+    if run.copying_start:
+        copying_start(model)
     if parallel.size() > 1:
         model.to(device)
     weights, curve = {}, {}
@@ -112,15 +116,19 @@ def make(name: str) -> None:
     repeats = "segments of {} to {} tokens written twice, half of them random".format(
         *run.repeat_lengths
     )
+    shares = f"{windows.repeat_share_at(0):.0%}"
+    if isinstance(run.repeat_share, tuple):
+        shares += "".join(f", from step {at} on {share:.0%}" for at, share in run.repeat_share[1:])
     launcher = f"torchrun --nproc-per-node {n}" if (n := parallel.size()) > 1 else "python"
     provenance = {
         "command": f"{launcher} tools/train_checkpoints.py {name}",
         "processes": parallel.size(),
-        "corpus": f"{run.corpus}, {len(stream):,} tokens; {run.repeat_share:.0%} of the windows "
-        f"are {repeats}",
+        "corpus": f"{run.corpus}, {len(stream):,} tokens; {shares} of the windows are {repeats}",
+        "source": corpus.source,
         "corpus_sha256": corpus.sha256,
         "seed": run.seed,
         "gpt2_init": run.gpt2_init,
+        "copying_start": run.copying_start,
         "training": {
             "steps": run.steps,
             "learning_rate": training.learning_rate,
@@ -130,6 +138,7 @@ def make(name: str) -> None:
         "versions": {"python": platform.python_version(), "torch": version("torch")},
         "seconds": round(history.seconds),
         "measured": curve[run.steps],
+        "counting": count_losses(stream[None], texts["text"], run.d_vocab),
         "made_up": f"synthetic text of {corpus.source}" if corpus.synthetic else "nothing",
     }
     print(name, curve[run.steps])

@@ -13,6 +13,18 @@ from aot_helpers.training.losses import copy_accuracy
 from aot_helpers.training.train import train
 
 
+def copying_start(model: AttentionOnlyTransformer) -> None:
+    """Give a new model with relative positions a start at copying, in place.
+
+    W_U starts as W_E's transpose, scaled: what a head copies is nearly the logit of the same token.
+    And head h of layer 0 starts out looking h tokens back, so that a previous-token head need not
+    be found first.
+    """
+    with torch.no_grad():
+        model.W_U.copy_(model.W_E.T * (model.W_U.std() / model.W_E.std()))
+        model.blocks[0].attn.b_rel.diagonal().add_(3.0)
+
+
 def copying_recipe(
     stream: Int[Tensor, " n_tokens"],
     tokenizer: Tokenizer,
@@ -23,18 +35,14 @@ def copying_recipe(
     """A new model, its windows and its settings, for an induction head on any text in few steps.
 
     For about 350 of 600 steps 90 % of the windows are segments written twice, half of them random
-    tokens; then 20 %, and the model learns the text. Two things are given at the start, without
-    which some seeds learn nothing in these steps. W_U starts as W_E's transpose, scaled: what a
-    head copies is nearly the logit of the same token. And head h of layer 0 starts out looking h
-    tokens back, so that a previous-token head need not be found first.
+    tokens; then 20 %, and the model learns the text. Without `copying_start` some seeds learn
+    nothing in these steps.
     """
     torch.manual_seed(seed)
     config = ModelConfig(tokenizer.d_vocab, n_ctx=64, positions="relative", layer_norm=False)
     model = AttentionOnlyTransformer(config)
     model.tokenizer = tokenizer
-    with torch.no_grad():
-        model.W_U.copy_(model.W_E.T * (model.W_U.std() / model.W_E.std()))
-        model.blocks[0].attn.b_rel.diagonal().add_(3.0)
+    copying_start(model)
     windows = Windows(
         stream, config.n_ctx, 32, tokenizer.bos, config.d_vocab,
         repeat_share=((0, 0.9), (max(1, steps * 7 // 12), 0.2)), repeat_lengths=(4, 31),

@@ -51,6 +51,27 @@ def copy_accuracy(
     return right.float().mean().item()
 
 
+def count_losses(
+    train: Int[Tensor, "texts length"], test: Int[Tensor, "batch pos"], d_vocab: int
+) -> dict[str, float]:
+    """Mean losses (nats) on test of what counting in train knows: "unigram" and "bigram".
+
+    A token is expected as often as it came (plus one), or as often as it came after the one
+    before; a pair's count is smoothed with the unigram (Witten and Bell 1991).
+    """
+    unigram = torch.bincount(train.flatten(), minlength=d_vocab).double() + 1
+    unigram /= unigram.sum()
+    pairs, n_pairs = (train[:, :-1] * d_vocab + train[:, 1:]).unique(return_counts=True)
+    n_before = torch.bincount(train[:, :-1].flatten(), minlength=d_vocab).double()
+    n_kinds = torch.bincount(pairs // d_vocab, minlength=d_vocab).double()
+    before, after = test[:, :-1].flatten(), test[:, 1:].flatten()
+    place = torch.searchsorted(pairs, before * d_vocab + after).clamp(max=len(pairs) - 1)
+    found = torch.where(pairs[place] == before * d_vocab + after, n_pairs[place], 0)
+    mixed = (found + n_kinds[before] * unigram[after]) / (n_before + n_kinds)[before].clamp(min=1)
+    bigram = torch.where(n_before[before] > 0, mixed, unigram[after])
+    return {"unigram": -unigram[after].log().mean().item(), "bigram": -bigram.log().mean().item()}
+
+
 def in_context_score(
     losses: Float[Tensor, "text pos"], early: tuple[int, int], late: tuple[int, int]
 ) -> Float[Tensor, " text"]:

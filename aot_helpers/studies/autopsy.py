@@ -1,0 +1,321 @@
+"""The training report S0 taken apart: its faults one by one, its data, and what each mend changes.
+
+A set-up is a set of faults. Without any it is an ordinary small transformer; with all of them it
+is the report's code. Notebook 16 draws the ladder between the two.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from aot_helpers.base.errors import unknown_name
+from aot_helpers.models.transformer import AttentionOnlyTransformer, Block, ModelConfig
+from aot_helpers.text.tokenization import Tokenizer
+from aot_helpers.training.losses import count_losses
+
+LENGTHS = (20, 50, 80)  # tokens in a row (S0, section VIII A); one less is predicted
+PROMPT = "This movie is"
+SWEEP = {
+    "notebook": "notebooks/trials/autopsy.ipynb",
+    "grid": {
+        "max_length": [20, 50, 80],
+        "learning_rate": [1e-4, 1e-3],
+        "n_heads": [4, 8],
+        "d_model": [128, 256],
+        "mended": [False, True],
+    },
+    "fixed": {"steps": 300, "corpus": "imdb"},
+}
+
+
+class ReportBlock(Block):
+    """A block whose two additions and whose nonlinearity can be taken away."""
+
+    adds, bends = True, True
+
+    def forward(self, resid, W_pos, allowed, see, fused):
+        """The stream after this layer; without additions, only what its last part writes."""
+        x = self.ln1(see("resid_pre", resid))
+        attn_out = see(
+            "attn_out", self.attn(x, x if W_pos is None else x + W_pos, allowed, see, fused)
+        )
+        resid = resid * self.adds + attn_out
+        if not hasattr(self, "mlp_in"):
+            return resid
+        hidden = self.mlp_in(self.ln2(resid))
+        hidden = F.gelu(hidden, approximate="tanh") if self.bends else hidden
+        return resid * self.adds + self.mlp_out(hidden)
+
+
+class ReportModel(nn.Module):
+    """A transformer with trained positions in the stream and a bias on its logits, as in S0."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        self.transformer = AttentionOnlyTransformer(config)
+        self.transformer.blocks = nn.ModuleList(ReportBlock(config) for _ in range(config.n_layers))
+        self.b_U = nn.Parameter(torch.zeros(config.d_vocab))
+
+    def forward(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
+        """Logits at every position."""
+        return self.transformer(tokens) + self.b_U
+
+
+def next_token_loss(logits, targets, real) -> Float[Tensor, ""]:
+    """Mean of −ln p(next token) in nats, over the targets that are real tokens."""
+    return F.cross_entropy(logits[real], targets[real])
+
+
+def loss_over_time(logits, targets, real=None) -> Float[Tensor, ""]:
+    """S0's loss: cross-entropy of [batch, time, vocabulary] against one-hot targets.
+
+    PyTorch takes dimension 1 for the classes, so the softmax runs over time, for each entry of the
+    vocabulary apart. `real` plays no part.
+    """
+    return F.cross_entropy(logits, F.one_hot(targets, logits.shape[-1]).to(logits.dtype))
+
+
+def chance_over_time(n_pos: int, d_vocab: int) -> float:
+    """What `loss_over_time` is for constant logits: T ln T / V."""
+    return n_pos * math.log(n_pos) / d_vocab
+
+
+def floor_over_time(targets: Int[Tensor, "batch pos"], d_vocab: int) -> float:
+    """The least that `loss_over_time` can be: the mean over texts of the sum of n ln n / V.
+
+    n is how often a token comes in a text: a softmax over time shares itself out among them.
+    """
+    return sum(
+        (n * n.log()).sum().item() / d_vocab
+        for text in targets
+        for n in [text.unique(return_counts=True)[1].double()]
+    ) / len(targets)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing the report's code does, what is usual, and how to put it into a set-up.
+
+    part: what it changes: "loss", "targets", "model" (these change what is learned), "test",
+    "sampling" or "seed" (these change what is reported). model: changes a new model in place.
+    """
+
+    part: str
+    code: str
+    usual: str
+    model: Callable[[ReportModel], None] | None = None
+
+
+def _tie_layers(model: ReportModel) -> None:
+    blocks = model.transformer.blocks
+    for i in range(1, len(blocks)):
+        blocks[i] = blocks[0]
+
+
+def _drop_stream(model: ReportModel) -> None:
+    for block in model.transformer.blocks:
+        block.adds = False
+
+
+def _straighten(model: ReportModel) -> None:
+    for block in model.transformer.blocks:
+        block.bends = False
+
+
+def _drop_norms(model: ReportModel) -> None:
+    model.transformer.ln_final = nn.Identity()
+    for block in model.transformer.blocks:
+        block.ln1 = nn.Identity()
+        if hasattr(block, "ln2"):
+            block.ln2 = nn.Identity()
+
+
+FAULTS = {
+    "loss over time": Fault(
+        "loss",
+        "softmax over the positions of a text, for each token of the vocabulary",
+        "softmax over the vocabulary, at each position",
+    ),
+    "padding counts": Fault(
+        "targets",
+        "the filling after a short text is a token to be predicted",
+        "only real tokens are predicted",
+    ),
+    "one block twice": Fault(
+        "model", "both layers are the same block", "each layer has weights", _tie_layers
+    ),
+    "straight MLP": Fault(
+        "model", "the MLP is linear", "a nonlinearity between two matrices", _straighten
+    ),
+    "no stream": Fault(
+        "model", "each layer replaces what it reads", "each layer adds to it", _drop_stream
+    ),
+    "no layer norm": Fault(
+        "model", "layers read the numbers as they are", "layers read them normalized", _drop_norms
+    ),
+    "test from training": Fault(
+        "test", "the test texts are training texts", "texts that nobody trained on"
+    ),
+    "first tokens kept": Fault(
+        "sampling", "a text that is too long loses its end", "it loses its beginning"
+    ),
+    "no seed": Fault("seed", "no run can be repeated", "the seed is an argument"),
+}
+LEARNED = [name for name, fault in FAULTS.items() if fault.part in ("loss", "targets", "model")]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Texts as the report feeds them: cut to one length, short ones filled with id 0.
+
+    tokens [text, max_length]; real is True at tokens of the text.
+    """
+
+    tokens: Int[Tensor, "text max_length"]
+    real: Bool[Tensor, "text max_length"]
+    tokenizer: Tokenizer = field(repr=False)
+
+    def batch(self, at: Int[Tensor, " batch"]) -> tuple[Tensor, Tensor, Tensor]:
+        """Inputs and targets [batch, max_length − 1] of some texts, and which targets are real."""
+        tokens, real = self.tokens[at], self.real[at]
+        return tokens[:, :-1], tokens[:, 1:], real[:, 1:]
+
+
+def report_rows(texts: list[str], tokenizer: Tokenizer, max_length: int) -> Rows:
+    """S0's preparation: the first max_length tokens of each text, filled up with id 0.
+
+    Raises ValueError for fewer than two tokens a row, of which nothing could be predicted.
+    """
+    if max_length < 2:
+        raise ValueError(f"max_length must be 2 tokens or more, got {max_length}")
+    # No text of this length needs more characters, so long ones are cut before they are read.
+    encoded = tokenizer.encode_many([text[: 40 * max_length] for text in texts if text.strip()])
+    tokens = torch.zeros(len(encoded), max_length, dtype=torch.long)
+    real = torch.zeros(len(encoded), max_length, dtype=torch.bool)
+    for row, ids in enumerate(encoded):
+        n = min(len(ids), max_length)
+        tokens[row, :n], real[row, :n] = ids[:n], True
+    return Rows(tokens, real, tokenizer)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One training run: its faults, its shape, its steps. The rest is the report's.
+
+    faults: names among FAULTS. d_mlp: 0 leaves the MLP out. steps are batches of 50 texts.
+    """
+
+    faults: frozenset[str] = frozenset()
+    n_layers: int = 2
+    d_model: int = 128
+    n_heads: int = 4
+    d_mlp: int = 128
+    learning_rate: float = 1e-3
+    batch_size: int = 50
+    steps: int = 600
+    seed: int = 0
+
+    def __post_init__(self):
+        for fault in self.faults:
+            if fault not in FAULTS:
+                raise unknown_name("fault", fault, FAULTS)
+        if self.d_model % self.n_heads:
+            raise ValueError(
+                f"d_model must be a multiple of n_heads, got {self.d_model} and {self.n_heads}"
+            )
+
+
+@dataclass
+class Learned:
+    """A trained set-up: its model, its own loss at every step, and the seconds it took."""
+
+    setup: Setup
+    model: ReportModel
+    losses: list[float]
+    seconds: float
+
+
+def learn(setup: Setup, rows: Rows) -> Learned:
+    """Train a new model on the rows, with the set-up's faults in model, loss and targets."""
+    torch.manual_seed(setup.seed)
+    n_ctx, d_vocab = rows.tokens.shape[1], rows.tokenizer.d_vocab
+    d_head = setup.d_model // setup.n_heads
+    model = ReportModel(
+        ModelConfig(
+            d_vocab, setup.n_layers, setup.d_model, setup.n_heads, d_head, n_ctx, "standard",
+            d_mlp=setup.d_mlp,
+        )
+    )  # fmt: skip
+    for name in FAULTS:
+        if name in setup.faults and FAULTS[name].model:
+            FAULTS[name].model(model)
+    loss_of = loss_over_time if "loss over time" in setup.faults else next_token_loss
+    optimizer = torch.optim.AdamW(model.parameters(), setup.learning_rate)
+    losses, started = [], time.perf_counter()
+    for _ in range(setup.steps):
+        at = torch.randint(len(rows.tokens), (setup.batch_size,))
+        inputs, targets, real = rows.batch(at)
+        if "padding counts" in setup.faults:
+            real = torch.ones_like(real)
+        loss = loss_of(model(inputs), targets, real)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return Learned(setup, model, losses, time.perf_counter() - started)
+
+
+@torch.no_grad()
+def examine(model: ReportModel, rows: Rows, batch_size: int = 50) -> dict[str, float]:
+    """The next-token loss (nats) and accuracy over real tokens, and the loss as S0 takes it."""
+    sums = dict.fromkeys(("loss", "accuracy", "over time"), 0.0)
+    n_real = 0
+    for at in torch.arange(len(rows.tokens)).split(batch_size):
+        inputs, targets, real = rows.batch(at)
+        logits, n = model(inputs), int(real.sum())
+        n_real += n
+        sums["loss"] += next_token_loss(logits, targets, real).item() * n
+        sums["accuracy"] += (logits.argmax(-1) == targets)[real].sum().item()
+        sums["over time"] += loss_over_time(logits, targets).item() * len(at)
+    found = {"loss": sums["loss"] / n_real, "accuracy": sums["accuracy"] / n_real}
+    return found | {"over time": sums["over time"] / len(rows.tokens)}
+
+
+@torch.no_grad()
+def write_on(
+    model: ReportModel, prompt: Int[Tensor, " pos"], n: int = 7, top_k: int = 10, seed: int = 0,
+    first_kept: bool = False,
+) -> Int[Tensor, " longer"]:  # fmt: skip
+    """The prompt and n tokens more, each drawn from the top_k.
+
+    first_kept: once the text is longer than the context, show the model its beginning, as S0 does.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    n_ctx, tokens = model.config.n_ctx, prompt
+    for _ in range(n):
+        logits = model((tokens[:n_ctx] if first_kept else tokens[-n_ctx:])[None])[0, -1]
+        top = logits.topk(top_k)
+        drawn = torch.multinomial(top.values.softmax(-1), 1, generator=generator)
+        tokens = torch.cat([tokens, top.indices[drawn]])
+    return tokens
+
+
+def continuation_share(tokens: Int[Tensor, " _"], tokenizer: Tokenizer) -> float:
+    """The share of tokens that go on a word: ##ing in BERT's vocabulary, ing in a BPE."""
+    strings = tokenizer.token_strings(tokens)
+    marked = any(s.startswith("##") for s in tokenizer.token_strings([*range(tokenizer.d_vocab)]))
+    return sum(s.startswith("##") if marked else s[0].isalpha() for s in strings) / len(strings)
+
+
+def baselines(train: Rows, test: Rows) -> dict[str, float]:
+    """Held-out losses (nats) of knowing nothing, counting tokens, counting pairs; full rows."""
+    d_vocab = train.tokenizer.d_vocab
+    full = [rows.tokens[rows.real.all(1)] for rows in (train, test)]
+    return {"chance": math.log(d_vocab)} | count_losses(*full, d_vocab)

@@ -1,0 +1,207 @@
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from aot_helpers.models.transformer import ModelConfig
+from aot_helpers.studies import autopsy
+from aot_helpers.studies.autopsy import (
+    FAULTS,
+    LEARNED,
+    ReportModel,
+    Rows,
+    Setup,
+    baselines,
+    chance_over_time,
+    continuation_share,
+    examine,
+    learn,
+    loss_over_time,
+    next_token_loss,
+    report_rows,
+    write_on,
+)
+from aot_helpers.text.tokenization import train_bpe, train_wordpiece
+from aot_helpers.training.losses import count_losses
+
+TEXTS = [f"This movie is {what}, and {who} liked it." for what in ("good", "bad", "long", "odd")
+         for who in ("we", "they", "Ann", "nobody")]  # fmt: skip
+TOKENIZER = train_bpe(TEXTS, 300)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return report_rows(TEXTS, TOKENIZER, 12)
+
+
+def tiny(**changes):
+    return replace(Setup(d_model=16, n_heads=2, d_mlp=16, batch_size=8, steps=2), **changes)
+
+
+def new_model(rows, *faults, d_mlp=16):
+    torch.manual_seed(0)
+    model = ReportModel(ModelConfig(TOKENIZER.d_vocab, 2, 16, 2, 8, 12, "standard", d_mlp=d_mlp))
+    for name in faults:
+        FAULTS[name].model(model)
+    return model
+
+
+@pytest.mark.parametrize("n_pos, told", [(19, 0.00111317), (49, 0.00379448), (79, 0.00686842)])
+def test_constant_logits_cost_t_log_t_over_v(n_pos, told):
+    assert chance_over_time(n_pos, 50257) == pytest.approx(told, abs=5e-9)
+    targets = torch.randint(97, (2, n_pos))
+    found = loss_over_time(torch.zeros(2, n_pos, 97, dtype=torch.float64), targets)
+    assert found.item() == pytest.approx(chance_over_time(n_pos, 97), rel=1e-12)
+
+
+def test_the_loss_over_time_is_a_softmax_down_each_column():
+    logits, targets = torch.randn(3, 5, 7, dtype=torch.float64), torch.randint(7, (3, 5))
+    by_hand = -logits.log_softmax(dim=1).gather(2, targets[..., None]).sum() / (3 * 7)
+    torch.testing.assert_close(loss_over_time(logits, targets), by_hand)
+    usual = F.cross_entropy(logits.transpose(1, 2), targets)
+    real = torch.ones(3, 5, dtype=torch.bool)
+    torch.testing.assert_close(next_token_loss(logits, targets, real), usual)
+    assert not torch.isclose(by_hand, usual)
+
+
+def test_no_logits_get_below_the_floor_of_the_loss_over_time():
+    targets = torch.tensor([[0, 1, 0, 2, 0, 1]])
+    logits = torch.zeros(1, 6, 4, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.Adam([logits], 0.3)
+    for _ in range(400):
+        optimizer.zero_grad()
+        loss = loss_over_time(logits, targets)
+        loss.backward()
+        optimizer.step()
+    floor = autopsy.floor_over_time(targets, 4)
+    assert floor == pytest.approx((3 * math.log(3) + 2 * math.log(2)) / 4)
+    assert floor < loss.item() < floor + 1e-3
+    assert autopsy.floor_over_time(torch.arange(6)[None], 9) == 0
+
+
+def test_a_bias_of_the_vocabulary_learns_nothing_over_time(rows):
+    model = new_model(rows)
+    inputs, targets, real = rows.batch(torch.arange(8))
+    for loss, learns in ((loss_over_time, False), (next_token_loss, True)):
+        model.zero_grad()
+        loss(model(inputs), targets, real).backward()
+        assert (model.b_U.grad.abs().max() > 1e-4) == learns
+        assert model.b_U.grad.abs().max() < (1 if learns else 1e-8)
+
+
+def test_rows_are_cut_and_filled_with_zero():
+    rows = report_rows(["This movie is good", "good", " "], TOKENIZER, 4)
+    whole = TOKENIZER.encode("This movie is good")
+    n = len(TOKENIZER.encode("good"))
+    assert rows.tokens[0].tolist() == whole[:4].tolist() and rows.real[0].all()
+    assert rows.tokens[1, n:].eq(0).all() and rows.real.sum(1).tolist() == [4, n]
+    with pytest.raises(ValueError, match="2 tokens or more, got 1"):
+        report_rows(TEXTS, TOKENIZER, 1)
+
+
+def test_filling_counts_only_with_the_fault():
+    rows = report_rows(["This movie is good", "good"] * 8, TOKENIZER, 12)
+    free, filled = (learn(tiny(faults=frozenset(f)), rows) for f in ([], ["padding counts"]))
+    assert free.losses[0] != filled.losses[0]
+    full = Rows(rows.tokens[:1].repeat(16, 1)[:, :4], rows.real[:1].repeat(16, 1)[:, :4], TOKENIZER)
+    free, filled = (learn(tiny(faults=frozenset(f)), full) for f in ([], ["padding counts"]))
+    assert free.losses == filled.losses
+
+
+def test_each_fault_of_the_model_does_what_it_says(rows):
+    inputs = rows.tokens[:4, :-1]
+    tied = new_model(rows, "one block twice").transformer.blocks
+    assert tied[0] is tied[1]
+    straight = new_model(rows, "straight MLP")
+    block, x = straight.transformer.blocks[0], torch.randn(2, 3, 16)
+    folded = block.mlp_in.weight.T @ block.mlp_out.weight.T
+    bias = block.mlp_in.bias @ block.mlp_out.weight.T + block.mlp_out.bias
+    block.ln2 = torch.nn.Identity()
+    said = block(x, None, straight.transformer.allowed(3), lambda name, value: value, False)
+    stream = x + block.attn(block.ln1(x), block.ln1(x), straight.transformer.allowed(3),
+                            lambda name, value: value, False)  # fmt: skip
+    torch.testing.assert_close(said, stream + stream @ folded + bias)
+    bare = new_model(rows, "no stream", d_mlp=0)
+    _, cache = bare.transformer.run_with_cache(inputs)
+    torch.testing.assert_close(cache["L1.resid_pre"], cache["L0.attn_out"])
+    plain = new_model(rows, "no layer norm").transformer
+    assert not any(isinstance(part, torch.nn.LayerNorm) for part in plain.modules())
+
+
+def test_without_faults_it_is_the_transformer_of_the_package(rows):
+    model, inputs = new_model(rows), rows.tokens[:4, :-1]
+    with torch.no_grad():
+        _, cache = model.transformer.run_with_cache(inputs)
+        blocks = model.transformer.blocks
+        x = cache["L0.resid_pre"]
+        for block in blocks:
+            usual = super(autopsy.ReportBlock, block).forward
+            x = usual(x, None, model.transformer.allowed(11), lambda name, value: value, False)
+        torch.testing.assert_close(x, cache["final_resid"])
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_every_fault_changes_what_is_learned(name):
+    rows = report_rows(["This movie is good", "good"] * 8, TOKENIZER, 12)
+    usual, faulty = (learn(tiny(faults=frozenset(f)), rows) for f in ([], [name]))
+    assert usual.losses != faulty.losses
+    assert faulty.losses == learn(tiny(faults=frozenset([name])), rows).losses  # seeded
+
+
+def test_a_long_text_loses_its_beginning_or_with_the_fault_its_end(rows):
+    model, prompt = new_model(rows), TOKENIZER.encode(" ".join(TEXTS))
+    assert len(prompt) >= 12
+    seen = []
+    hook = model.register_forward_hook(lambda _, args, __: seen.append(args[0][0]))
+    write_on(model, prompt, n=3, first_kept=True)
+    assert all(torch.equal(each, prompt[:12]) for each in seen)
+    seen.clear()
+    longer = write_on(model, prompt, n=3)
+    hook.remove()
+    assert [each.tolist() for each in seen] == [
+        longer[end - 12 : end].tolist() for end in range(len(prompt), len(prompt) + 3)
+    ]
+
+
+def test_examine_is_a_mean_over_real_tokens():
+    rows = report_rows([*TEXTS[:5], "good"], TOKENIZER, 12)
+    model = new_model(rows).eval()
+    with torch.no_grad():
+        inputs, targets, real = rows.batch(torch.arange(6))
+        logits = model(inputs)
+        found = examine(model, rows, batch_size=4)
+        assert found["loss"] == pytest.approx(next_token_loss(logits, targets, real).item())
+        assert found["over time"] == pytest.approx(loss_over_time(logits, targets).item())
+        right = (logits.argmax(-1) == targets)[real].float().mean().item()
+        assert found["accuracy"] == pytest.approx(right)
+
+
+def test_baselines_are_those_of_counting(rows):
+    found = baselines(rows, rows)
+    assert found["chance"] == math.log(TOKENIZER.d_vocab)
+    assert found["chance"] > found["unigram"] > found["bigram"] > 0
+
+
+def test_counted_pairs_are_probabilities():
+    train = torch.randint(5, (7, 9), generator=torch.Generator().manual_seed(0))
+    for before in range(6):  # 5 never comes in training: nothing is known but the tokens
+        tests = torch.tensor([[before, after] for after in range(6)])
+        p = [math.exp(-count_losses(train, test[None], 6)["bigram"]) for test in tests]
+        assert sum(p) == pytest.approx(1)
+
+
+def test_pieces_that_go_on_a_word_are_counted():
+    bert = train_wordpiece(["movies moving"], 17)
+    tokens = bert.encode("moves")
+    marked = sum(s.startswith("##") for s in bert.token_strings(tokens))
+    assert continuation_share(tokens, bert) == marked / len(tokens) > 0
+    assert continuation_share(TOKENIZER.encode(" movie"), TOKENIZER) == 0
+
+
+def test_an_unknown_fault_and_heads_that_do_not_fit_are_named():
+    with pytest.raises(ValueError, match="no seeds"):
+        Setup(frozenset(["no seeds"]))
+    with pytest.raises(ValueError, match="130 and 4"):
+        Setup(d_model=130)

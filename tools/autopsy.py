@@ -1,0 +1,172 @@
+"""Train the faulty and mended set-ups of notebook 16: `make autopsy`, or this file with names.
+
+Writes data/results/autopsy.json after each run; what stands there already is not trained again.
+"""
+
+import argparse
+import itertools
+import json
+import os
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict
+from functools import cache
+
+import torch
+
+from aot_helpers.base import files
+from aot_helpers.base.files import read_json, write_atomically
+from aot_helpers.models.checkpoints import load_checkpoint
+from aot_helpers.studies.autopsy import (
+    LEARNED,
+    LENGTHS,
+    PROMPT,
+    Rows,
+    Setup,
+    baselines,
+    chance_over_time,
+    continuation_share,
+    examine,
+    floor_over_time,
+    learn,
+    report_rows,
+    write_on,
+)
+from aot_helpers.text.corpora import load_corpus
+from aot_helpers.text.tokenization import load_tokenizer
+
+SEEDS = (0, 1, 2)
+ON_REVIEWS = [name for name in LEARNED if name != "padding counts"]  # rows of 20 have no filling
+ALL = frozenset(ON_REVIEWS)
+REVIEWS = ("imdb", "imdb-2l", 20)
+
+
+def runs() -> dict[str, tuple[tuple, Setup]]:
+    """Name: where its rows come from (corpus, tokenizer, max_length, n_texts), and its set-up."""
+    found = {}
+
+    def add(group, rows, seeds, **setup):
+        for seed in seeds:
+            one = Setup(seed=seed, **setup)
+            found[name_of(group, one)] = rows, one
+
+    # The ladder: all combinations once, the ends and what lies one step from them three times.
+    for n in range(len(ON_REVIEWS) + 1):
+        seeds = SEEDS if n in (0, 1, len(ON_REVIEWS) - 1, len(ON_REVIEWS)) else (0,)
+        for faults in itertools.combinations(ON_REVIEWS, n):
+            add("ladder", REVIEWS, seeds, faults=frozenset(faults), steps=1500)
+    # More layers and an MLP, in the report's code and in code without its faults.
+    for faults in (ALL, frozenset()):
+        for n_layers, d_mlp in ((1, 0), (2, 0)):  # two layers with an MLP are on the ladder
+            add("depth", REVIEWS, SEEDS, faults=faults, n_layers=n_layers, d_mlp=d_mlp, steps=1500)
+    # Filling in the loss, where rows have some: lines of articles.
+    for faults in (frozenset({"padding counts"}), frozenset()):
+        add("padding", ("wikitext lines", "imdb-2l", 80), SEEDS, faults=faults, steps=400)
+    # The report's vocabularies, with its loss and with the usual one; a fifth of its batches.
+    small = {"n_layers": 1, "d_mlp": 0, "batch_size": 10, "steps": 250}
+    for vocabulary in ("bert", "gpt2"):
+        for faults in (frozenset({"loss over time"}), frozenset()):
+            add(f"pieces {vocabulary}", ("imdb", vocabulary, 20), SEEDS, faults=faults, **small)
+    # What other first weights change in one setting of the sweep.
+    for faults in (frozenset(LEARNED), frozenset()):
+        add("sweep", REVIEWS, SEEDS, faults=faults, n_layers=1, d_mlp=0, steps=300)
+    # Two hundred reviews learned by heart.
+    add("by heart", (*REVIEWS, 200), SEEDS, steps=500)
+    return found
+
+
+def name_of(group: str, setup: Setup) -> str:
+    """The key of a run in the results."""
+    faults = ", ".join(name for name in LEARNED if name in setup.faults) or "none"
+    return f"{group} | {setup.n_layers} layers, d_mlp {setup.d_mlp} | {faults} | seed {setup.seed}"
+
+
+@cache
+def rows_of(
+    corpus: str, tokenizer: str, max_length: int, n_texts: int | None = None
+) -> tuple[Rows, Rows]:
+    """Training rows, and 2,000 rows that nobody trains on."""
+    made = (
+        load_tokenizer(tokenizer)
+        if tokenizer in ("bert", "gpt2")
+        else load_checkpoint(tokenizer).tokenizer
+    )
+    texts = [load_corpus(corpus.split()[0], split, quiet=True).texts for split in ("train", "test")]
+    if corpus.endswith("lines"):  # as WikiText's rows are
+        texts = [
+            [line for text in each for line in text.splitlines() if line.strip()] for each in texts
+        ]
+    train, test = texts
+    return report_rows(train[:n_texts], made, max_length), report_rows(
+        test[:2000], made, max_length
+    )
+
+
+def measure(source: tuple, setup: Setup) -> dict:
+    """Train one set-up and say what it learned, what it reports, and what it writes."""
+    torch.set_num_threads(1)
+    train, test = rows_of(*source)
+    learned = learn(setup, train)
+    first = Rows(train.tokens[:1000], train.real[:1000], train.tokenizer)
+    tokenizer = train.tokenizer
+    prompt = tokenizer.encode(PROMPT)
+    written = [write_on(learned.model, prompt, n=12, seed=seed) for seed in range(20)]
+    new = torch.cat([tokens[len(prompt) :] for tokens in written])
+    own = learned.losses
+    return {
+        "rows": list(source),
+        **asdict(setup) | {"faults": sorted(setup.faults)},
+        "held out": examine(learned.model, test),
+        "trained on": examine(learned.model, first),
+        "own loss": {"first": own[0], "last": sum(own[-50:]) / 50},
+        "filling": 1 - train.real[:, 1:].float().mean().item(),
+        "pieces": {
+            "written": continuation_share(new, tokenizer),
+            "in the reviews": continuation_share(test.tokens[test.real], tokenizer),
+            "in the vocabulary": continuation_share(torch.arange(tokenizer.d_vocab), tokenizer),
+        },
+        "sample": tokenizer.decode(written[0]),
+        "seconds": round(learned.seconds, 1),
+    }
+
+
+def main() -> None:
+    """Train what is missing, or what is named."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("groups", nargs="*", help="beginnings of names, to train anew")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time (default: 2)")
+    given, known = parser.parse_args(), runs()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    path = files.DATA / "results" / "autopsy.json"
+    kept = read_json(path)["runs"] if path.is_file() else {}
+    chosen = [name for name in known if name.startswith(tuple(given.groups or [""]))]
+    if not chosen:
+        parser.error(f"no run begins with {given.groups}; there are {', '.join(known)}")
+    todo = [name for name in chosen if given.groups or name not in kept]
+    counted, floors = {}, {}
+    for length in LENGTHS:
+        rows = rows_of("imdb", "gpt2", length)[1]
+        targets, d_vocab = rows.tokens[:, 1:], rows.tokenizer.d_vocab
+        floors[str(length)] = {
+            "chance": chance_over_time(length - 1, d_vocab),
+            "floor": floor_over_time(targets, d_vocab),
+            "without repeats": floor_over_time(torch.arange(length - 1)[None], d_vocab),
+        }
+    for source in {known[name][0] for name in known}:
+        counted[" ".join(map(str, source))] = baselines(*rows_of(*source))
+    with ProcessPoolExecutor(given.jobs) as pool:
+        waiting = {pool.submit(measure, *known[name]): name for name in todo}
+        for n, done in enumerate(as_completed(waiting), 1):
+            name = waiting[done]
+            kept[name] = done.result()
+            found = kept[name]["held out"]
+            print(
+                f"{n} of {len(todo)}  {name}: {found['loss']:.3f} nats, {kept[name]['seconds']} s",
+                flush=True,
+            )
+            ordered = {name: kept[name] for name in known if name in kept}
+            content = {"floors": floors, "counting": counted, "runs": ordered}
+            write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
+
+
+if __name__ == "__main__":
+    main()
