@@ -8,6 +8,7 @@ number of workers on any number of machines may do so; what one dies over is tri
 import contextlib
 import hashlib
 import json
+import logging
 import math
 import multiprocessing
 import os
@@ -110,12 +111,7 @@ def _conduct(sweep: Sweep, storage, study, trial: FrozenTrial, ask: Patience, fo
                     told = {"metrics": metrics, "seconds": seconds}
                     write_atomically(untold, json.dumps(told).encode())
                 result = read_json(untold)
-            except (
-                papermill.exceptions.PapermillException,
-                RuntimeError,
-                OSError,
-                ValueError,
-            ) as error:
+            except FAILURES as error:
                 ask(tell, storage, trial, TrialState.FAIL, reason=last_line(error))
                 done, crew = ask(progress, study, sweep)
                 ask.log(f"trial with {what} failed: {last_line(error)}; {done} done; {crew}")
@@ -166,6 +162,8 @@ def work(sweep: Sweep, log: Callable[[str], None] = say) -> None:
 
 def stop_like_ctrl_c() -> None:
     """Let SIGTERM, which clusters send before they kill, give the trial back as Ctrl-C does."""
+    # What an interrupted notebook leaves behind in asyncio is no news: our own line tells it.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
     def stop(number, frame):
         raise KeyboardInterrupt
