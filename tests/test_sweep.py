@@ -51,6 +51,7 @@ with open(output, "w") as file:
     json.dump({"loss": float("nan") if bad else x / 2, "threads": threads}, file)
 """
 PASSWORD = "only@for:tests"
+ASK = Patience(60, print)
 
 
 @pytest.fixture
@@ -300,7 +301,7 @@ def test_a_worker_that_keeps_dying_ends_its_trial_after_three_more(make):
             waiting = study.get_trials(states=(TrialState.WAITING,))
             assert len(waiting) == (1 if times < 4 else 0)
             for trial in waiting:
-                assert claim(storage, study, trial)
+                assert claim(storage, study, trial, ASK)
                 assert tell(storage, trial, TrialState.FAIL)
         enqueue(study, make({"x": [0]}), failed=True)
         assert len(study.get_trials(states=(TrialState.WAITING,))) == 1
@@ -311,7 +312,7 @@ def test_a_trial_without_signs_of_life_is_ended_and_a_living_one_is_not(make):
     with opened(sweep, lines.append) as (storage, study):
         enqueue(study, sweep)
         dead, alive = study.get_trials()[:2]
-        assert claim(storage, study, dead) and claim(storage, study, alive)
+        assert claim(storage, study, dead, ASK) and claim(storage, study, alive, ASK)
         with Patience(9, print).heartbeat(storage, alive._trial_id):
             time.sleep(sweep.grace + 1.5)
             fail_stale_trials(study)
@@ -334,7 +335,7 @@ def crowd(sweep):
                 enqueue(study, sweep)
                 for _ in range(2):
                     for trial in study.get_trials(states=(TrialState.WAITING,)):
-                        if claim(storage, study, trial):
+                        if claim(storage, study, trial, ASK):
                             claimed.append(trial.params["x"])
         except BaseException as error:
             errors.append(error)
@@ -472,6 +473,14 @@ def start_worker(url, notebook, folder, grid, *options):
     )
 
 
+def two_workers(sweep, notebook, tmp_path):
+    """Two processes of the command, each with a trial that runs."""
+    command = sweep.url, notebook, tmp_path, key_of(sweep.grid), "--name", sweep.name
+    workers = [start_worker(*command) for _ in range(2)]
+    wait_for(lambda: running(sweep) == 2)
+    return workers
+
+
 def path_of_imports():
     return os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 
@@ -502,11 +511,7 @@ def test_workers_that_start_at_once_claim_every_point_once_on_postgres(make, ser
 def test_a_killed_workers_trial_is_done_by_the_other(make, server, notebook, tmp_path):
     grid = {"x": [1, 2, 3, 4], "wait": [2.0]}
     sweep = make(grid, storage=server.url, name="killed")
-    workers = [
-        start_worker(server.url, notebook, tmp_path, key_of(grid), "--name", "killed")
-        for _ in range(2)
-    ]
-    wait_for(lambda: running(sweep) == 2)
+    workers = two_workers(sweep, notebook, tmp_path)
     time.sleep(0.5)
     workers[0].send_signal(signal.SIGKILL)
     output, _ = workers[1].communicate(timeout=240)
@@ -521,11 +526,7 @@ def test_a_killed_workers_trial_is_done_by_the_other(make, server, notebook, tmp
 def test_workers_wait_for_a_server_that_goes_away(make, server, notebook, tmp_path):
     grid = {"x": [1, 2, 3, 4], "wait": [1.0]}
     sweep = make(grid, storage=server.url, name="away")
-    workers = [
-        start_worker(server.url, notebook, tmp_path, key_of(grid), "--name", "away")
-        for _ in range(2)
-    ]
-    wait_for(lambda: running(sweep) == 2)
+    workers = two_workers(sweep, notebook, tmp_path)
     server.stop()
     time.sleep(6)  # longer than a trial, and than the grace
     server.start()

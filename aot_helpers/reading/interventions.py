@@ -119,28 +119,7 @@ def cut_path(
     the result's `frozen_sigma` is True. Raises ValueError for a writer not in an earlier layer than
     the reader, unknown heads, routes and replacements, models that normalize after each layer.
     """
-    if replace not in REPLACEMENTS:
-        raise unknown_name("replacement", replace, REPLACEMENTS)
-    if route not in ROUTES:
-        raise unknown_name("route", route, ROUTES)
-    writer, (layer, head) = check_heads(model, [writer, reader])
-    if writer.layer >= layer:
-        raise ValueError(
-            f"{writer} writes nothing that {Head(layer, head)} reads: "
-            "the writer's layer must come before the reader's"
-        )
-    check_pre_norm(model)
-    clean, norm = _clean(model, tokens), model.attention_norm(layer)
-    written = head_output(model, clean, writer)
-    if replace == "mean":
-        written = written - written.mean(dim=(0, 1))
-    less = clean[f"L{layer}.ln1_out"] - frozen_norm(norm, clean[f"L{layer}.resid_pre"])(written)
-    # The model itself turns what is read into q, k and v, whatever its positions.
-    without = _clean(model, tokens, {f"L{layer}.ln1_out": less})
-    name = f"L{layer}.{route.lower()}"
-    part = (clean[name] - without[name])[:, :, head]
-    edit = partial(_take_off, head=head, part=part)
-    return Parts({name: edit}, frozen_sigma=not isinstance(norm, nn.Identity))
+    return cut_paths(model, tokens, [(writer, reader, route)], replace)
 
 
 def cut_paths(
@@ -150,8 +129,31 @@ def cut_paths(
     replace: str = "zero",
 ) -> Parts:
     """Edits that cut several paths (writer, reader, route) at once, each as `cut_path` does."""
-    cuts = [cut_path(model, tokens, *path, replace) for path in dict.fromkeys(paths)]
-    return Parts(merge(*cuts), any(cut.frozen_sigma for cut in cuts))
+    if replace not in REPLACEMENTS:
+        raise unknown_name("replacement", replace, REPLACEMENTS)
+    clean, cuts, frozen = None, [], False
+    for writer, reader, route in dict.fromkeys(paths):
+        if route not in ROUTES:
+            raise unknown_name("route", route, ROUTES)
+        writer, (layer, head) = check_heads(model, [writer, reader])
+        if writer.layer >= layer:
+            raise ValueError(
+                f"{writer} writes nothing that {Head(layer, head)} reads: "
+                "the writer's layer must come before the reader's"
+            )
+        check_pre_norm(model)
+        clean, norm = clean or _clean(model, tokens), model.attention_norm(layer)
+        written = head_output(model, clean, writer)
+        if replace == "mean":
+            written = written - written.mean(dim=(0, 1))
+        less = clean[f"L{layer}.ln1_out"] - frozen_norm(norm, clean[f"L{layer}.resid_pre"])(written)
+        # The model itself turns what is read into q, k and v, whatever its positions.
+        without = _clean(model, tokens, {f"L{layer}.ln1_out": less})
+        name = f"L{layer}.{route.lower()}"
+        part = (clean[name] - without[name])[:, :, head]
+        cuts.append({name: partial(_take_off, head=head, part=part)})
+        frozen |= not isinstance(norm, nn.Identity)
+    return Parts(merge(*cuts), frozen)
 
 
 def freeze_patterns(model: Model, tokens: Int[Tensor, "batch pos"]) -> Edits:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from aot_helpers.base.errors import unknown_name
 from aot_helpers.models.transformer import AttentionOnlyTransformer, Block, ModelConfig
+from aot_helpers.text.batches import pad_batch
 from aot_helpers.text.tokenization import Tokenizer
 from aot_helpers.training.losses import count_losses
 
@@ -195,14 +196,11 @@ def report_rows(texts: list[str], tokenizer: Tokenizer, max_length: int) -> Rows
     """
     if max_length < 2:
         raise ValueError(f"max_length must be 2 tokens or more, got {max_length}")
-    # No text of this length needs more characters, so long ones are cut before they are read.
+    # Words need fewer than 40 characters a token, so the end of a long text need not be read.
     encoded = tokenizer.encode_many([text[: 40 * max_length] for text in texts if text.strip()])
-    tokens = torch.zeros(len(encoded), max_length, dtype=torch.long)
-    real = torch.zeros(len(encoded), max_length, dtype=torch.bool)
-    for row, ids in enumerate(encoded):
-        n = min(len(ids), max_length)
-        tokens[row, :n], real[row, :n] = ids[:n], True
-    return Rows(tokens, real, tokenizer)
+    tokens, real = pad_batch([ids[:max_length] for ids in encoded], pad=0)
+    missing = (0, max_length - tokens.shape[1])  # where no text is that long
+    return Rows(F.pad(tokens, missing), F.pad(real, missing), tokenizer)
 
 
 @dataclass(frozen=True)

@@ -103,26 +103,25 @@ def _conduct(sweep: Sweep, storage, study, trial: FrozenTrial, ask: Patience, fo
     untold = folder / f"untold-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
     start = time.monotonic()
     try:
-        with ask.heartbeat(storage, trial._trial_id):
-            try:
-                if not untold.exists():
-                    metrics = _run(sweep, trial, folder)
-                    seconds = round(time.monotonic() - start, 2)
-                    told = {"metrics": metrics, "seconds": seconds}
-                    write_atomically(untold, json.dumps(told).encode())
-                result = read_json(untold)
-            except FAILURES as error:
-                ask(tell, storage, trial, TrialState.FAIL, reason=last_line(error))
-                done, crew = ask(progress, study, sweep)
-                ask.log(f"trial with {what} failed: {last_line(error)}; {done} done; {crew}")
-                return
-            loss, seconds = result["metrics"]["loss"], duration(result["seconds"])
-            if ask(tell, storage, trial, TrialState.COMPLETE, [loss], **result):
-                untold.unlink(missing_ok=True)
-                done, crew = ask(progress, study, sweep)
-                ask.log(f"trial {done} done: loss {loss:.4g} in {seconds}; {crew}")
-            else:
-                ask.log(f"trial with {what} was taken for dead; its result is kept for the next")
+        try:
+            if not untold.exists():
+                metrics = _run(sweep, trial, folder)
+                seconds = round(time.monotonic() - start, 2)
+                told = {"metrics": metrics, "seconds": seconds}
+                write_atomically(untold, json.dumps(told).encode())
+            result = read_json(untold)
+        except FAILURES as error:
+            ask(tell, storage, trial, TrialState.FAIL, reason=last_line(error))
+            done, crew = ask(progress, study, sweep)
+            ask.log(f"trial with {what} failed: {last_line(error)}; {done} done; {crew}")
+            return
+        loss, seconds = result["metrics"]["loss"], duration(result["seconds"])
+        if ask(tell, storage, trial, TrialState.COMPLETE, [loss], **result):
+            untold.unlink(missing_ok=True)
+            done, crew = ask(progress, study, sweep)
+            ask.log(f"trial {done} done: loss {loss:.4g} in {seconds}; {crew}")
+        else:
+            ask.log(f"trial with {what} was taken for dead; its result is kept for the next")
     except KeyboardInterrupt:
         with contextlib.suppress(*STORAGE_ERRORS):
             tell(storage, trial, TrialState.FAIL, reason=INTERRUPTED)
@@ -148,10 +147,12 @@ def work(sweep: Sweep, log: Callable[[str], None] = say) -> None:
             running = sum(trial.state == TrialState.RUNNING for trial in trials)
             if not waiting and not running:
                 break
-            trial = next((each for each in waiting if ask(claim, storage, study, each)), None)
-            if trial is not None:
-                _conduct(sweep, storage, study, trial, ask, folder)
-            elif not waiting:
+            for trial in waiting:
+                with ask.heartbeat(storage, trial._trial_id):
+                    if claim(storage, study, trial, ask):
+                        _conduct(sweep, storage, study, trial, ask, folder)
+                        break
+            if not waiting:
                 if not said:
                     log(f"nothing waits; {running} run elsewhere and may yet fall to this worker")
                 said = True

@@ -65,16 +65,20 @@ def database_file(url: str) -> Path | None:
     return Path(parsed.database) if parsed.get_backend_name() == "sqlite" else None
 
 
+def _engine_options(url: str) -> dict:
+    """A new connection for each question: none grows stale while a trial runs."""
+    kind = _parsed(url).get_backend_name()
+    return {"poolclass": sqlalchemy.NullPool, "connect_args": CONNECTION[kind]}
+
+
 def check_storage(url: str) -> None:
     """Raise ValueError for a URL of an unknown kind, OSError for a storage that does not answer."""
-    parsed = _parsed(url)
-    kind = parsed.get_backend_name()
     if file := database_file(url):
         check_writable(file.parent)
-    options = {"poolclass": sqlalchemy.NullPool, "connect_args": CONNECTION[kind]}
     try:
-        with sqlalchemy.create_engine(parsed, **options).connect() as connection:
-            table = "sqlite_master" if kind == "sqlite" else "pg_class"
+        engine = sqlalchemy.create_engine(_parsed(url), **_engine_options(url))
+        with engine.connect() as connection:
+            table = "sqlite_master" if file else "pg_class"
             connection.execute(sqlalchemy.text(f"SELECT count(*) FROM {table}"))
     except sqlalchemy.exc.SQLAlchemyError as error:
         cause = getattr(error, "orig", None) or error
@@ -110,10 +114,8 @@ def connect(
     heartbeat, grace: seconds. stale: called with study and trial where a worker died.
     """
     check_storage(url)
-    parsed, kind = _parsed(url), _parsed(url).get_backend_name()
+    parsed, options = _parsed(url), _engine_options(url)
     text = parsed.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}")
-    # A new connection for each question: none grows stale while a trial runs.
-    options = {"poolclass": sqlalchemy.NullPool, "connect_args": CONNECTION[kind]}
     for attempt in range(20):
         try:
             with _known_experiment():
@@ -130,7 +132,7 @@ def connect(
             if attempt == 19:
                 raise
             time.sleep(random.uniform(0.1, 0.5))
-    if kind == "sqlite":
+    if database_file(url):
         # SQLite has no row locks: without this two workers could claim one trial.
         sqlalchemy.event.listen(
             storage.engine, "connect", lambda raw, _: setattr(raw, "isolation_level", None)

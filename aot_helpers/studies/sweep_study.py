@@ -156,20 +156,21 @@ def enqueue(study: optuna.Study, sweep: Sweep, failed: bool = False) -> None:
         study.add_trial(optuna.create_trial(state=state, params=point, distributions=kinds))
 
 
-def claim(storage, study: optuna.Study, trial: FrozenTrial) -> bool:
+def claim(storage, study: optuna.Study, trial: FrozenTrial, ask: Callable) -> bool:
     """Whether the trial is ours now: one worker gets it, and no other trial of its point counts.
 
     Two that start a sweep at once may both let a point wait; the lower number counts.
+    ask: calls the storage, step by step, so that a trial is not dropped when the storage goes away.
     """
-    storage.record_heartbeat(trial._trial_id)  # first: who runs without one is never missed
+    ask(storage.record_heartbeat, trial._trial_id)  # first: who runs without one is never missed
     try:
-        if not storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING):
+        if not ask(storage.set_trial_state_values, trial._trial_id, TrialState.RUNNING):
             return False
-        for other in study.get_trials(deepcopy=False):
+        for other in ask(study.get_trials, deepcopy=False):
             earlier = not other.state.is_finished() and other.number < trial.number
             same = key_of(other.params) == key_of(trial.params) and other.number != trial.number
             if same and (earlier or other.state == TrialState.COMPLETE):
-                storage.set_trial_state_values(trial._trial_id, TrialState.PRUNED)
+                ask(storage.set_trial_state_values, trial._trial_id, TrialState.PRUNED)
                 return False
     except optuna.exceptions.UpdateFinishedTrialError:
         return False
