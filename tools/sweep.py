@@ -1,7 +1,7 @@
 """Sweep a notebook over a grid, on as many machines as wished: `make sweep`.
 
 The same command goes on where it stopped, on this machine or, with STORAGE=postgresql://…, on any
-number of them.
+number of them. When all trials of the autopsy are done, data/results/sweep.json has them.
 """
 
 import argparse
@@ -10,7 +10,9 @@ import os
 import sys
 from pathlib import Path
 
-from aot_helpers.base.files import read_json
+import pandas
+
+from aot_helpers.base.files import DATA, read_json, write_atomically
 from aot_helpers.studies import sweep as engine
 from aot_helpers.studies.sweep_storage import check_storage, database_file, shown
 
@@ -93,6 +95,21 @@ def dry_run(sweep: engine.Sweep) -> None:
     print(f"{len(done)} of {len(sweep.points())} finished; {sweep.name!r} in {shown(sweep.url)}")
 
 
+def keep(sweep: engine.Sweep, table: pandas.DataFrame) -> None:
+    """Write what the autopsy's sweep measured to data/results/sweep.json."""
+    rows = table.drop(columns=["state", "reason"]).to_dict("records")
+    lines = ",\n  ".join(json.dumps({name: plain(row[name]) for name in row}) for row in rows)
+    head = {"grid": sweep.grid, "fixed": sweep.fixed}
+    text = json.dumps(head, indent=1)[:-2] + f',\n "trials": [\n  {lines}\n ]\n}}\n'
+    write_atomically(DATA / "results" / "sweep.json", text.encode())
+
+
+def plain(value):
+    """A cell of a table as JSON has it; floats with six digits."""
+    value = value.item() if hasattr(value, "item") else value
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     engine.stop_like_ctrl_c()
@@ -107,7 +124,11 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     except (ValueError, OSError, ImportError) as error:
         sys.exit(f"make sweep: {error}")
-    return 0 if (table.state == "complete").sum() == len(sweep.points()) else 1
+    if (table.state == "complete").sum() < len(sweep.points()):
+        return 1
+    if options.notebook is None:
+        keep(sweep, table)
+    return 0
 
 
 if __name__ == "__main__":

@@ -232,11 +232,15 @@ class Setup:
 
 @dataclass
 class Learned:
-    """A trained set-up: its model, its own loss at every step, and the seconds it took."""
+    """A trained set-up, its model, and the seconds it took.
+
+    losses: its own loss at every step. next_token: the usual loss of the same batches, in nats.
+    """
 
     setup: Setup
     model: ReportModel
     losses: list[float]
+    next_token: list[float]
     seconds: float
 
 
@@ -256,18 +260,20 @@ def learn(setup: Setup, rows: Rows) -> Learned:
             FAULTS[name].model(model)
     loss_of = loss_over_time if "loss over time" in setup.faults else next_token_loss
     optimizer = torch.optim.AdamW(model.parameters(), setup.learning_rate)
-    losses, started = [], time.perf_counter()
+    losses, next_token, started = [], [], time.perf_counter()
     for _ in range(setup.steps):
         at = torch.randint(len(rows.tokens), (setup.batch_size,))
         inputs, targets, real = rows.batch(at)
+        logits = model(inputs)
+        next_token.append(next_token_loss(logits.detach(), targets, real).item())
         if "padding counts" in setup.faults:
             real = torch.ones_like(real)
-        loss = loss_of(model(inputs), targets, real)
+        loss = loss_of(logits, targets, real)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    return Learned(setup, model, losses, time.perf_counter() - started)
+    return Learned(setup, model, losses, next_token, time.perf_counter() - started)
 
 
 @torch.no_grad()

@@ -1,48 +1,14 @@
 """Live views of the torus notebooks, in the page itself: alive without a kernel."""
 
-import io
-import json
 from base64 import b64encode
-from html import escape
-from uuid import uuid4
 
 import numpy as np
 from matplotlib.figure import Figure
-from PIL import Image
 
-from aot_helpers.showing.widgets import STATIC, png
+from aot_helpers.showing.widgets import Page
 from aot_helpers.studies import torus
 from aot_helpers.studies.torus_colors import CLASS_COLORS
 from aot_helpers.studies.torus_surfaces import centered, surfaces
-
-
-class Page:
-    """A live view in the page itself: alive without a kernel, a picture where scripts cannot run.
-
-    script: a file of showing/static that holds one function (root, data) => …. data: what JSON can
-    hold. still: the figure that stands in the page until the script has run. said: what is shown.
-    """
-
-    def __init__(self, script: str, data: dict, still: Figure, said: str):
-        self._script, self.data, self.said = (STATIC / script).read_text("utf-8"), data, said
-        few = Image.open(io.BytesIO(png(still))).convert("RGB").quantize(256, dither=0)
-        few.save(packed := io.BytesIO(), format="png", optimize=True)
-        self._still = packed.getvalue()
-
-    def picture(self) -> bytes:
-        """The still, as PNG."""
-        return self._still
-
-    def _repr_mimebundle_(self, **kwargs):
-        name, picture = f"page-{uuid4().hex[:8]}", b64encode(self._still).decode()
-        call = f"({self._script[self._script.index('(root') :]})"
-        call += f"(document.getElementById('{name}'), {json.dumps(self.data)})"
-        still = f"<img src='data:image/png;base64,{picture}' alt='{escape(self.said, True)}'>"
-        page = f"<div id='{name}'>{still}</div><script>{call}</script>"
-        return {"text/html": page, "image/png": picture, "text/plain": repr(self)}
-
-    def __repr__(self):
-        return f"{type(self).__name__}: {self.said}"
 
 
 class SurfaceView(Page):

@@ -1,0 +1,274 @@
+"""Drawings of notebook 16: two losses that disagree, two softmaxes, a ruler, a ladder of faults."""
+
+import itertools
+import textwrap
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from aot_helpers.showing.diagrams import DPI, INK, PALE, SHADES, arrow, canvas, say
+from aot_helpers.showing.widgets import Page
+from aot_helpers.studies.autopsy import FAULTS
+from aot_helpers.studies.autopsy_results import ON_REVIEWS, held_out, runs
+
+# Two colors of this notebook alone: the report's loss, and the usual one.
+REPORT, USUAL = "#C2255C", "#137177"
+
+
+def _titled(figure, text):
+    """The figure with its title at the upper left, shown once by the notebook."""
+    height = figure.get_size_inches()[1]
+    figure.set_dpi(DPI)
+    figure.text(0.012, 1 - 0.2 / height, text, size=12, weight="bold", va="center", color=INK)
+    plt.close(figure)
+    return figure
+
+
+def two_runs(report, usual, samples, baselines) -> Figure:
+    """What two runs report while they train, and what they know, with a text that each writes.
+
+    report, usual: two `Learned`. samples: a text of each. baselines: {name: nats} of counting.
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.9))
+    figure.subplots_adjust(0.065, 0.3, 0.985, 0.83, 0.2)
+    steps = np.arange(1, len(report.losses) + 1)
+    for run, color in ((report, REPORT), (usual, USUAL)):
+        left.plot(steps, run.losses, color=color, lw=2)
+        right.plot(steps, run.next_token, color=color, lw=2)
+    left.set(yscale="log", yticks=[0.01, 0.1, 1, 10], yticklabels=["0.01", "0.1", "1", "10"])
+    left.set(xlabel="training step", xlim=(1, steps[-1]), ylim=(0.008, 14))
+    right.set(xlabel="training step", xlim=(1, steps[-1]), ylim=(0, None))
+    left.set_title("the loss that each reports", size=11, loc="left")
+    right.set_title("what the next token costs, in nats", size=11, loc="left")
+    middle = len(steps) // 2
+    for run, color, name in ((report, REPORT, "run A"), (usual, USUAL, "run B")):
+        place = {"color": color, "weight": "bold", "size": 10.5, "ha": "center"}
+        left.text(middle, run.losses[middle] * 1.5, name, va="bottom", **place)
+        above = 2.2 if run is report else 0.6
+        right.text(middle, run.next_token[middle] + above, name, va="bottom", **place)
+    chance = baselines["chance"]
+    right.axhline(chance, color="0.5", lw=1, ls=(0, (4, 3)))
+    right.text(steps[-1], chance + 0.4, "knowing nothing", color=PALE, size=9.5, ha="right")
+    for y, (name, color) in zip((0.115, 0.045), (("A", REPORT), ("B", USUAL)), strict=True):
+        said = f"run {name} writes:  {textwrap.shorten(samples[name], 96, placeholder=' …')}"
+        figure.text(0.065, y, said, color=color, size=10.5, va="center")
+    return _titled(
+        figure, "Run A reports a hundredth of run B's loss, and ends up worse than knowing nothing"
+    )
+
+
+def two_softmaxes(logits, tokens, words) -> Figure:
+    """The softmax over words and over time of the same logits [time, word], with their sums.
+
+    tokens: what comes at each time. words: the vocabulary.
+    """
+    n_time, n_words = logits.shape
+    figure, axis = canvas(10, 3.75)
+    cell, top = 0.62, 2.75
+    for x0, dim, color, title, asks in (
+        (1.35, 1, USUAL, "softmax over the words", "each row: which word comes here?"),
+        (6.25, 0, REPORT, "softmax over time", "each column: where does this word come?"),
+    ):
+        shares = np.asarray(logits.softmax(dim=dim))
+        say(axis, x0 - 0.05, top + 0.48, title, color, size=11.5, ha="left", weight="bold")
+        say(axis, x0 - 0.05, 0.16, asks, color, size=10.5, ha="left")
+        for j, word in enumerate(words):
+            say(axis, x0 + cell * (j + 0.5), top + 0.17, word, size=10.5)
+        for i in range(n_time):
+            y = top - cell * (i + 1)
+            say(axis, x0 - 0.12, y + cell / 2, f"time {i}", PALE, size=10, ha="right")
+            for j in range(n_words):
+                share, target = float(shares[i, j]), tokens[i] == j
+                edge = {"ec": INK if target else "0.85", "lw": 2.4 if target else 0.6}
+                corner = (x0 + cell * j, y)
+                order = {"zorder": 4 if target else 2}
+                axis.add_patch(Rectangle(corner, cell, cell, fc=SHADES(share), **edge, **order))
+                ink = "white" if share > 0.5 else INK
+                say(axis, x0 + cell * (j + 0.5), y + cell / 2, f"{share:.2f}", ink, size=10)
+        if dim == 1:
+            for i in range(n_time):
+                y = top - cell * (i + 0.5)
+                end = x0 + cell * n_words + 0.5
+                arrow(axis, (x0 + cell * n_words + 0.05, y), (end, y), color, width=1.6)
+                say(axis, end + 0.22, y, "1", color, size=11, weight="bold")
+        else:
+            for j in range(n_words):
+                x, end = x0 + cell * (j + 0.5), top - cell * n_time - 0.32
+                arrow(axis, (x, top - cell * n_time - 0.03), (x, end), color, width=1.6)
+                say(axis, x, end - 0.13, "1", color, size=11, weight="bold")
+    title = "One table of logits, two questions (bold boxes: the words that come)"
+    say(axis, 0.12, 3.55, title, size=12, ha="left", weight="bold")
+    return figure
+
+
+def ruler(floors: dict[str, dict], aim: float) -> Figure:
+    """Chance and floor of the report's loss at each length, and the loss that it asks for."""
+    figure, axis = plt.subplots(figsize=(10, 2.9))
+    figure.subplots_adjust(0.11, 0.22, 0.985, 0.84)
+    for y, each in enumerate(floors.values()):
+        floor, chance = 1e6 * each["floor"], 1e6 * each["chance"]
+        axis.plot([floor, chance], [y, y], color=REPORT, lw=7, alpha=0.3, solid_capstyle="butt")
+        for x, what in ((floor, "all is known"), (chance, "nothing is known")):
+            axis.plot(x, y, "o", color=REPORT, ms=8)
+            name = f"{what}: {x:,.0f}" if y == 0 else f"{x:,.0f}"
+            axis.text(x, y - 0.34, name, color=REPORT, size=10, ha="center", va="center")
+    axis.axvline(1e6 * aim, color=INK, lw=1.6)
+    axis.text(1.15e6 * aim, 1.0, "the report's aim", color=INK, size=10.5, va="center")
+    ticks = [1, 10, 100, 1000, 10_000]
+    axis.set(xscale="log", xlim=(0.6, 20_000), ylim=(len(floors) - 0.5, -0.7))
+    axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axis.set(yticks=range(len(floors)), yticklabels=[f"{length} tokens" for length in floors])
+    axis.set_xlabel("the report's loss, in millionths (less is to the left)", size=10.5)
+    axis.tick_params(labelsize=10, length=0, which="both")
+    return _titled(figure, "A model that knows all of each review stays above one millionth")
+
+
+def ladder(found: dict) -> Figure:
+    """Held-out losses: from the report's code one fault mended, and from none one fault put in."""
+    counted, names = found["counting"]["imdb imdb-2l 20"], ON_REVIEWS
+    figure, axis = plt.subplots(figsize=(10, 4.1))
+    figure.subplots_adjust(0.155, 0.135, 0.985, 0.79)
+    rows = {"report's code": ([], ON_REVIEWS), **{name: ([name], None) for name in names}}
+    rows |= {"no fault": (None, [])}
+    means = {"all": held_out(runs(found, "ladder", ON_REVIEWS)).mean()}
+    means["none"] = held_out(runs(found, "ladder")).mean()
+    for y, (name, _) in enumerate(rows.items()):
+        if name in names:
+            only_mended = held_out(runs(found, "ladder", set(names) - {name}))
+            only_broken = held_out(runs(found, "ladder", {name}))
+            _steps(axis, y + 0.13, float(means["none"]), only_broken, USUAL)
+            _steps(axis, y - 0.13, float(means["all"]), only_mended, REPORT)
+        else:
+            given, color = (names, REPORT) if y == 0 else ([], USUAL)
+            x = held_out(runs(found, "ladder", given))
+            axis.plot(x, [y] * len(x), "o", color=color, ms=7)
+    for what in ("unigram", "bigram"):
+        axis.axvline(counted[what], color="0.6", lw=1, ls=(0, (4, 3)), zorder=0)
+        told = {"unigram": "counting tokens", "bigram": "counting pairs"}[what]
+        axis.text(counted[what], -0.75, told, color=PALE, size=9.5, ha="center", va="bottom")
+    axis.set(yticks=range(len(rows)), yticklabels=rows, ylim=(len(rows) - 0.5, -0.7))
+    axis.set_xlabel("held-out loss of the next token (nats; lower is better)", size=10.5)
+    axis.tick_params(labelsize=10, length=0)
+    key = (("only this fault mended", REPORT), ("only this fault put in", USUAL))
+    for x, (text, color) in zip((0.985, 0.66), key, strict=True):
+        place = {"color": color, "ha": "right", "size": 10.5, "weight": "bold", "va": "center"}
+        figure.text(x, 0.885, text, **place)
+    return _titled(figure, "One mend takes nearly all of the way; the others alone take none of it")
+
+
+def _steps(axis, y, start, values, color):
+    """A gray line from where a mend starts to where it ends, and a dot for each seed."""
+    end = float(values.mean())
+    axis.plot([start, end], [y, y], color=color, lw=2, alpha=0.35)
+    axis.plot(values, [y] * len(values), "o", color=color, ms=5.5)
+
+
+def all_combinations(found: dict) -> Figure:
+    """The held-out loss of all combinations of faults, by how many there are."""
+    figure, axis = plt.subplots(figsize=(8.6, 3.4))
+    figure.subplots_adjust(0.1, 0.16, 0.985, 0.86)
+    for n, each in _combinations(found):
+        wrong = "loss over time" in each["faults"]
+        color, shift = (REPORT, 0.12) if wrong else (USUAL, -0.12)
+        axis.plot(each["loss"], n + shift, "o", color=color, ms=6, alpha=0.75)
+    axis.set(yticks=range(len(ON_REVIEWS) + 1), ylabel="faults", xlabel="held-out loss (nats)")
+    axis.text(0.98, 0.06, "with the loss over time", color=REPORT, **_corner(axis, "right"))
+    axis.text(0.02, 0.93, "with the usual loss", color=USUAL, **_corner(axis, "left"))
+    return _titled(figure, "All combinations of five faults: one of them decides")
+
+
+def _corner(axis, side):
+    return {"transform": axis.transAxes, "ha": side, "size": 10.5, "weight": "bold"}
+
+
+def _combinations(found):
+    """(how many faults, what was measured) of each combination on the ladder."""
+    for n in range(len(ON_REVIEWS) + 1):
+        for faults in itertools.combinations(ON_REVIEWS, n):
+            trained = runs(found, "ladder", faults)
+            yield (
+                n,
+                {
+                    "faults": faults,
+                    "loss": float(held_out(trained).mean()),
+                    "accuracy": float(held_out(trained, "accuracy").mean()),
+                    "sample": trained[0]["sample"],
+                },
+            )
+
+
+class FaultsView(Page):
+    """Checkboxes that put faults into a working model; what it then knows and writes, at once.
+
+    found: the results of `make autopsy`. All combinations were trained beforehand.
+    """
+
+    def __init__(self, found: dict):
+        table = {}
+        for _, each in _combinations(found):
+            key = sum(2 ** ON_REVIEWS.index(name) for name in each["faults"])
+            told = each["loss"], each["accuracy"]
+            table[key] = [*(round(value, 4) for value in told), each["sample"]]
+        counted = found["counting"]["imdb imdb-2l 20"]
+        marks = {"counting pairs": counted["bigram"], "counting tokens": counted["unigram"]}
+        marks |= {"knowing nothing": counted["chance"]}
+        data = {
+            "faults": [[name, FAULTS[name].code] for name in ON_REVIEWS],
+            "table": table,
+            "marks": marks,
+            "colors": [USUAL, REPORT],
+        }
+        said = "five faults to put into a working model, and what it then knows and writes"
+        super().__init__("faults.js", data, all_combinations(found), said)
+
+
+def pieces_square(shares: dict[str, list[float]]) -> Figure:
+    """Word pieces written, as a multiple of the reviews' share: vocabulary × loss.
+
+    shares: {vocabulary: (with the loss over time, with the usual loss)}, each over seeds.
+    """
+    figure, axis = canvas(10, 2.75)
+    columns = ("softmax over time", "usual softmax")
+    for j, (name, color) in enumerate(zip(columns, (REPORT, USUAL), strict=True)):
+        say(axis, 4.1 + 2.9 * j, 2.12, name, color, size=11, weight="bold")
+    most = max(float(np.mean(each)) for row in shares.values() for each in row)
+    for i, (vocabulary, row) in enumerate(shares.items()):
+        y = 1.2 - 0.9 * i
+        say(axis, 2.5, y + 0.32, vocabulary, size=11, ha="right")
+        for j, each in enumerate(row):
+            mean, low, high = float(np.mean(each)), float(min(each)), float(max(each))
+            box = {"fc": SHADES(mean / most * 0.75), "ec": "white", "lw": 2}
+            axis.add_patch(Rectangle((2.65 + 2.9 * j, y - 0.08), 2.85, 0.82, **box))
+            ink = "white" if mean / most > 0.55 else INK
+            text = f"{mean:.1f} × the reviews' share"
+            say(axis, 4.1 + 2.9 * j, y + 0.43, text, ink, size=11, weight="bold")
+            seeds = f"seeds: {low:.1f} to {high:.1f}"
+            say(axis, 4.1 + 2.9 * j, y + 0.17, seeds, ink, size=9.5)
+    say(axis, 0.12, 2.55, "Word pieces such as ##ing, in what a model writes", size=12, ha="left",
+        weight="bold")  # fmt: skip
+    return figure
+
+
+def sweep_map(table) -> Figure:
+    """Each trial of the sweep: the loss that it reports, and what it knows. table: its trials."""
+    figure, axis = plt.subplots(figsize=(10, 3.6))
+    figure.subplots_adjust(0.075, 0.15, 0.985, 0.86)
+    marks = {20: "o", 50: "s", 80: "D"}
+    for mended, color in ((False, REPORT), (True, USUAL)):
+        for length, mark in marks.items():
+            some = table[(table.mended == mended) & (table.max_length == length)]
+            look = {"color": color, "ms": 7, "alpha": 0.6, "mew": 0}
+            axis.plot(some["own loss, last"], some["loss"], mark, **look)
+            if not mended:
+                place = {"color": color, "size": 10, "ha": "center", "va": "bottom"}
+                x = float(some["own loss, last"].median())
+                axis.text(x, float(some["loss"].max()) + 0.25, f"{length} tokens", **place)
+    axis.set(xscale="log", xlabel="the loss that a trial reports", ylabel="held-out loss (nats)")
+    usual = table[table.mended]
+    spot = float(usual["own loss, last"].median()), float(usual["loss"].max()) + 0.3
+    axis.text(*spot, "usual loss", color=USUAL, size=10.5, ha="right", weight="bold")
+    low, high = axis.get_ylim()
+    axis.set_ylim(low, high + 0.08 * (high - low))
+    return _titled(figure, "The report's loss ranks its trials by the length of the rows")
