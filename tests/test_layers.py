@@ -16,6 +16,7 @@ FAMILIES = [
     ["loss_ladder_drawings", "loss_ladder"],
     ["phase_change_drawings", "phase_change"],
     ["sweep_storage", "sweep_study", "sweep"],
+    ["autopsy", "autopsy_results", "autopsy_drawings"],
 ]
 TREES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts): ast.parse(path.read_text("utf-8"))

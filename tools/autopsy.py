@@ -20,6 +20,7 @@ from aot_helpers.studies.autopsy import (
     LEARNED,
     LENGTHS,
     PROMPT,
+    SWEEP,
     Rows,
     Setup,
     baselines,
@@ -31,11 +32,10 @@ from aot_helpers.studies.autopsy import (
     report_rows,
     write_on,
 )
+from aot_helpers.studies.autopsy_results import ON_REVIEWS, SEEDS
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.text.tokenization import load_tokenizer
 
-SEEDS = (0, 1, 2)
-ON_REVIEWS = [name for name in LEARNED if name != "padding counts"]  # rows of 20 have no filling
 ALL = frozenset(ON_REVIEWS)
 REVIEWS = ("imdb", "imdb-2l", 20)
 
@@ -67,8 +67,9 @@ def runs() -> dict[str, tuple[tuple, Setup]]:
         for faults in (frozenset({"loss over time"}), frozenset()):
             add(f"pieces {vocabulary}", ("imdb", vocabulary, 20), SEEDS, faults=faults, **small)
     # What other first weights change in one setting of the sweep.
+    steps = SWEEP["fixed"]["steps"]
     for faults in (frozenset(LEARNED), frozenset()):
-        add("sweep", REVIEWS, SEEDS, faults=faults, n_layers=1, d_mlp=0, steps=300)
+        add("sweep", REVIEWS, SEEDS, faults=faults, n_layers=1, d_mlp=0, steps=steps)
     # Two hundred reviews learned by heart.
     add("by heart", (*REVIEWS, 200), SEEDS, steps=500)
     return found
