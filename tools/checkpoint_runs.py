@@ -6,7 +6,13 @@ import torch
 
 from aot_helpers.base import files
 from aot_helpers.models.transformer import ModelConfig
-from aot_helpers.text.batches import Windows, repeat_segments, repeated_tokens, token_stream
+from aot_helpers.text.batches import (
+    MaskedWindows,
+    Windows,
+    repeat_segments,
+    repeated_tokens,
+    token_stream,
+)
 from aot_helpers.text.tokenization import read_tokenizer, train_bpe, words
 
 TRAJECTORY = (0, 100, 200, 300, *range(400, 801, 50), 900, 1000, 1200, 1500, 2000, 2500, 3000)
@@ -17,7 +23,8 @@ class Run:
     """One training run. gpt2_init: every weight starts as a normal number of sd 0.02.
 
     repeat_share of the windows (a number, or a schedule of (from step, share)) are segments of
-    repeat_lengths tokens written twice, half of them random. copying_start: see that function.
+    repeat_lengths tokens written twice, random_share of them random. copying_start: see that
+    function. masked: the model sees both sides and predicts the 15 % of tokens hidden from it.
     kept: steps whose weights are shipped beside the last; None: nothing is shipped.
     """
 
@@ -40,6 +47,8 @@ class Run:
     copying_start: bool = False
     optimizer: str = "adamw"
     final_share: float = 0.1
+    random_share: float = 0.5
+    masked: bool = False
 
 
 PLANTED = Run(
@@ -65,6 +74,10 @@ ARTICLES = Run(
 )
 
 
+# Where half of the repeats are text, or the heads learn by Muon, nothing copies in 2,000 steps.
+MASKED = Run(steps=3000, n_heads=2, d_head=64, repeat_share=0.8, random_share=1.0, masked=True)
+
+
 CONTROL = Run(steps=1500, kept=None)
 
 
@@ -86,6 +99,13 @@ RUNS = {
     **{f"imdb-2l-seed{seed}": replace(REVIEWS, seed=seed) for seed in (1, 2)},
     "wikitext-1l": ARTICLES,
     "wikitext-1l-wide": replace(ARTICLES, d_model=256, n_heads=8),
+    **{f"masked-2x2{s}": replace(MASKED, seed=i) for i, s in enumerate(("", "-seed1", "-seed2"))},
+    **{
+        f"masked-4x8{s}": replace(MASKED, n_layers=4, n_heads=8, d_head=16, seed=i)
+        for i, s in enumerate(("", "-seed1", "-seed2"))
+    },
+    "masked-2x2-no-repeats": replace(MASKED, repeat_share=0.0),
+    "masked-4x8-no-repeats": replace(MASKED, n_layers=4, n_heads=8, d_head=16, repeat_share=0.0),
     "stories-1l-smeared": Run(n_layers=1, smeared_keys=True),
     "stories-2l-fixed-length": replace(CONTROL, repeat_lengths=(32, 32), kept=()),
     # The run of notebook 09's tour in five seeds, and controls: measured and not shipped.
@@ -118,15 +138,18 @@ def training_windows(stream: torch.Tensor, bos: int, run: Run) -> Windows:
     """What a run is trained on: running text, and segments of it or of random tokens, twice."""
     return Windows(
         stream, run.n_ctx, run.batch_size, bos, run.d_vocab, run.repeat_share, run.repeat_lengths,
-        random_share=0.5, seed=run.seed,
+        random_share=run.random_share, seed=run.seed,
     )  # fmt: skip
 
 
 def model_config(run: Run) -> ModelConfig:
-    """A run's model: relative positions; no layer norm, so that sums over paths are exact."""
+    """A run's model: relative positions; no layer norm, so that sums over paths are exact.
+
+    One that is trained on masked tokens has one token more, the last, which stands for them.
+    """
     return ModelConfig(
-        run.d_vocab, run.n_layers, run.d_model, run.n_heads, run.d_head, run.n_ctx, "relative",
-        layer_norm=False, smeared_keys=run.smeared_keys,
+        run.d_vocab + run.masked, run.n_layers, run.d_model, run.n_heads, run.d_head, run.n_ctx,
+        "relative", layer_norm=False, causal=not run.masked, smeared_keys=run.smeared_keys,
     )  # fmt: skip
 
 
@@ -146,7 +169,8 @@ def held_out(texts: list[str], tokenizer, run: Run) -> dict[str, torch.Tensor]:
     starts = (stream[: -half - 1] == tokenizer.bos).nonzero()[:100, 0] + 1
     segments = stream[starts[:, None] + torch.arange(half)]
     windows = Windows(stream, run.n_ctx, 200, tokenizer.bos, run.d_vocab, seed=1)
-    return {
+    masked = {"masked text": MaskedWindows(windows, run.d_vocab)[0]} if run.masked else {}
+    return masked | {
         "text": windows[0][:, : run.n_ctx],
         "repeated text": repeat_segments(segments, tokenizer.bos),
         "repeated random tokens": repeated_tokens(run.d_vocab, half, 50, tokenizer.bos, seed=1),

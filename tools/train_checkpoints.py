@@ -15,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from aot_helpers import setup
@@ -23,13 +24,15 @@ from aot_helpers.base.files import check_writable, write_atomically, write_safet
 from aot_helpers.models import checkpoints
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import head_scores, induction_scores
-from aot_helpers.text.batches import repeated_tokens, token_stream
+from aot_helpers.studies.masked_repeats import KINDS, hidden_accuracy, induction_map, repeats
+from aot_helpers.text.batches import MaskedWindows, repeated_tokens, token_stream
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.text.tokenization import Tokenizer
 from aot_helpers.training import parallel
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.copying import copying_start
 from aot_helpers.training.losses import (
+    OBJECTIVES,
     copy_accuracy,
     copy_losses,
     count_losses,
@@ -74,6 +77,22 @@ def measure(model: AttentionOnlyTransformer, texts: dict[str, Tensor], bos: int)
     return found
 
 
+@torch.no_grad()
+def measure_masked(model: AttentionOnlyTransformer, texts: dict[str, Tensor], bos: int) -> dict:
+    """Loss of hidden tokens of text, and of repeated random tokens: how many are found, by whom."""
+    mask, length = model.config.d_vocab - 1, (model.config.n_ctx - 1) // 3
+    seen, targets = OBJECTIVES["masked token"](texts["masked text"])
+    loss = F.cross_entropy(model(seen).flatten(0, 1), targets.flatten())
+    found = {"masked text": round(loss.item(), 4), "found": {}}
+    for kind in KINDS:
+        hidden = repeats(kind, length, mask, bos, n_texts=200, seed=1)
+        found["found"][kind] = round(hidden_accuracy(model, hidden), 4)
+        if kind == "in order":
+            scores = induction_map(model, hidden).scores
+            found["earlier instance"] = [[round(s, 3) for s in row] for row in scores.tolist()]
+    return found
+
+
 def make(name: str) -> None:
     """Train and measure one run, and write it."""
     run = RUNS[name]
@@ -83,6 +102,9 @@ def make(name: str) -> None:
     stream = token_stream(tokenizer.encode_many(corpus.texts), tokenizer.bos)
     texts = held_out(test.texts, tokenizer, run)
     windows, config = training_windows(stream, tokenizer.bos, run), model_config(run)
+    batches, measured = windows, measure
+    if run.masked:
+        batches, measured = MaskedWindows(windows, mask=run.d_vocab), measure_masked
     model = AttentionOnlyTransformer(config)
     if run.gpt2_init:
         for parameter in model.parameters():
@@ -98,7 +120,7 @@ def make(name: str) -> None:
             named = model.named_parameters()
             weights[history.steps] = {n: p.detach().to("cpu", copy=True) for n, p in named}
         if history.steps in measured_at(run):
-            curve[history.steps] = measure(copy.deepcopy(model).cpu(), texts, tokenizer.bos)
+            curve[history.steps] = measured(copy.deepcopy(model).cpu(), texts, tokenizer.bos)
 
     training = TrainConfig(
         steps=run.steps,
@@ -107,15 +129,16 @@ def make(name: str) -> None:
         optimizer=run.optimizer,
         log_every=50,
         bf16=False,
+        objective="masked token" if run.masked else "next token",
     )
     if parallel.rank() == 0:
         look(History())
-    history = train(model, windows, training, watch=look)
+    history = train(model, batches, training, watch=look)
     if parallel.rank() > 0:  # process 0 has measured, and writes
         return parallel.wait()
-    repeats = "segments of {} to {} tokens written twice, half of them random".format(
-        *run.repeat_lengths
-    )
+    lowest, highest = run.repeat_lengths
+    random = {0.5: "half", 1.0: "all"}.get(run.random_share, f"{run.random_share:.0%}")
+    twice = f"segments of {lowest} to {highest} tokens written twice, {random} of them random"
     shares = f"{windows.repeat_share_at(0):.0%}"
     if isinstance(run.repeat_share, tuple):
         shares += "".join(f", from step {at} on {share:.0%}" for at, share in run.repeat_share[1:])
@@ -123,7 +146,7 @@ def make(name: str) -> None:
     provenance = {
         "command": f"{launcher} tools/train_checkpoints.py {name}",
         "processes": parallel.size(),
-        "corpus": f"{run.corpus}, {len(stream):,} tokens; {shares} of the windows are {repeats}",
+        "corpus": f"{run.corpus}, {len(stream):,} tokens; {shares} of the windows are {twice}",
         "source": corpus.source,
         "corpus_sha256": corpus.sha256,
         "seed": run.seed,
@@ -133,6 +156,7 @@ def make(name: str) -> None:
             "steps": run.steps,
             "learning_rate": training.learning_rate,
             "optimizer": training.optimizer,
+            "objective": training.objective,
             "batch_size": windows.batch_size,
         },
         "versions": {"python": platform.python_version(), "torch": version("torch")},

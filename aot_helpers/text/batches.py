@@ -1,4 +1,4 @@
-"""Token tensors to batches: windows, padding, repeated segments."""
+"""Token tensors to batches: windows, padding, repeated segments, masked tokens."""
 
 from dataclasses import dataclass
 
@@ -132,3 +132,33 @@ class Windows:
             parts += [segment, segment]
             n_tokens += 2 * length
         return torch.cat(parts)[: self.n_ctx]
+
+
+@dataclass(frozen=True)
+class MaskedWindows:
+    """Batches for the objective "masked token": masked[step] is [batch_size, 2 · n_ctx].
+
+    The first half is what the model sees: the windows, of which a share of the tokens (never the
+    first, BOS) is replaced by the token `mask`. The second half is the windows themselves.
+    """
+
+    windows: Windows
+    mask: int
+    share: float = 0.15
+
+    def __post_init__(self):
+        if not 0 < self.share < 1:
+            raise ValueError(f"share must be between 0 and 1, such as 0.15, got {self.share}")
+        if (self.windows.stream == self.mask).any():
+            raise ValueError(
+                f"mask = {self.mask} stands in the text: give an id that no text has, such as "
+                "the tokenizer's d_vocab, and the model one token more"
+            )
+
+    def __getitem__(self, step: int) -> Int[Tensor, "batch pos"]:
+        # Other numbers than those that the windows are drawn with.
+        generator = torch.Generator().manual_seed(self.windows.seed * 10_000_019 + step + 5_000_000)
+        tokens = self.windows[step][:, :-1]
+        hidden = torch.rand(tokens.shape, generator=generator) < self.share
+        hidden[:, 0] = False
+        return torch.cat([tokens.masked_fill(hidden, self.mask), tokens], dim=1)

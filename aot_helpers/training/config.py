@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from aot_helpers.base.errors import check_whole, unknown_name
+from aot_helpers.training.losses import OBJECTIVES
 
 
 def _is_number(value) -> bool:
@@ -20,6 +21,8 @@ class TrainConfig:
     learning_rate_relative: a factor for relative position biases, which start at 0 and go far.
     checkpoint: a file, written every checkpoint_every steps and at the end.
     bf16: None measures it where a GPU or AMX is found, and takes it if a fifth faster.
+    objective: "next token", or "masked token" with batches of MaskedWindows (in several processes
+        the mean of their means, whatever number of tokens each of them hides).
     compile: fuse the model with torch.compile; needs a C++ compiler and 10 to 30 s at the start.
     """
 
@@ -38,6 +41,7 @@ class TrainConfig:
     compile: bool = False
     optimizer: str = "adamw"
     learning_rate_heads: float = 0.02
+    objective: str = "next token"
 
     def __post_init__(self):
         for name in ("steps", "log_every", "checkpoint_every"):
@@ -45,6 +49,8 @@ class TrainConfig:
         check_whole("warmup_steps", self.warmup_steps, 0, unit=" of steps")
         if self.optimizer not in ("adamw", "muon"):
             raise unknown_name("optimizer", self.optimizer, ("adamw", "muon"))
+        if self.objective not in OBJECTIVES:
+            raise unknown_name("objective", self.objective, OBJECTIVES)
         for name in ("learning_rate", "clip_norm", "learning_rate_relative", "learning_rate_heads"):
             value = getattr(self, name)
             if not _is_number(value) or not 0 < value < math.inf:

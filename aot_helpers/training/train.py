@@ -22,6 +22,7 @@ from aot_helpers.base.files import check_writable, write_safetensors
 from aot_helpers.models.transformer import AttentionOnlyTransformer
 from aot_helpers.training import parallel
 from aot_helpers.training.config import TrainConfig
+from aot_helpers.training.losses import OBJECTIVES
 from aot_helpers.training.optimizers import make_optimizer
 
 
@@ -68,7 +69,7 @@ def train(
     """Train the model in place and return the history.
 
     batches: batches[step] is token ids [batch, n_ctx + 1], for every step: a Windows, a list of
-        tensors, a tensor [steps, batch, n_ctx + 1].
+        tensors, a tensor [steps, batch, n_ctx + 1]; for masked tokens, a MaskedWindows.
     resume: go on from config.checkpoint, if that file exists, with the losses of a run that was
         never stopped.
     watch: called with the history at every log line, e.g. to draw the loss.
@@ -135,12 +136,14 @@ def _first_batch(batches, config: TrainConfig) -> Tensor:
 
 
 def _loss_function(model, config: TrainConfig, bf16: bool) -> Callable[[Tensor], Tensor]:
-    """[batch, n_ctx + 1] token ids -> mean loss; compiled where the config says so."""
+    """A batch of token ids -> mean loss; compiled where the config says so."""
+    task = OBJECTIVES[config.objective]
 
     def loss_of(tokens):
+        seen, targets = task(tokens)
         with torch.autocast(tokens.device.type, torch.bfloat16, enabled=bf16):
-            logits = model(tokens[:, :-1])
-        return F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
+            logits = model(seen)
+        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
     return torch.compile(loss_of, dynamic=False) if config.compile else loss_of
 
@@ -200,7 +203,7 @@ def _take_step(model, optimizer, loss_of, tokens, config, history: History, pres
         optimizer.step()
         optimizer.zero_grad()
         history.losses.append(mean_loss)
-    history.tokens_per_step = tokens[:, 1:].numel()
+    history.tokens_per_step = OBJECTIVES[config.objective](tokens)[0].numel()
     history.seconds += time.perf_counter() - started
 
 
