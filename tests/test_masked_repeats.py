@@ -14,7 +14,8 @@ from aot_helpers.studies.masked_repeats import (
     mean_over_all,
     nested,
     repeats,
-)from aot_helpers.text.batches import MaskedWindows, Windows
+)
+from aot_helpers.text.batches import MaskedWindows, Windows
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.losses import NOT_ASKED, OBJECTIVES
 from aot_helpers.training.train import train
