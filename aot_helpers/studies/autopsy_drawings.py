@@ -15,6 +15,7 @@ from aot_helpers.studies.autopsy_results import ON_REVIEWS, held_out, runs
 
 # Two colors of this notebook alone: the report's loss, and the usual one.
 REPORT, USUAL = "#C2255C", "#137177"
+TICKS = [4, 5, 6, 8, 10, 15, 20, 30, 50]  # of a logarithmic axis of nats
 
 
 def _titled(figure, text):
@@ -149,13 +150,24 @@ def ladder(found: dict) -> Figure:
         told = {"unigram": "counting tokens", "bigram": "counting pairs"}[what]
         axis.text(counted[what], -0.75, told, color=PALE, size=9.5, ha="center", va="bottom")
     axis.set(yticks=range(len(rows)), yticklabels=rows, ylim=(len(rows) - 0.5, -0.7))
-    axis.set_xlabel("held-out loss of the next token (nats; lower is better)", size=10.5)
-    axis.tick_params(labelsize=10, length=0)
+    _nats(axis, "held-out loss of the next token (nats; lower is better)")
     key = (("only this fault mended", REPORT), ("only this fault put in", USUAL))
     for x, (text, color) in zip((0.985, 0.66), key, strict=True):
         place = {"color": color, "ha": "right", "size": 10.5, "weight": "bold", "va": "center"}
         figure.text(x, 0.885, text, **place)
     return _titled(figure, "One mend takes nearly all of the way; the others alone take none of it")
+
+
+def _nats(axis, label):
+    """A logarithmic axis of nats, with plain numbers."""
+    low, high = axis.get_xlim()
+    low, high = max(low, 0.97 * min(min(line.get_xdata()) for line in axis.lines)), 1.03 * high
+    axis.set(xscale="log", xlim=(low, high))
+    axis.set_xticks([n for n in TICKS if low <= n <= high], minor=False)
+    axis.set_xticks([], minor=True)
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.set_xlabel(label, size=10.5)
+    axis.tick_params(labelsize=10, length=0)
 
 
 def _steps(axis, y, start, values, color):
@@ -173,7 +185,8 @@ def all_combinations(found: dict) -> Figure:
         wrong = "loss over time" in each["faults"]
         color, shift = (REPORT, 0.12) if wrong else (USUAL, -0.12)
         axis.plot(each["loss"], n + shift, "o", color=color, ms=6, alpha=0.75)
-    axis.set(yticks=range(len(ON_REVIEWS) + 1), ylabel="faults", xlabel="held-out loss (nats)")
+    axis.set(yticks=range(len(ON_REVIEWS) + 1), ylabel="faults")
+    _nats(axis, "held-out loss (nats)")
     axis.text(0.98, 0.06, "with the loss over time", color=REPORT, **_corner(axis, "right"))
     axis.text(0.02, 0.93, "with the usual loss", color=USUAL, **_corner(axis, "left"))
     return _titled(figure, "All combinations of five faults: one of them decides")
