@@ -27,6 +27,7 @@ from aot_helpers.studies.autopsy import (
     chance_over_time,
     continuation_share,
     examine,
+    fit_constants,
     floor_over_time,
     learn,
     report_rows,
@@ -70,6 +71,10 @@ def runs() -> dict[str, tuple[tuple, Setup]]:
     steps = SWEEP["fixed"]["steps"]
     for faults in (frozenset(LEARNED), frozenset()):
         add("sweep", REVIEWS, SEEDS, faults=faults, n_layers=1, d_mlp=0, steps=steps)
+    # What a softmax over time leaves free, given afterwards; and to a model that learned nothing.
+    for faults in (ALL, frozenset({"loss over time"})):
+        add("constants", REVIEWS, SEEDS, faults=faults, steps=1500)
+    add("constants, untrained", REVIEWS, SEEDS, faults=ALL, steps=1)
     # Two hundred reviews learned by heart.
     add("by heart", (*REVIEWS, 200), SEEDS, steps=500)
     return found
@@ -102,7 +107,7 @@ def rows_of(
     )
 
 
-def measure(source: tuple, setup: Setup) -> dict:
+def measure(group: str, source: tuple, setup: Setup) -> dict:
     """Train one set-up and say what it learned, what it reports, and what it writes."""
     torch.set_num_threads(1)
     train, test = rows_of(*source)
@@ -113,7 +118,7 @@ def measure(source: tuple, setup: Setup) -> dict:
     written = [write_on(learned.model, prompt, n=12, seed=seed) for seed in range(20)]
     new = torch.cat([tokens[len(prompt) :] for tokens in written])
     own = learned.losses
-    return {
+    found = {
         "rows": list(source),
         **asdict(setup) | {"faults": sorted(setup.faults)},
         "held out": examine(learned.model, test),
@@ -128,6 +133,11 @@ def measure(source: tuple, setup: Setup) -> dict:
         "sample": tokenizer.decode(written[0]),
         "seconds": round(learned.seconds, 1),
     }
+    if group.startswith("constants"):
+        fit_constants(learned.model, train)
+        found["with constants"] = examine(learned.model, test)
+        found["sample with constants"] = tokenizer.decode(write_on(learned.model, prompt, n=12))
+    return found
 
 
 def main() -> None:
@@ -155,7 +165,7 @@ def main() -> None:
     for source in {known[name][0] for name in known}:
         counted[" ".join(map(str, source))] = baselines(*rows_of(*source))
     with ProcessPoolExecutor(given.jobs) as pool:
-        waiting = {pool.submit(measure, *known[name]): name for name in todo}
+        waiting = {pool.submit(measure, name.split(" | ")[0], *known[name]): name for name in todo}
         for n, done in enumerate(as_completed(waiting), 1):
             name = waiting[done]
             kept[name] = done.result()
