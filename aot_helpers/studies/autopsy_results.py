@@ -43,9 +43,14 @@ def runs(found: dict, group: str, faults: Collection[str] = (), **setting) -> li
     return sorted(kept, key=lambda one: one["seed"])
 
 
-def held_out(runs: list[dict], what: str = "loss") -> Float[Tensor, " run"]:
-    """A number of each run on unread texts: "loss" (nats), "accuracy" or "over time"."""
-    return torch.tensor([one["held out"][what] for one in runs])
+def held_out(
+    runs: list[dict], what: str = "loss", key: str = "held out"
+) -> Float[Tensor, " run"]:
+    """A number of each run on unread texts: "loss" (nats), "accuracy" or "over time".
+
+    key: "held out", the model as trained; "with constants", as `fit_constants` leaves it.
+    """
+    return torch.tensor([one[key][what] for one in runs])
 
 
 def pieces(runs: list[dict]) -> Float[Tensor, " run"]:
