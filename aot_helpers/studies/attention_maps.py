@@ -20,20 +20,27 @@ PROMPT = "This movie is"  # S0, section VIII A
 SEEDS = ("imdb-2l", "imdb-2l-seed1", "imdb-2l-seed2")
 # Words of one piece each in the vocabulary of the imdb models; {} is the second word.
 OPENINGS = (
-    "This {} is|The {} was|That {} has|My {} is|Every {} has|"
-    "His {} was|Another {} is|One {} was|No {} is|Her {} had"
-).split("|")
-NOUNS = (
-    "movie film story plot actor character book show scene music script director "
-    "man woman girl family house world life school comedy performance idea series"
-).split()
-OTHERS = (
-    "not also just now still never here about going really very so "
-    "only even all there always made back out in like from because"
-).split()
-JUDGING = (
-    "good bad great terrible awful boring funny excellent horrible stupid wonderful poor"
-).split()
+    "This {} is",
+    "The {} was",
+    "That {} has",
+    "My {} is",
+    "Every {} has",
+    "His {} was",
+    "Another {} is",
+    "One {} was",
+    "No {} is",
+    "Her {} had",
+)
+NOUNS, OTHERS, JUDGING = map(
+    str.split,
+    (
+        "movie film story plot actor character book show scene music script director "
+        "man woman girl family house world life school comedy performance idea series",
+        "not also just now still never here about going really very so "
+        "only even all there always made back out in like from because",
+        "good bad great terrible awful boring funny excellent horrible stupid wonderful poor",
+    ),
+)
 
 
 class Text(NamedTuple):
@@ -83,14 +90,16 @@ def written(model: Model, prompts: list[str], n_words: int = 7, seed: int = 0) -
 def by_words(
     pattern: Float[Tensor, "head query key"], word_of: list[int]
 ) -> Float[Tensor, "head word seen"]:
-    """Attention between words: summed over a key's pieces, averaged over a query's.
+    """Attention between words: the mean over the pieces of the query's and of the key's word.
 
-    As in Clark et al. 2019, section 4.1. BOS (-1) is left out and each row divided by its sum: how
-    a head divides what it gives to words.
+    Clark et al. 2019 (section 4.1) add up a key's pieces; then a head that looks at all pieces
+    alike seems to look at the words of many pieces. BOS (-1) is left out and each row divided by
+    its sum: how a head divides what it gives to words.
     """
     n_words, numbers = max(word_of) + 1, torch.tensor(word_of)
     of = (numbers[:, None] == torch.arange(n_words)).to(pattern)  # [piece, word]
-    between = (of / of.sum(dim=0)).T @ pattern @ of
+    of /= of.sum(dim=0)
+    between = of.T @ pattern @ of
     return between / between.sum(dim=-1, keepdim=True).clamp(min=1e-30)
 
 
