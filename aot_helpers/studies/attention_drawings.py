@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike
 
-from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHADES, SHARE
+from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHADES, SHARE, headline
 from aot_helpers.showing.plots import shown
 
 
@@ -17,15 +17,6 @@ def _canvas(width: float, height: float):
     axis = figure.add_axes([0, 0, 1, 1], xlim=(0, width), ylim=(height, 0))
     axis.axis("off")
     return figure, axis
-
-
-def headline(figure: Figure, text: str) -> Figure:
-    """The title of a figure, at its upper left corner."""
-    figure.set_dpi(DPI)
-    height = figure.get_size_inches()[1]
-    figure.text(0.012, 1 - 0.18 / height, text, size=12, weight="bold", va="center")
-    plt.close(figure)  # the notebook shows the returned figure once, not twice
-    return figure
 
 
 def _cell(axis, x, y, width, height, share, text="", size=9.5, **words):
