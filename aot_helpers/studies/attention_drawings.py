@@ -5,7 +5,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from numpy.typing import ArrayLike
+from torch import Tensor
 
 from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHADES, SHARE, headline
 from aot_helpers.showing.plots import shown
@@ -28,7 +28,7 @@ def _cell(axis, x, y, width, height, share, text="", size=9.5, **words):
 
 
 def writing(
-    words: list[str], rows: dict[str, Float[ArrayLike, "word seen"]], step: int, title: str
+    words: list[str], rows: dict[str, Float[Tensor, "word seen"]], step: int, title: str
 ) -> Figure:
     """One step of a model that writes: what each head gives to the words so far.
 
@@ -56,8 +56,8 @@ def writing(
 
 
 def in_pairs(
-    schemes: dict[str, Float[ArrayLike, "word seen"]],
-    ours: dict[str, tuple[str, Float[ArrayLike, "word seen"]]],
+    schemes: dict[str, Float[Tensor, "word seen"]],
+    ours: dict[str, tuple[str, Float[Tensor, "word seen"]]],
     words: list[str],
     title: str,
 ) -> Figure:
@@ -80,7 +80,7 @@ def in_pairs(
 
 
 def kinds_by_head(
-    fits: dict[str, Float[ArrayLike, "kind head"]],
+    fits: dict[str, Float[Tensor, "kind head"]],
     heads: dict[str, list[str]],
     kinds: list[str],
     title: str,
@@ -107,7 +107,7 @@ def kinds_by_head(
     return headline(figure, title)
 
 
-def places(tables: dict[str, Float[ArrayLike, "stands_at looked_at"]], title: str) -> Figure:
+def places(tables: dict[str, Float[Tensor, "stands_at looked_at"]], title: str) -> Figure:
     """Where a word stands (rows) and which of four places is looked at (columns)."""
     n = len(tables)
     figure, axes = plt.subplots(1, n, figsize=(1.62 * n + 0.9, 2.95), dpi=DPI)
@@ -139,32 +139,34 @@ def shaded_words(groups: dict[str, dict[str, float]], title: str, note: str = ""
         y += 0.2
         ordered = sorted(words.items(), key=lambda item: -item[1])
         for i, (word, share) in enumerate(ordered):
-            column, row = i % 8, i // 8
-            place = (0.12 + 1.1 * column, y + 0.36 * row, 1.06, 0.32)
+            column, row = i % 6, i // 6
+            place = (0.12 + 1.46 * column, y + 0.36 * row, 1.42, 0.32)
             _cell(axis, *place, 0.9 * share / most, f"{word} {share:.2f}")
-        y += 0.36 * ((len(words) + 7) // 8) + 0.3
+        y += 0.36 * ((len(words) + 5) // 6) + 0.3
     axis.text(0.12, y - 0.05, note, size=9, color=PALE, va="center")
     return headline(figure, title)
 
 
-def spread(
-    single: dict[str, Float[ArrayLike, " prompt"]], over_all: dict[str, float], title: str
-) -> Figure:
-    """Fits on single prompts, as dots that lie beside each other, and the fit over all of them."""
-    figure, axis = plt.subplots(figsize=(8.4, 0.72 * len(single) + 1.15), dpi=DPI)
+def spread(single: dict[str, list[float]], over_all: dict[str, float], title: str) -> Figure:
+    """Fits on single prompts, a disk for each value with its number of prompts; and over all."""
+    figure, axis = plt.subplots(figsize=(8.4, 0.78 * len(single) + 1.15), dpi=DPI)
     height = figure.get_size_inches()[1]
-    figure.subplots_adjust(0.22, 0.55 / height, 0.98, 1 - 0.42 / height)
-    noise = np.random.default_rng(0)
+    figure.subplots_adjust(0.2, 0.55 / height, 0.98, 1 - 0.42 / height)
     for y, (name, values) in enumerate(single.items()):
-        jitter = noise.uniform(-0.26, 0.26, len(values))
-        axis.scatter(values, y + jitter, s=13, color=SHARE, alpha=0.35, lw=0)
-        axis.plot([over_all[name]] * 2, [y - 0.38, y + 0.38], color=INK, lw=2.2)
-        place = {"size": 9.5, "va": "center", "ha": "left", "weight": "bold"}
-        axis.text(over_all[name] + 0.012, y - 0.4, f"all prompts: {over_all[name]:.2f}", **place)
+        each, counts = np.unique(np.round(values, 3), return_counts=True)
+        axis.scatter(each, [y] * len(each), s=24.0 * counts + 90, color=SHARE, alpha=0.35, lw=0)
+        for x, count in zip(each, counts, strict=True):
+            axis.text(x, y, count, ha="center", va="center", size=9.5)
+        axis.plot([over_all[name]] * 2, [y - 0.4, y + 0.4], color=INK, lw=2.2)
+        side = {"ha": "right" if over_all[name] > 0.6 else "left", "va": "center"}
+        shift = -0.012 if over_all[name] > 0.6 else 0.012
+        said = f"all prompts: {over_all[name]:.2f}"
+        axis.text(over_all[name] + shift, y - 0.44, said, size=9.5, weight="bold", **side)
     axis.axvline(0.5, color=PALE, lw=1, ls=":")
     axis.set_yticks(range(len(single)), list(single), size=9.5)
-    axis.set(xlim=(-0.35, 1.05), ylim=(len(single) - 0.4, -0.65))
-    axis.set_xlabel("fit: 0 is chance, 1 is always (a dot is a single prompt)", size=10)
+    axis.set(xlim=(-0.35, 1.12), ylim=(len(single) - 0.4, -0.7))
+    axis.set_xlabel("fit: 0 is chance, 1 is always (in the disks: number of prompts)", size=10)
+    axis.tick_params(axis="y", length=0)
     axis.spines[["top", "right", "left"]].set_visible(False)
     return headline(figure, title)
 
@@ -174,12 +176,16 @@ def looks_and_does(
 ) -> Figure:
     """A dot per head: what it shows (across) and what it does (up); `named` are written beside."""
     figure, axis = plt.subplots(figsize=(8, 3.7), dpi=DPI)
-    figure.subplots_adjust(0.09, 0.15, 0.97, 0.87)
-    for name, (x, y) in points.items():
+    figure.subplots_adjust(0.08, 0.15, 0.97, 0.88)
+    most = max(y for _, y in points.values())
+    free = {True: most * 1.2, False: most * 1.2}  # labels at the right and left keep apart
+    for name, (x, y) in sorted(points.items(), key=lambda item: -item[1][1]):
         axis.scatter(x, y, s=36, color=SHARE if name in named else "0.75", zorder=3)
         if name in named:
-            side = {"ha": "right" if x > 0.6 else "left", "va": "center", "size": 9.5}
-            axis.text(x + (-0.018 if x > 0.6 else 0.018), y, name, **side)
+            right = x > 0.6
+            free[right] = min(y, free[right] - 0.075 * most)
+            side = {"ha": "right" if right else "left", "va": "center", "size": 9.5}
+            axis.text(x + (-0.02 if right else 0.02), free[right], name, **side)
     axis.set_xlabel(labels[0], size=10)
     axis.set_ylabel(labels[1], size=10)
     axis.spines[["top", "right"]].set_visible(False)

@@ -100,7 +100,7 @@ def by_words(
     of = (numbers[:, None] == torch.arange(n_words)).to(pattern)  # [piece, word]
     of /= of.sum(dim=0)
     between = of.T @ pattern @ of
-    return between / between.sum(dim=-1, keepdim=True).clamp(min=1e-30)
+    return between / between.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(between.dtype).tiny)
 
 
 class Maps(NamedTuple):
@@ -157,10 +157,11 @@ def targets_of(kind: str, n_words: int, topic: int = 1) -> Bool[Tensor, "query k
 
 def hits(
     pattern: Float[Tensor, "head query key"], targets: Bool[Tensor, "query key"]
-) -> tuple[Float[Tensor, "head query"], Float[Tensor, " query"]]:
+) -> tuple[Float[Tensor, "head counted"], Float[Tensor, " counted"]]:
     """Where the k words most looked at are the k targets, and how often by chance.
 
-    Only for queries with targets; chance is 1 in all choices of k of the words up to the query.
+    Only for the counted queries, which have targets; chance is 1 in all choices of k of the words
+    up to the query.
     """
     at = targets.any(dim=-1).nonzero()[:, 0]
     wanted = targets[at].sum(dim=-1)

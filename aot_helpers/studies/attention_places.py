@@ -1,5 +1,6 @@
 """Notebook 17: the same words at other places, other words at the same place: what is followed?"""
 
+import math
 from itertools import permutations
 
 import torch
@@ -76,10 +77,11 @@ def made_to_follow(what: str) -> Float[Tensor, "order place"]:
 def left_by_word_and_distance(
     model: Model, tokens: Int[Tensor, "noun order pos"]
 ) -> Float[Tensor, " layer"]:
-    """The share of a layer's scores that a part for the word and one for the place leave.
+    """The share of a layer's scores that a part for the word and one for the distance leave.
 
-    For each noun, head and query by itself (there, place is distance): scores of ORDERS × places,
-    less the mean of each word and of each place. Variance left over all variance, the largest.
+    For each noun and head, over queries × ORDERS × places: first, for each query, the scores less
+    the mean of each word and of each place; then how much the places' means, from one place to the
+    next, differ from those of the next query, one place on. Of all variance, the larger share.
     """
     with torch.no_grad():
         _, cache = model.run_with_cache(tokens.flatten(0, 1))
@@ -89,12 +91,16 @@ def left_by_word_and_distance(
         scores = scores.unflatten(0, tokens.shape[:2])  # [noun, order, head, query, place]
         scores = scores.permute(0, 2, 3, 1, 4)  # [noun, head, query, order, place]
         scores = scores - scores.mean(dim=(3, 4), keepdim=True)
-        left = scores - scores.mean(dim=3, keepdim=True)
+        by_place = scores.mean(dim=3, keepdim=True)
+        left = scores - by_place
         for word in range(4):  # each stands equally often at every place
             stands = (orders == word).double()
             mean = (scores * stands).sum(dim=(3, 4), keepdim=True) / stands.sum()
             left = left - mean * stands
-        shares.append((left.square().sum(dim=(3, 4)) / scores.square().sum(dim=(3, 4))).max())
+        steps = by_place[..., 0, :].diff(dim=-1)  # [noun, head, query, step]
+        other = (steps[:, :, 1:, 1:] - steps[:, :, :-1, :-1]) * math.sqrt(len(ORDERS))
+        parts = left.square().sum(dim=(2, 3, 4)), other.square().sum(dim=(2, 3))
+        shares.append((torch.stack(parts) / scores.square().sum(dim=(2, 3, 4))).max())
     return torch.stack(shares)
 
 
