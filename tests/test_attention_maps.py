@@ -8,11 +8,14 @@ import pytest
 import torch
 from matplotlib.text import Text as Words
 
+from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import HEAD_PATTERNS, head_scores, uniform_pattern
 from aot_helpers.studies import attention_drawings as drawings
 from aot_helpers.studies import attention_maps as study
 from aot_helpers.studies import attention_places as moving
+from aot_helpers.teaching.exercises import grade
+from aot_helpers.text.batches import repeated_tokens
 
 
 @pytest.fixture(scope="module")
@@ -228,3 +231,44 @@ def test_every_picture_has_its_title_and_labels_of_nine_points(maps):
         said = [t for t in figure.findobj(Words) if t.get_text().strip() and t.get_visible()]
         assert "title" in {t.get_text() for t in said}
         assert min(t.get_fontsize() for t in said) >= 9
+
+
+def foolish(more):
+    pattern = torch.ones(10, 10).tril()
+    pattern[1:, 1] += more
+    return pattern / pattern.sum(dim=-1, keepdim=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (..., "not attempted"),
+        (foolish(0.01), "solved (fit 1.00 with 0.16 of the attention, 0.84 elsewhere)"),
+        (foolish(0.01).tolist(), "solved (fit 1.00 with 0.16"),
+        (foolish(2), "not yet. It fits, but word 1 still gets 0.34"),
+        (torch.eye(10), "not yet. The fit is -0.19"),
+        (torch.ones(10, 10) / 10, "nothing above the diagonal"),
+        (foolish(0.01) * 0.9, "row 0 to 0.900"),
+        (torch.eye(9), "10 by 10 numbers"),
+    ],
+)
+def test_a_map_that_fools_the_detector(answer, says, capsys):
+    grade("17.2", answer)
+    assert says in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "says"),
+    [
+        (..., ..., "not attempted"),
+        (0.9, ..., "not attempted"),
+        (0.9, 0.1, "solved (measured 0.9"),
+        (0.5, 0.1, "In the first copy it gives more to BOS"),
+        (1, 0.9, "In the second copy it gives less to BOS"),
+        ("much", 0, "first: one number, please"),
+    ],
+)
+def test_a_guess_about_a_resting_head(model, first, second, says, capsys):
+    given = {"model": model, "head": Head(1, 3), "text": repeated_tokens(2048, 32, 4, seed=5)}
+    grade("17.3", first, second, **given)
+    assert says in capsys.readouterr().out

@@ -62,20 +62,27 @@ def in_pairs(
     title: str,
 ) -> Figure:
     """Above, maps drawn from a report's words; below, {kind: (label, map)} of our heads."""
-    n = len(schemes)
-    figure, grid = plt.subplots(2, n, figsize=(1.13 * n + 1.0, 3.75), dpi=DPI)
-    figure.subplots_adjust(0.95 / (1.13 * n + 1.0), 0.04, 0.995, 0.74, 0.08, 0.34)
+    n, few = len(schemes), len(schemes) <= 4  # with few, the words stand at the left
+    side, left = (1.75, 2.0) if few else (1.13, 0.95)
+    width, height = side * n + left + 0.05, 2 * side + 1.2
+    figure, grid = plt.subplots(2, n, figsize=(width, height), dpi=DPI)
+    figure.subplots_adjust(left / width, 0.1 / height, 0.995, 1 - 0.8 / height, 0.08, 0.3 / side)
     for column, (kind, scheme) in enumerate(schemes.items()):
         label, pattern = ours[kind]
         for axis, values in ((grid[0, column], scheme), (grid[1, column], pattern)):
             axis.imshow(np.asarray(values), cmap=SHADES, vmin=0, vmax=1)
             axis.set(xticks=[], yticks=[])
             axis.spines[:].set(visible=True, color="0.8")
-        grid[0, column].set_title(kind.replace(" and ", "\nand "), size=9.5, color=INK)
+        name = kind if few else kind.replace(" and ", "\nand ")
+        grid[0, column].set_title(name, size=10, color=INK, weight="bold" if few else None)
         grid[1, column].set_title(label, size=9.5, color=SHARE)
     names = "from the\nreport's\nwords", "our head\nthat fits\nbest"
     for axis, name in zip(grid[:, 0], names, strict=True):
-        axis.text(-0.1, 0.5, name, transform=axis.transAxes, ha="right", va="center", size=9.5)
+        place = {"ha": "right", "va": "center", "size": 9.5, "transform": axis.transAxes}
+        axis.text(-0.5 if few else -0.1, 0.5, name, color=PALE if few else INK, **place)
+        if few:
+            axis.set_yticks(range(len(words)), [shown(word) for word in words], size=9)
+            axis.tick_params(length=0)
     return headline(figure, title)
 
 
@@ -157,7 +164,7 @@ def spread(single: dict[str, list[float]], over_all: dict[str, float], title: st
         axis.scatter(each, [y] * len(each), s=24.0 * counts + 90, color=SHARE, alpha=0.35, lw=0)
         for x, count in zip(each, counts, strict=True):
             axis.text(x, y, count, ha="center", va="center", size=9.5)
-        axis.plot([over_all[name]] * 2, [y - 0.4, y + 0.4], color=INK, lw=2.2)
+        axis.plot([over_all[name]] * 2, [y - 0.5, y - 0.36], color=INK, lw=2.2)
         side = {"ha": "right" if over_all[name] > 0.6 else "left", "va": "center"}
         shift = -0.012 if over_all[name] > 0.6 else 0.012
         said = f"all prompts: {over_all[name]:.2f}"

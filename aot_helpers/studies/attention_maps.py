@@ -72,15 +72,18 @@ def openings(nouns=NOUNS) -> list[str]:
 def written(model: Model, prompts: list[str], n_words: int = 7, seed: int = 0) -> list[Text]:
     """Each prompt, continued by the model by n_words words: top 10, seed + the prompt's number.
 
-    Three pieces are drawn for each word, and those after the last word are left out. Raises
-    ValueError where they make fewer words.
+    Pieces are drawn until the last word is whole, at most three a word. Raises ValueError where
+    they make fewer words.
     """
     texts = []
     for i, prompt in enumerate(prompts):
         start = model.tokenizer.encode(prompt, bos=True)
         wanted = len(text_of(model.tokenizer, start).words) + n_words
-        text = text_of(model.tokenizer, generate(model, start, 3 * n_words, seed=seed + i))
-        if len(text.words) <= wanted:
+        for n_pieces in (n_words + 3, 3 * n_words):  # the longer draw begins with the shorter
+            text = text_of(model.tokenizer, generate(model, start, n_pieces, seed=seed + i))
+            if len(text.words) > wanted:
+                break
+        else:
             raise ValueError(f"{prompt!r} was continued by too few words: take another seed")
         n = text.word_of.index(wanted)
         texts.append(Text(text.tokens[:n], text.word_of[:n], text.words[:wanted]))
