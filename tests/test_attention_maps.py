@@ -11,11 +11,13 @@ from matplotlib.text import Text as Words
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import HEAD_PATTERNS, head_scores, uniform_pattern
+from aot_helpers.studies import attention_costs as costs
 from aot_helpers.studies import attention_drawings as drawings
 from aot_helpers.studies import attention_maps as study
 from aot_helpers.studies import attention_places as moving
 from aot_helpers.teaching.exercises import grade
 from aot_helpers.text.batches import repeated_tokens
+from aot_helpers.training.losses import copy_losses
 
 
 @pytest.fixture(scope="module")
@@ -145,10 +147,26 @@ def test_reading_agrees_with_the_scores_of_the_package(model):
 
 def test_a_change_of_nothing_costs_nothing_and_of_the_logits_what_kl_says(model):
     tokens = torch.stack([model.tokenizer.encode("This movie is", bos=True)])
-    assert study.changed_by(model, tokens, {}) == 0
-    flat = study.changed_by(model, tokens, {"logits": lambda logits: 0 * logits})
+    assert costs.changed_by(model, tokens, {}) == 0
+    flat = costs.changed_by(model, tokens, {"logits": lambda logits: 0 * logits})
     p = model(tokens).softmax(dim=-1)
     assert flat == pytest.approx((math.log(2048) + (p * p.log()).sum(-1)).mean().item(), rel=1e-4)
+
+
+def test_costs_of_each_head_are_those_of_its_ablation(model):
+    tokens, other = (repeated_tokens(2048, 8, 3, seed=seed) for seed in (1, 2))
+    by_copy = costs.copy_costs(model, tokens, other)
+    by_zero = costs.prompt_costs(model, tokens, other, "zero")
+    assert by_copy.shape == (8, 2) and by_zero.shape == (8,)
+    without = {"L1.z": lambda z: z * (torch.arange(4) != 3)[:, None]}
+    assert by_zero[7].item() == pytest.approx(costs.changed_by(model, tokens, without), rel=1e-4)
+    mean = model.run_with_cache(other)[1]["L1.z"][:, :, 3].mean(dim=(0, 1))
+
+    def put(z):
+        return torch.cat([z[:, :, :3], mean.expand_as(z[:, :, 3])[:, :, None]], dim=2)
+
+    lost = torch.tensor(copy_losses(model, tokens, {"L1.z": put}))
+    torch.testing.assert_close(by_copy[7], lost - torch.tensor(copy_losses(model, tokens)))
 
 
 def test_four_words_come_in_every_order(model):
@@ -245,10 +263,10 @@ def foolish(more):
         (..., "not attempted"),
         (foolish(0.01), "solved (fit 1.00 with 0.16 of the attention, 0.84 elsewhere)"),
         (foolish(0.01).tolist(), "solved (fit 1.00 with 0.16"),
-        (foolish(2), "not yet. It fits, but word 1 still gets 0.34"),
+        (foolish(2), "not yet. It fits, but word 1 still gets 0.35"),
         (torch.eye(10), "not yet. The fit is -0.19"),
         (torch.ones(10, 10) / 10, "nothing above the diagonal"),
-        (foolish(0.01) * 0.9, "row 0 to 0.900"),
+        (foolish(0.01) * 0.9, "adds up to 1; row"),
         (torch.eye(9), "10 by 10 numbers"),
     ],
 )

@@ -1,5 +1,6 @@
 """Drawings of notebook 17: a model that writes, maps from words, kinds of heads, words moved."""
 
+import ipywidgets
 import matplotlib.pyplot as plt
 import numpy as np
 from jaxtyping import Float
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHADES, SHARE, headline
 from aot_helpers.showing.plots import shown
+from aot_helpers.showing.widgets import Explorer
 
 
 def _canvas(width: float, height: float):
@@ -53,6 +55,16 @@ def writing(
     note = "blue: words seen   orange: the word that looks   gray: the word drawn next"
     axis.text(0.75, below + 0.22, note, size=9, color=PALE, va="center")
     return headline(figure, title)
+
+
+def film(words: list[str], rows: dict[str, Float[Tensor, "word seen"]]) -> Explorer:
+    """`writing`, with a slider for the step; begins at the seventh word."""
+    slider = ipywidgets.IntSlider(value=7, min=2, max=len(words) - 1, description="words")
+    return Explorer(
+        lambda step: writing(words, rows, step, f"Word {step + 1} is drawn"),
+        "what each head gives to the words so far",
+        step=slider,
+    )
 
 
 def in_pairs(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from aot_helpers.base.errors import unknown_name
 from aot_helpers.models.checkpoints import load_checkpoint
-from aot_helpers.models.protocol import Edits, Head, Model
+from aot_helpers.models.protocol import Head, Model
 from aot_helpers.models.sampling import generate
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import keys_back
@@ -188,6 +188,11 @@ def fits(maps: list[Maps], kind: str) -> Float[Tensor, " head"]:
     return (rate - luck) / (1 - luck)
 
 
+def best_fit(maps: list[Maps]) -> float:
+    """The best fit of any head to any of KINDS."""
+    return max(fits(maps, kind).max().item() for kind in KINDS)
+
+
 def planted(texts: list[Text], kind: str, share: float = 0.6) -> list[Maps]:
     """Maps of one head made to look so: `share` on the kind's pieces, the rest on all alike."""
     maps = []
@@ -218,6 +223,17 @@ def load(name: str) -> AttentionOnlyTransformer:
     return load_checkpoint(name).requires_grad_(False)
 
 
+def maps_of(name: str, prompts: list[str], seed: int = 0) -> list[Maps]:
+    """The maps of a checkpoint on the prompts, each with its own words behind."""
+    model = load(name)
+    return read(model, written(model, prompts, seed=seed))
+
+
+def on_bos(maps: list[Maps]) -> Float[Tensor, " head"]:
+    """What each head gives to BOS: mean over texts."""
+    return torch.stack([each.on_bos for each in maps]).mean(dim=0)
+
+
 def head_of(model: Model, number: int) -> Head:
     """The head of this number in `read`."""
     return Head(*divmod(int(number), model.config.n_heads))
@@ -227,19 +243,3 @@ def labels(model: Model) -> list[str]:
     """L0H0, L0H1 …, in the order of `read`."""
     c = model.config
     return [str(head_of(model, i)) for i in range(c.n_layers * c.n_heads)]
-
-
-def same_length(texts: list[Text]) -> Int[Tensor, "text pos"]:
-    """The texts cut to the length of the shortest."""
-    n = min(len(text.tokens) for text in texts)
-    return torch.stack([text.tokens[:n] for text in texts])
-
-
-@torch.no_grad()
-def changed_by(model: Model, tokens: Int[Tensor, "text pos"], edits: Edits) -> float:
-    """Mean KL (nats per token) from the model's predictions to those with the edits.
-
-    On text that the model itself writes, this is how much the loss is expected to rise.
-    """
-    whole, edited = (model(tokens, edits=e).log_softmax(dim=-1) for e in ({}, edits))
-    return (whole.exp() * (whole - edited)).sum(dim=-1).mean().item()
