@@ -173,7 +173,9 @@ def spread(single: dict[str, list[float]], over_all: dict[str, float], title: st
     figure.subplots_adjust(0.2, 0.55 / height, 0.98, 1 - 0.42 / height)
     for y, (name, values) in enumerate(single.items()):
         each, counts = np.unique(np.round(values, 3), return_counts=True)
-        axis.scatter(each, [y] * len(each), s=24.0 * counts + 90, color=SHARE, alpha=0.35, lw=0)
+        axis.scatter(
+            each, [y] * len(each), s=2900 * counts / len(values) + 90, color=SHARE, alpha=0.35, lw=0
+        )
         for x, count in zip(each, counts, strict=True):
             axis.text(x, y, count, ha="center", va="center", size=9.5)
         axis.plot([over_all[name]] * 2, [y - 0.5, y - 0.36], color=INK, lw=2.2)
