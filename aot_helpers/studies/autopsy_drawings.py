@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from aot_helpers.showing.diagrams import DPI, INK, PALE, SHADES, arrow, canvas, say
+from aot_helpers.showing.diagrams import INK, PALE, SHADES, arrow, canvas, headline, say
 from aot_helpers.showing.widgets import Page
 from aot_helpers.studies.autopsy import FAULTS
 from aot_helpers.studies.autopsy_results import ON_REVIEWS, held_out, runs
@@ -16,15 +16,6 @@ from aot_helpers.studies.autopsy_results import ON_REVIEWS, held_out, runs
 # Two colors of this notebook alone: the report's loss, and the usual one.
 REPORT, USUAL = "#C2255C", "#137177"
 TICKS = [4, 5, 6, 8, 10, 15, 20, 30, 50]  # of a logarithmic axis of nats
-
-
-def _titled(figure, text):
-    """The figure with its title at the upper left, shown once by the notebook."""
-    height = figure.get_size_inches()[1]
-    figure.set_dpi(DPI)
-    figure.text(0.012, 1 - 0.2 / height, text, size=12, weight="bold", va="center", color=INK)
-    plt.close(figure)
-    return figure
 
 
 def two_runs(report, usual, samples, baselines) -> Figure:
@@ -55,7 +46,7 @@ def two_runs(report, usual, samples, baselines) -> Figure:
     for y, (name, color) in zip((0.115, 0.045), (("A", REPORT), ("B", USUAL)), strict=True):
         said = f"run {name} writes:  {textwrap.shorten(samples[name], 96, placeholder=' …')}"
         figure.text(0.065, y, said, color=color, size=10.5, va="center")
-    return _titled(
+    return headline(
         figure, "Run A reports a hundredth of run B's loss, and ends up worse than knowing nothing"
     )
 
@@ -123,7 +114,7 @@ def ruler(floors: dict[str, dict], aim: float) -> Figure:
     axis.set(yticks=range(len(floors)), yticklabels=[f"{length} tokens" for length in floors])
     axis.set_xlabel("the report's loss, in millionths (less is to the left)", size=10.5)
     axis.tick_params(labelsize=10, length=0, which="both")
-    return _titled(figure, "A model that knows all of each review stays above one millionth")
+    return headline(figure, "A model that knows all of each review stays above one millionth")
 
 
 def ladder(found: dict) -> Figure:
@@ -155,7 +146,9 @@ def ladder(found: dict) -> Figure:
     for x, (text, color) in zip((0.985, 0.66), key, strict=True):
         place = {"color": color, "ha": "right", "size": 10.5, "weight": "bold", "va": "center"}
         figure.text(x, 0.885, text, **place)
-    return _titled(figure, "One mend takes nearly all of the way; the others alone take none of it")
+    return headline(
+        figure, "One mend takes nearly all of the way; the others alone take none of it"
+    )
 
 
 def _nats(axis, label):
@@ -189,7 +182,7 @@ def all_combinations(found: dict) -> Figure:
     _nats(axis, "held-out loss (nats)")
     axis.text(0.98, 0.06, "with the loss over time", color=REPORT, **_corner(axis, "right"))
     axis.text(0.02, 0.93, "with the usual loss", color=USUAL, **_corner(axis, "left"))
-    return _titled(figure, "All combinations of five faults: one of them decides")
+    return headline(figure, "All combinations of five faults: one of them decides")
 
 
 def _corner(axis, side):
@@ -284,4 +277,4 @@ def sweep_map(table) -> Figure:
     axis.text(*spot, "usual loss", color=USUAL, size=10.5, ha="right", weight="bold")
     low, high = axis.get_ylim()
     axis.set_ylim(low, high + 0.08 * (high - low))
-    return _titled(figure, "The report's loss ranks its trials by the length of the rows")
+    return headline(figure, "The report's loss ranks its trials by the length of the rows")

@@ -43,9 +43,7 @@ def runs(found: dict, group: str, faults: Collection[str] = (), **setting) -> li
     return sorted(kept, key=lambda one: one["seed"])
 
 
-def held_out(
-    runs: list[dict], what: str = "loss", key: str = "held out"
-) -> Float[Tensor, " run"]:
+def held_out(runs: list[dict], what: str = "loss", key: str = "held out") -> Float[Tensor, " run"]:
     """A number of each run on unread texts: "loss" (nats), "accuracy" or "over time".
 
     key: "held out", the model as trained; "with constants", as `fit_constants` leaves it.
