@@ -198,6 +198,12 @@ def test_pieces_that_go_on_a_word_are_counted():
     marked = sum(s.startswith("##") for s in bert.token_strings(tokens))
     assert continuation_share(tokens, bert) == marked / len(tokens) > 0
     assert continuation_share(TOKENIZER.encode(" movie"), TOKENIZER) == 0
+    hashes = train_bpe(["## movies ## moving"] * 9, 300)  # GPT-2's vocabulary has ##, too
+    tokens = hashes.encode(" ## moviesmoving")
+    strings = hashes.token_strings(tokens)
+    going_on = [s for s in strings if s[0].isalpha()]
+    assert any("##" in s for s in strings) and going_on
+    assert continuation_share(tokens, hashes) == len(going_on) / len(strings)
 
 
 def test_an_unknown_fault_and_heads_that_do_not_fit_are_named():

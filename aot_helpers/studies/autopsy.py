@@ -333,10 +333,13 @@ def write_on(
 
 
 def continuation_share(tokens: Int[Tensor, " _"], tokenizer: Tokenizer) -> float:
-    """The share of tokens that go on a word: ##ing in BERT's vocabulary, ing in a BPE."""
+    """The share of tokens that go on a word: ##ing in BERT's vocabulary, ing in a BPE.
+
+    In a BPE the tokens that begin a word begin with a space; in BERT's vocabulary none does.
+    """
     strings = tokenizer.token_strings(tokens)
-    marked = any(s.startswith("##") for s in tokenizer.token_strings([*range(tokenizer.d_vocab)]))
-    return sum(s.startswith("##") if marked else s[0].isalpha() for s in strings) / len(strings)
+    spaced = any(s[0] == " " for s in tokenizer.token_strings([*range(tokenizer.d_vocab)]) if s)
+    return sum(s[:1].isalpha() if spaced else s[:2] == "##" for s in strings) / len(strings)
 
 
 def baselines(train: Rows, test: Rows) -> dict[str, float]:

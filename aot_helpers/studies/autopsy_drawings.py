@@ -1,6 +1,5 @@
 """Drawings of notebook 16: two losses that disagree, two softmaxes, a ruler, a ladder of faults."""
 
-import itertools
 import textwrap
 
 import matplotlib.pyplot as plt
@@ -11,7 +10,7 @@ from matplotlib.patches import Rectangle
 from aot_helpers.showing.diagrams import INK, PALE, SHADES, arrow, canvas, headline, say
 from aot_helpers.showing.widgets import Page
 from aot_helpers.studies.autopsy import FAULTS
-from aot_helpers.studies.autopsy_results import ON_REVIEWS, held_out, runs
+from aot_helpers.studies.autopsy_results import ON_REVIEWS, combinations, held_out, runs
 
 # Two colors of this notebook alone: the report's loss, and the usual one.
 REPORT, USUAL = "#C2255C", "#137177"
@@ -174,10 +173,10 @@ def all_combinations(found: dict) -> Figure:
     """The held-out loss of all combinations of faults, by how many there are."""
     figure, axis = plt.subplots(figsize=(8.6, 3.4))
     figure.subplots_adjust(0.1, 0.16, 0.985, 0.86)
-    for n, each in _combinations(found):
+    for each in combinations(found):
         wrong = "loss over time" in each["faults"]
         color, shift = (REPORT, 0.12) if wrong else (USUAL, -0.12)
-        axis.plot(each["loss"], n + shift, "o", color=color, ms=6, alpha=0.75)
+        axis.plot(each["loss"], len(each["faults"]) + shift, "o", color=color, ms=6, alpha=0.75)
     axis.set(yticks=range(len(ON_REVIEWS) + 1), ylabel="faults")
     _nats(axis, "held-out loss (nats)")
     axis.text(0.98, 0.06, "with the loss over time", color=REPORT, **_corner(axis, "right"))
@@ -189,22 +188,6 @@ def _corner(axis, side):
     return {"transform": axis.transAxes, "ha": side, "size": 10.5, "weight": "bold"}
 
 
-def _combinations(found):
-    """(how many faults, what was measured) of each combination on the ladder."""
-    for n in range(len(ON_REVIEWS) + 1):
-        for faults in itertools.combinations(ON_REVIEWS, n):
-            trained = runs(found, "ladder", faults)
-            yield (
-                n,
-                {
-                    "faults": faults,
-                    "loss": float(held_out(trained).mean()),
-                    "accuracy": float(held_out(trained, "accuracy").mean()),
-                    "sample": trained[0]["sample"],
-                },
-            )
-
-
 class FaultsView(Page):
     """Checkboxes that put faults into a working model; what it then knows and writes, at once.
 
@@ -213,7 +196,7 @@ class FaultsView(Page):
 
     def __init__(self, found: dict):
         table = {}
-        for _, each in _combinations(found):
+        for each in combinations(found):
             key = sum(2 ** ON_REVIEWS.index(name) for name in each["faults"])
             told = each["loss"], each["accuracy"]
             table[key] = [*(round(value, 4) for value in told), each["sample"]]
@@ -227,7 +210,7 @@ class FaultsView(Page):
             "colors": [USUAL, REPORT],
         }
         said = "five faults to put into a working model, and what it then knows and writes"
-        super().__init__("faults.js", data, all_combinations(found), said)
+        super().__init__("faults.js", data, allcombinations(found), said)
 
 
 def pieces_square(shares: dict[str, list[float]]) -> Figure:
