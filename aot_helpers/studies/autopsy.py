@@ -31,7 +31,7 @@ SWEEP = {
         "d_model": [128, 256],
         "mended": [False, True],
     },
-    "fixed": {"steps": 200, "corpus": "imdb"},
+    "fixed": {"steps": 100, "corpus": "imdb"},
 }
 
 

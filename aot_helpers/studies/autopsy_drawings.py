@@ -210,7 +210,7 @@ class FaultsView(Page):
             "colors": [USUAL, REPORT],
         }
         said = "five faults to put into a working model, and what it then knows and writes"
-        super().__init__("faults.js", data, allcombinations(found), said)
+        super().__init__("faults.js", data, all_combinations(found), said)
 
 
 def pieces_square(shares: dict[str, list[float]]) -> Figure:
