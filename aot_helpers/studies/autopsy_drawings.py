@@ -146,7 +146,7 @@ def ladder(found: dict) -> Figure:
         place = {"color": color, "ha": "right", "size": 10.5, "weight": "bold", "va": "center"}
         figure.text(x, 0.885, text, **place)
     return headline(
-        figure, "One mend takes nearly all of the way; the others alone take none of it"
+        figure, "Only with its loss mended does the report's code know more than a count of tokens"
     )
 
 
@@ -228,14 +228,14 @@ def pieces_square(shares: dict[str, list[float]]) -> Figure:
         say(axis, 2.5, y + 0.32, vocabulary, size=11, ha="right")
         for j, each in enumerate(row):
             mean, low, high = float(np.mean(each)), float(min(each)), float(max(each))
-            box = {"fc": SHADES(mean / most * 0.75), "ec": "white", "lw": 2}
+            box = {"fc": SHADES(mean / most * 0.75), "ec": "0.85", "lw": 1.2}
             axis.add_patch(Rectangle((2.65 + 2.9 * j, y - 0.08), 2.85, 0.82, **box))
             ink = "white" if mean / most > 0.55 else INK
             text = f"{mean:.1f} × the reviews' share"
             say(axis, 4.1 + 2.9 * j, y + 0.43, text, ink, size=11, weight="bold")
             seeds = f"seeds: {low:.1f} to {high:.1f}"
             say(axis, 4.1 + 2.9 * j, y + 0.17, seeds, ink, size=9.5)
-    say(axis, 0.12, 2.55, "Word pieces such as ##ing, in what a model writes", size=12, ha="left",
+    say(axis, 0.12, 2.55, "Word pieces such as ##ing come with the loss, not with the vocabulary", size=12, ha="left",
         weight="bold")  # fmt: skip
     return figure
 
