@@ -235,8 +235,8 @@ def pieces_square(shares: dict[str, list[float]]) -> Figure:
             say(axis, 4.1 + 2.9 * j, y + 0.43, text, ink, size=11, weight="bold")
             seeds = f"seeds: {low:.1f} to {high:.1f}"
             say(axis, 4.1 + 2.9 * j, y + 0.17, seeds, ink, size=9.5)
-    say(axis, 0.12, 2.55, "Word pieces such as ##ing come with the loss, not with the vocabulary", size=12, ha="left",
-        weight="bold")  # fmt: skip
+    title = "Word pieces such as ##ing come with the loss, not with the vocabulary"
+    say(axis, 0.12, 2.55, title, size=12, ha="left", weight="bold")
     return figure
 
 
