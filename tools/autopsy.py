@@ -17,9 +17,11 @@ from aot_helpers.base import files
 from aot_helpers.base.files import read_json, write_atomically
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.studies.autopsy import (
+    FAULTS,
     LEARNED,
     LENGTHS,
     PROMPT,
+    REPORT_MODELS,
     SWEEP,
     Rows,
     Setup,
@@ -75,6 +77,9 @@ def runs() -> dict[str, tuple[tuple, Setup]]:
     for faults in (ALL, frozenset({"loss over time"})):
         add("constants", REVIEWS, SEEDS, faults=faults, steps=1500)
     add("constants, untrained", REVIEWS, SEEDS, faults=ALL, steps=1)
+    # The models of the report's notebooks, with its 8 heads.
+    for model in REPORT_MODELS.values():
+        add("report", REVIEWS, SEEDS, **model, n_heads=8, steps=1500)
     # Two hundred reviews learned by heart.
     add("by heart", (*REVIEWS, 200), SEEDS, steps=500)
     return found
@@ -82,7 +87,7 @@ def runs() -> dict[str, tuple[tuple, Setup]]:
 
 def name_of(group: str, setup: Setup) -> str:
     """The key of a run in the results."""
-    faults = ", ".join(name for name in LEARNED if name in setup.faults) or "none"
+    faults = ", ".join(name for name in FAULTS if name in setup.faults) or "none"
     return f"{group} | {setup.n_layers} layers, d_mlp {setup.d_mlp} | {faults} | seed {setup.seed}"
 
 
@@ -123,7 +128,7 @@ def measure(group: str, source: tuple, setup: Setup) -> dict:
         **asdict(setup) | {"faults": sorted(setup.faults)},
         "held out": examine(learned.model, test),
         "trained on": examine(learned.model, first),
-        "own loss": {"first": own[0], "last": sum(own[-50:]) / 50},
+        "own loss": {"first": own[0], "last": sum(own[-50:]) / len(own[-50:])},
         "filling": 1 - train.real[:, 1:].float().mean().item(),
         "pieces": {
             "written": continuation_share(new, tokenizer),
@@ -133,7 +138,7 @@ def measure(group: str, source: tuple, setup: Setup) -> dict:
         "sample": tokenizer.decode(written[0]),
         "seconds": round(learned.seconds, 1),
     }
-    if group.startswith("constants"):
+    if group.startswith(("constants", "report")):
         fit_constants(learned.model, train)
         found["with constants"] = examine(learned.model, test)
         found["sample with constants"] = tokenizer.decode(write_on(learned.model, prompt, n=12))
@@ -152,7 +157,11 @@ def main() -> None:
     chosen = [name for name in known if name.startswith(tuple(given.groups or [""]))]
     if not chosen:
         parser.error(f"no run begins with {given.groups}; there are {', '.join(known)}")
-    todo = [name for name in chosen if given.groups or name not in kept]
+    todo = [
+        name
+        for name in chosen
+        if given.groups or kept.get(name, {}).get("steps") != known[name][1].steps
+    ]
     counted, floors = {}, {}
     for length in LENGTHS:
         rows = rows_of("imdb", "gpt2", length)[1]

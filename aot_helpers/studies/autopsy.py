@@ -1,7 +1,7 @@
 """The training report S0 taken apart: its faults one by one, its data, and what each mend changes.
 
-A set-up is a set of faults. Without any it is an ordinary small transformer; with all of them it
-is the report's code. Notebook 16 draws the ladder between the two.
+A set-up is a set of faults. Without any it is an ordinary small transformer. Notebook 16 draws the
+ladder from there to all of them; the report's own models (REPORT_MODELS) have each some of them.
 """
 
 import math
@@ -104,8 +104,9 @@ def floor_over_time(targets: Int[Tensor, "batch pos"], d_vocab: int) -> float:
 class Fault:
     """One thing the report's code does, what is usual, and how to put it into a set-up.
 
-    part: what it changes: "loss", "targets", "model" (these change what is learned), "test",
-    "sampling" or "seed" (these change what is reported). model: changes a new model in place.
+    part: what it changes: "loss", "targets", "model" (these change what is learned), "start" (so
+    does this, and no combination was tried), "test", "sampling" or "seed" (these change what is
+    reported). model: changes a new model in place.
     """
 
     part: str
@@ -138,6 +139,18 @@ def _drop_norms(model: ReportModel) -> None:
             block.ln2 = nn.Identity()
 
 
+def _shorten_tokens(model: ReportModel) -> None:
+    """nn.Embedding(…, max_norm=1) beside positions of standard deviation 1, as S0 has them."""
+    inner = model.transformer
+    inner.W_E.data.normal_()
+    inner.W_pos.data.normal_()
+
+    def shorten(module, arguments):
+        module.W_E.data.renorm_(p=2, dim=0, maxnorm=1.0)
+
+    inner.register_forward_pre_hook(shorten)
+
+
 FAULTS = {
     "loss over time": Fault(
         "loss",
@@ -160,6 +173,12 @@ FAULTS = {
     ),
     "no layer norm": Fault(
         "model", "layers read the numbers as they are", "layers read them normalized", _drop_norms
+    ),
+    "short tokens": Fault(
+        "start",
+        "token vectors are 1 long at most, positions about as long as the root of d_model",
+        "both begin alike",
+        _shorten_tokens,
     ),
     "test from training": Fault(
         "test", "the test texts are training texts", "texts that nobody trained on"
@@ -228,6 +247,16 @@ class Setup:
             raise ValueError(
                 f"d_model must be a multiple of n_heads, got {self.d_model} and {self.n_heads}"
             )
+
+
+# The models of S0's notebooks: none of them has all of these faults.
+_ALWAYS = {"loss over time", "padding counts", "no layer norm", "short tokens"}
+REPORT_MODELS = {
+    "one layer": {"faults": frozenset(_ALWAYS | {"no stream"}), "n_layers": 1, "d_mlp": 0},
+    "two layers": {"faults": frozenset(_ALWAYS | {"no stream", "one block twice"}), "d_mlp": 0},
+    "two layers, MLP": {"faults": frozenset(_ALWAYS | {"no stream", "straight MLP"})},
+    "two layers, MLP, stream": {"faults": frozenset(_ALWAYS | {"straight MLP"})},
+}
 
 
 @dataclass
