@@ -117,11 +117,11 @@ def ruler(floors: dict[str, dict], aim: float) -> Figure:
 
 
 def ladder(found: dict) -> Figure:
-    """Held-out losses: from the report's code one fault mended, and from none one fault put in."""
+    """Held-out losses: of all five faults one mended, and from none one fault put in."""
     counted, names = found["counting"]["imdb imdb-2l 20"], ON_REVIEWS
     figure, axis = plt.subplots(figsize=(10, 4.1))
     figure.subplots_adjust(0.155, 0.135, 0.985, 0.79)
-    rows = {"report's code": ([], ON_REVIEWS), **{name: ([name], None) for name in names}}
+    rows = {"all five": ([], ON_REVIEWS), **{name: ([name], None) for name in names}}
     rows |= {"no fault": (None, [])}
     means = {"all": held_out(runs(found, "ladder", ON_REVIEWS)).mean()}
     means["none"] = held_out(runs(found, "ladder")).mean()
@@ -146,7 +146,7 @@ def ladder(found: dict) -> Figure:
         place = {"color": color, "ha": "right", "size": 10.5, "weight": "bold", "va": "center"}
         figure.text(x, 0.885, text, **place)
     return headline(
-        figure, "Only with its loss mended does the report's code know more than a count of tokens"
+        figure, "Only with the loss mended does a model know more than a count of tokens"
     )
 
 

@@ -13,7 +13,7 @@
   const all = on => () => { boxes.forEach(box => { box.checked = on; }); show(); };
   const buttons = make("div", root, "margin:8px 0");
   make("button", buttons, "margin-right:8px", "no fault").onclick = all(false);
-  make("button", buttons, "", "the report's code").onclick = all(true);
+  make("button", buttons, "", "all five").onclick = all(true);
   const losses = Object.values(W.table).map(each => each[0]).concat(Object.values(W.marks)), width = 820;
   const low = Math.log(Math.min(...losses) * 0.95), high = Math.log(Math.max(...losses) * 1.05);
   const at = loss => 20 + (width - 60) * (Math.log(loss) - low) / (high - low);
