@@ -61,7 +61,7 @@ def film(words: list[str], rows: dict[str, Float[Tensor, "word seen"]]) -> Explo
     """`writing`, with a slider for the step; begins at the seventh word."""
     slider = ipywidgets.IntSlider(value=7, min=2, max=len(words) - 1, description="words")
     return Explorer(
-        lambda step: writing(words, rows, step, f"Word {step + 1} is drawn"),
+        lambda step: writing(words, rows, step, f"Word {step} is drawn (the first is word 0)"),
         "what each head gives to the words so far",
         step=slider,
     )
@@ -106,8 +106,8 @@ def kinds_by_head(
 ) -> Figure:
     """How well every head (columns, by model) fits every kind (rows); numbers from 0.25 on."""
     n = sum(len(each) for each in heads.values())
-    width, left = 0.235, 1.55
-    figure, axis = _canvas(left + n * width + 0.14 * len(fits) + 0.1, 0.27 * len(kinds) + 1.55)
+    width, left = 0.25, 1.55
+    figure, axis = _canvas(left + n * width + 0.14 * len(fits) + 0.1, 0.27 * len(kinds) + 1.75)
     top = 1.3
     for row, kind in enumerate(kinds):
         axis.text(left - 0.08, top + 0.27 * (row + 0.5), kind, ha="right", va="center", size=9.5)
@@ -119,22 +119,31 @@ def kinds_by_head(
             at = x + (column + 0.5) * width
             axis.text(at, top - 0.06, label, rotation=90, ha="center", va="bottom", size=9)
             for row, value in enumerate(np.asarray(values)[:, column]):
-                text = f"{value:.1f}"[-2:] if 0.25 <= value < 0.95 else "1" if value >= 0.95 else ""
+                text = "1" if value >= 0.995 else f"{value:.2f}"[1:] if value >= 0.25 else ""
                 place = (x + column * width, top + 0.27 * row, width, 0.27)
                 _cell(axis, *place, max(value, 0), text, size=9)
         x += width * len(heads[model]) + 0.14
+    note = "shade: fit, from 0 and less (white) to 1 (dark); a number from .25 on"
+    axis.text(left, top + 0.27 * len(kinds) + 0.2, note, size=9, color=PALE, va="center")
     return headline(figure, title)
 
 
-def places(tables: dict[str, Float[Tensor, "stands_at looked_at"]], title: str) -> Figure:
-    """Where a word stands (rows) and which of four places is looked at (columns)."""
+def places(
+    tables: dict[str, Float[Tensor, "stands_at looked_at"]], title: str, own: tuple[str, ...] = ()
+) -> Figure:
+    """Where a word stands (rows) and which of four places is looked at (columns).
+
+    own: the tables that are shaded from their least to their largest share, not from 0.1 to 0.75.
+    """
     n = len(tables)
     figure, axes = plt.subplots(1, n, figsize=(1.62 * n + 0.9, 2.95), dpi=DPI)
     figure.subplots_adjust(0.85 / (1.62 * n + 0.9), 0.19, 0.99, 0.73, 0.12)
     for axis, (name, table) in zip(axes, tables.items(), strict=True):
-        axis.imshow(np.asarray(table), cmap=SHADES, vmin=0.1, vmax=0.75)
-        for (row, column), share in np.ndenumerate(np.asarray(table)):
-            color = "white" if share > 0.45 else INK
+        values = np.asarray(table)
+        least, most = (values.min(), values.max()) if name in own else (0.1, 0.75)
+        axis.imshow(values, cmap=SHADES, vmin=least, vmax=most)
+        for (row, column), share in np.ndenumerate(values):
+            color = "white" if share - least > 0.54 * (most - least) else INK
             text = f"{share:.2f}"[1:]
             axis.text(column, row, text, ha="center", va="center", size=9.5, color=color)
         axis.set_title(name, size=10)
@@ -168,9 +177,9 @@ def shaded_words(groups: dict[str, dict[str, float]], title: str, note: str = ""
 
 def spread(single: dict[str, list[float]], over_all: dict[str, float], title: str) -> Figure:
     """Fits on single prompts, a disk for each value with its number of prompts; and over all."""
-    figure, axis = plt.subplots(figsize=(8.4, 0.78 * len(single) + 1.15), dpi=DPI)
+    figure, axis = plt.subplots(figsize=(8.4, 0.98 * len(single) + 1.35), dpi=DPI)
     height = figure.get_size_inches()[1]
-    figure.subplots_adjust(0.2, 0.55 / height, 0.98, 1 - 0.42 / height)
+    figure.subplots_adjust(0.2, 0.75 / height, 0.98, 1 - 0.42 / height)
     for y, (name, values) in enumerate(single.items()):
         each, counts = np.unique(np.round(values, 3), return_counts=True)
         axis.scatter(
@@ -178,35 +187,57 @@ def spread(single: dict[str, list[float]], over_all: dict[str, float], title: st
         )
         for x, count in zip(each, counts, strict=True):
             axis.text(x, y, count, ha="center", va="center", size=9.5)
-        axis.plot([over_all[name]] * 2, [y - 0.5, y - 0.36], color=INK, lw=2.2)
-        side = {"ha": "right" if over_all[name] > 0.6 else "left", "va": "center"}
-        shift = -0.012 if over_all[name] > 0.6 else 0.012
+        axis.plot([over_all[name]] * 2, [y - 0.58, y - 0.46], color=INK, lw=2.2)
+        before = over_all[name] > 0.18  # so that the dotted line crosses no words
+        side = {"ha": "right" if before else "left", "va": "center"}
+        shift = -0.012 if before else 0.012
         said = f"all prompts: {over_all[name]:.2f}"
-        axis.text(over_all[name] + shift, y - 0.44, said, size=9.5, weight="bold", **side)
+        axis.text(over_all[name] + shift, y - 0.52, said, size=9.5, weight="bold", **side)
     axis.axvline(0.5, color=PALE, lw=1, ls=":")
     axis.set_yticks(range(len(single)), list(single), size=9.5)
-    axis.set(xlim=(-0.35, 1.12), ylim=(len(single) - 0.4, -0.7))
-    axis.set_xlabel("fit: 0 is chance, 1 is always (in the disks: number of prompts)", size=10)
+    axis.set(xlim=(-0.35, 1.12), ylim=(len(single) - 0.5, -0.75))
+    said = "fit: 0 is chance, 1 is always (in the disks: number of prompts)"
+    axis.set_xlabel(f"{said}\ndotted: 0.5, from where on we would give the name", size=10)
     axis.tick_params(axis="y", length=0)
     axis.spines[["top", "right", "left"]].set_visible(False)
     return headline(figure, title)
 
 
 def looks_and_does(
-    points: dict[str, tuple[float, float]], named: list[str], title: str, labels: tuple[str, str]
+    points: dict[str, tuple[float, float]],
+    named: list[str],
+    title: str,
+    labels: tuple[str, str],
+    note: str = "",
 ) -> Figure:
-    """A dot per head: what it shows (across) and what it does (up); `named` are written beside."""
+    """A dot per head: what it shows (across) and what it does (up); `named` are written beside.
+
+    A label is a head and where it is from ("L0H1 seed 0"); the same head of several, on one side of
+    the picture, is written once. note: what the gray dots are.
+    """
     figure, axis = plt.subplots(figsize=(8, 3.7), dpi=DPI)
     figure.subplots_adjust(0.08, 0.15, 0.97, 0.88)
     most = max(y for _, y in points.values())
-    free = {True: most * 1.2, False: most * 1.2}  # labels at the right and left keep apart
-    for name, (x, y) in sorted(points.items(), key=lambda item: -item[1][1]):
+    groups = {}
+    for name, (x, y) in points.items():
         axis.scatter(x, y, s=36, color=SHARE if name in named else "0.75", zorder=3)
         if name in named:
-            right = x > 0.6
-            free[right] = min(y, free[right] - 0.075 * most)
-            side = {"ha": "right" if right else "left", "va": "center", "size": 9.5}
-            axis.text(x + (-0.02 if right else 0.02), free[right], name, **side)
+            head, _, where = name.partition(" ")
+            key = (head, x > 0.6) if x <= 0.6 else (name, True)
+            groups.setdefault(key, []).append((where, x, y))
+    free = {True: most * 1.2, False: most * 1.2}  # labels at the right and left keep apart
+    for (head, right), each in sorted(groups.items(), key=lambda item: -item[1][0][2]):
+        x, y = (sum(values) / len(each) for values in list(zip(*each, strict=True))[1:])
+        where = ", ".join(one[0] for one in each if one[0])
+        text = head if right else f"{head} ({where})" if where else head
+        free[right] = min(y, free[right] - 0.085 * most)
+        beside = x - 0.06 if right else max(x for _, x, _ in each) + 0.06
+        side = {"ha": "right" if right else "left", "va": "center", "size": 9.5}
+        axis.text(beside, free[right], text, **side)
+        for _, at, up in each:  # leader lines
+            end = beside + (0.004 if right else -0.004)
+            axis.plot([at, end], [up, free[right]], color="0.6", lw=0.7)
+    axis.text(0.45, 0.5 * most, note, size=9.5, color=PALE, ha="center", va="center")
     axis.set_xlabel(labels[0], size=10)
     axis.set_ylabel(labels[1], size=10)
     axis.spines[["top", "right"]].set_visible(False)

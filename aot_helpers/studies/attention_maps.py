@@ -146,7 +146,7 @@ KINDS: dict[str, Callable[[int, int], Bool[Tensor, "query key"]]] = {
     "topic and present": lambda n, topic: _columns(n, topic) | _words_back(n, 0),
     "present and previous": lambda n, topic: _words_back(n, 0, 1),
 }
-FIRST_QUERY = 3  # the first word that the model wrote; here all kinds differ
+FIRST_QUERY = 3  # the first word that the model wrote; here two back is the topic, later all differ
 
 
 def targets_of(kind: str, n_words: int, topic: int = 1) -> Bool[Tensor, "query key"]:
@@ -210,7 +210,7 @@ def planted(texts: list[Text], kind: str, share: float = 0.6) -> list[Maps]:
 
 
 def untrained(seed: int, tokenizer: Tokenizer) -> AttentionOnlyTransformer:
-    """A new model of S0's best shape: one layer, 8 heads, d_model 256, trained positions."""
+    """A new model of S0's best size, started as ours are: one layer, 8 heads, d_model 256."""
     torch.manual_seed(seed)
     shape = {"d_vocab": tokenizer.d_vocab, "n_layers": 1, "d_model": 256, "n_heads": 8}
     model = AttentionOnlyTransformer(ModelConfig(**shape, positions="standard", layer_norm=False))

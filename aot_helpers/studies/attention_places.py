@@ -61,6 +61,14 @@ def word_or_place(table: Float[Tensor, "stands_at looked_at"], home: int = 1) ->
     return ((word - place) / (word + place)).item()
 
 
+def word_among_others(
+    table: Float[Tensor, "stands_at looked_at"],
+) -> tuple[Float[Tensor, " place"], Float[Tensor, " place"]]:
+    """What the word gets at each place, and what the other words get there on average."""
+    others = (table.sum(dim=0) - table.diagonal()) / (len(table) - 1)
+    return table.diagonal(), others
+
+
 def made_to_follow(what: str) -> Float[Tensor, "order place"]:
     """What a head sees that follows the "word" (the noun), or the "place" (the second), 0.7 of it.
 

@@ -4,10 +4,15 @@ import torch
 
 from aot_helpers.studies.attention_maps import Maps, Text, fits
 from aot_helpers.teaching.exercises import Solved
-from aot_helpers.teaching.exercises.references import against, read_numbers
+from aot_helpers.teaching.exercises.references import read_numbers
 
 N_WORDS, LITTLE = 10, 0.2
 NEAR = 0.15  # how far a guess of a share may be off
+WORDS = (
+    ["This", "movie", "is", "bad", ".", "I", "think", ",", "so"],
+    [".", ",", "a"],
+    ["no", "mark"],
+)
 
 
 def _last_mark(words):
@@ -17,6 +22,22 @@ def _last_mark(words):
         if marks:
             wanted[query, marks[-1]] = True
     return wanted
+
+
+def _marks(answer):
+    for words in WORDS:
+        given, expected = answer(words), _last_mark(words)
+        if given is None or given is ...:
+            return None
+        given = torch.as_tensor(given)
+        if given.dtype != torch.bool or given.shape != expected.shape:
+            return f"{words}: a table of True and False, {len(words)} by {len(words)}, please."
+        wrong = (given != expected).any(dim=-1).nonzero()
+        if len(wrong):
+            query = int(wrong[0])
+            yours, right = (each[query].nonzero()[:, 0].tolist() for each in (given, expected))
+            return f"{words}: query {query} must look at {right or 'no word'}; yours: {yours}."
+    return ""
 
 
 def _fools(pattern):
@@ -54,14 +75,7 @@ def _rests(first, second, model, head, text):
 
 
 CHECKS = {
-    "17.1": against(
-        _last_mark,
-        [
-            (["This", "movie", "is", "bad", ".", "I", "think", ",", "so"],),
-            ([".", ",", "a"],),
-            (["no", "mark"],),
-        ],
-    ),
+    "17.1": _marks,
     "17.2": _fools,
     "17.3": _rests,
 }
