@@ -13,6 +13,7 @@ LAYERS = ["base", "text", "models", "training", "reading", "showing", "studies",
 TORUS = "training winding colors plots figures diagrams render surfaces views"
 FAMILIES = [
     ["torus", *(f"torus_{part}" for part in TORUS.split())],
+    ["attention_maps", "attention_places", "attention_costs", "attention_drawings"],
     ["loss_ladder_drawings", "loss_ladder"],
     ["phase_change_drawings", "phase_change"],
     ["sweep_storage", "sweep_study", "sweep"],
