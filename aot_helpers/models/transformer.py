@@ -101,7 +101,7 @@ class Attention(nn.Module):
         v = see("v", through_heads(x, self.W_V))
         q, k, v = (t.transpose(1, 2) for t in (q, k, v))  # [batch, head, pos, d_head]
         if fused and self.config.positions != "relative":  # the same numbers, no pattern is stored
-            z = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            z = F.scaled_dot_product_attention(q, k, v, is_causal=self.config.causal)
         else:
             scores = (q / math.sqrt(self.config.d_head)) @ k.mT
             if fused:  # bias and mask as one table for all texts
@@ -190,7 +190,7 @@ class AttentionOnlyTransformer(nn.Module):
         W_pos = self.W_pos[:n_pos] if hasattr(self, "W_pos") else None
         if c.positions == "standard":
             resid, W_pos = resid + see("pos_embed", W_pos), None
-        plain = c.causal and attention_mask is None and cache is None
+        plain = attention_mask is None and cache is None
         for i, layer in enumerate(self.blocks):
             fused = plain and not {f"L{i}.scores", f"L{i}.pattern"} & edits.keys()
             resid = layer(resid, W_pos, allowed, recorder(edits, cache, f"L{i}."), fused)
