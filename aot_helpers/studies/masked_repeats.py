@@ -4,7 +4,7 @@ A sequence of random tokens comes twice or three times; one token of the second 
 model that sees both sides can find it: the tokens around it stood elsewhere, too.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +25,7 @@ class Hidden:
 
     tokens: [text, pos] as they are; seen: as the model sees them; at: [text], where the hidden
     token stands. length: of one copy, where the texts are copies; else 0. start: of the first.
+    ids: the tokens that random texts are drawn from.
     """
 
     tokens: Int[Tensor, "text pos"]
@@ -32,6 +33,7 @@ class Hidden:
     at: Int[Tensor, " text"]
     length: int = 0
     start: int = 1
+    ids: Int[Tensor, " id"] | None = None
 
     @property
     def answers(self) -> Int[Tensor, " text"]:
@@ -40,25 +42,40 @@ class Hidden:
 
 
 def hide(
-    tokens: Int[Tensor, "text pos"], at: Int[Tensor, " text"], mask: int, length: int = 0
+    tokens: Int[Tensor, "text pos"], at: Int[Tensor, " text"], mask: int, length: int = 0, ids=None
 ) -> Hidden:
-    """The texts with the token `mask` at position `at` of each."""
-    return Hidden(tokens, tokens.scatter(1, at[:, None], mask), at, length)
+    """The texts with the token `mask` at position `at` of each.
+
+    Raises ValueError for texts shorter than two tokens: nothing is left to guess from.
+    """
+    if tokens.shape[1] < 2:
+        raise ValueError(
+            f"texts of {tokens.shape[1]} token: with one hidden nothing is left to guess from; "
+            "give texts of two tokens or more"
+        )
+    return Hidden(tokens, tokens.scatter(1, at[:, None], mask), at, length, ids=ids)
 
 
 def repeats(
-    kind: str, length: int, mask: int, bos: int = 0, n_texts: int = TRIALS, seed: int = 0
+    kind: str,
+    length: int,
+    mask: int,
+    bos: int = 0,
+    n_texts: int = TRIALS,
+    seed: int = 0,
+    ids: Int[Tensor, " id"] | None = None,
 ) -> Hidden:
     """BOS, `length` different random tokens, and the same again, one of them hidden (S1, 2.3).
 
     kind: "in order"; "shuffled", where the second copy is in an order of its own; "three times".
-    The ids below mask, but for bos, are drawn. The hidden token is neither the first nor the last
-    of the second copy. Raises ValueError for an unknown kind and for too few ids.
+    ids: what is drawn; None: all below mask, but for bos. The hidden token is neither the first nor
+    the last of the second copy. Raises ValueError for an unknown kind and for too few ids.
     """
     if kind not in KINDS:
         raise unknown_name("kind of repeats", kind, KINDS)
     check_whole("length", length, 3, unit=" of tokens")
-    ids = torch.tensor([token for token in range(mask) if token != bos])
+    if ids is None:
+        ids = torch.tensor([token for token in range(mask) if token != bos])
     if len(ids) < length:
         raise ValueError(f"{length} different tokens cannot be drawn from {len(ids)}: shorten")
     generator = torch.Generator().manual_seed(seed)
@@ -71,7 +88,57 @@ def repeats(
     copies = [first, second, first] if kind == "three times" else [first, second]
     tokens = torch.cat([torch.full((n_texts, 1), bos), *copies], dim=1)
     at = torch.randint(length + 2, 2 * length, (n_texts,), generator=generator)
-    return hide(tokens, at, mask, length)
+    return hide(tokens, at, mask, length, ids)
+
+
+def in_copy(hidden: Hidden, copy: int) -> Bool[Tensor, "text pos"]:
+    """True at the positions of a copy, counted from 0."""
+    at = torch.arange(hidden.tokens.shape[1])
+    begin = hidden.start + copy * hidden.length
+    return ((at >= begin) & (at < begin + hidden.length)).expand_as(hidden.tokens)
+
+
+def strangers(hidden: Hidden, where: Bool[Tensor, "text pos"], seed: int = 0) -> Hidden:
+    """The same, but tokens that the text has nowhere else are seen where `where` is True.
+
+    `tokens` stay, so that places are still those of the copies.
+    """
+    generator = torch.Generator().manual_seed(seed + 7919)
+    seen = hidden.seen.clone()
+    for row in range(len(seen)):
+        free = hidden.ids[~torch.isin(hidden.ids, hidden.tokens[row])]
+        if len(free) < (n := int(where[row].sum())):
+            raise ValueError(f"{n} other tokens are needed, {len(free)} are left: shorten")
+        seen[row, where[row]] = free[torch.randperm(len(free), generator=generator)[:n]]
+    return replace(hidden, seen=seen)
+
+
+def other_copy(hidden: Hidden, copy: int = 0, seed: int = 0) -> Hidden:
+    """A control: one copy (0: the first) is replaced by other random tokens."""
+    return strangers(hidden, in_copy(hidden, copy), seed)
+
+
+SIDES = ("both", "before", "after", "neither")
+
+
+def one_side(hidden: Hidden, side: str, seed: int = 0) -> Hidden:
+    """Of the second copy, only what stands on one side of the hidden token; the rest is other.
+
+    side: "before", "after", "both" (nothing is replaced) or "neither" (all of it is). Raises
+    ValueError for another.
+    """
+    if side not in SIDES:
+        raise unknown_name("side", side, SIDES)
+    at, own = torch.arange(hidden.tokens.shape[1]), hidden.at[:, None]
+    lost = {"both": at < 0, "before": at > own, "after": at < own, "neither": at != own}[side]
+    return strangers(hidden, in_copy(hidden, 1) & lost, seed)
+
+
+def hide_more(hidden: Hidden, reach: int) -> Hidden:
+    """The tokens up to `reach` on either side of the hidden one are hidden as well."""
+    mask = int(hidden.seen[0, hidden.at[0]])
+    near = (torch.arange(hidden.tokens.shape[1]) - hidden.at[:, None]).abs() <= reach
+    return replace(hidden, seen=hidden.seen.masked_fill(near, mask))
 
 
 def _instance(hidden: Hidden, of: Tensor, copy: int) -> Int[Tensor, " text"]:
@@ -114,20 +181,29 @@ def induction_map(model: Model, hidden: Hidden, place: str = "earlier instance")
 
 
 @torch.no_grad()
+def _logits(model: Model, hidden: Hidden, edits: Edits | None = None) -> Tensor:
+    """Logits at every position. Raises ValueError for a model that cannot guess a hidden token."""
+    if model.config.causal:
+        raise ValueError("a causal model does not see what follows the hidden token: load a masked")
+    if model.W_U is None:
+        raise ValueError(
+            "this model has no masked-language head: its attention can be shown (induction_map), "
+            "but it cannot guess; load a BertForMaskedLM, such as 'bert'"
+        )
+    return model(hidden.seen, edits=edits)
+
+
 def hidden_losses(
     model: Model, hidden: Hidden, edits: Edits | None = None
 ) -> Float[Tensor, " text"]:
     """What each hidden token costs, in nats."""
-    logits = model(hidden.seen, edits=edits)
-    return F.cross_entropy(
-        logits[torch.arange(len(hidden.at)), hidden.at], hidden.answers, reduction="none"
-    )
+    logits = _logits(model, hidden, edits)[torch.arange(len(hidden.at)), hidden.at]
+    return F.cross_entropy(logits, hidden.answers, reduction="none")
 
 
-@torch.no_grad()
 def hidden_accuracy(model: Model, hidden: Hidden, edits: Edits | None = None) -> float:
     """The share of hidden tokens that have the largest logit."""
-    logits = model(hidden.seen, edits=edits)[torch.arange(len(hidden.at)), hidden.at]
+    logits = _logits(model, hidden, edits)[torch.arange(len(hidden.at)), hidden.at]
     return (logits.argmax(dim=-1) == hidden.answers).float().mean().item()
 
 
@@ -147,9 +223,20 @@ def nested(
     return [hide(texts[:, :size], at, mask) for size in sizes]
 
 
-@torch.no_grad()
+def all_losses(model: Model, hidden: Hidden) -> Float[Tensor, "text pos"]:
+    """What the token at every position costs, in nats; all but one of them are visible."""
+    logits = _logits(model, hidden)
+    losses = F.cross_entropy(logits.flatten(0, 1), hidden.tokens.flatten(), reduction="none")
+    return losses.view_as(hidden.tokens)
+
+
 def mean_over_all(model: Model, hidden: Hidden) -> Float[Tensor, " text"]:
     """S1's own loss of each text: the mean over all positions, of which all but one are visible."""
-    logits = model(hidden.seen)
-    losses = F.cross_entropy(logits.flatten(0, 1), hidden.tokens.flatten(), reduction="none")
-    return losses.view_as(hidden.tokens).mean(dim=1)
+    return all_losses(model, hidden).mean(dim=1)
+
+
+def other_ending(
+    texts: Int[Tensor, "text pos"], size: int, shift: int = 1
+) -> Int[Tensor, "text pos"]:
+    """A control: the first `size` tokens of each text, and the rest of another."""
+    return torch.cat([texts[:, :size], texts.roll(shift, dims=0)[:, size:]], dim=1)
