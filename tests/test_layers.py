@@ -18,6 +18,7 @@ FAMILIES = [
     ["phase_change_drawings", "phase_change"],
     ["sweep_storage", "sweep_study", "sweep"],
     ["autopsy", "autopsy_results", "autopsy_drawings"],
+    ["masked_repeats", "masked_heads", "masked_drawings"],
 ]
 TREES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts): ast.parse(path.read_text("utf-8"))

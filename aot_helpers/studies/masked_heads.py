@@ -11,7 +11,6 @@ from aot_helpers.reading.heads import (
     HEAD_PATTERNS,
     head_scores,
     induction_scores,
-    keys_back,
     pattern_score,
 )
 from aot_helpers.reading.interventions import ablate, cut_paths
@@ -39,22 +38,36 @@ def high_heads(scores: Float[Tensor, "layer head"], least: float = HIGH) -> list
 
 
 @torch.no_grad()
+def attention_to_all(
+    model: Model, hidden: Hidden, edits: Edits | None = None
+) -> Float[Tensor, "text layer head key"]:
+    """What every head gives from the hidden token to every position."""
+    _, cache = model.run_with_cache(hidden.seen, edits=edits)
+    patterns = [cache[f"L{layer}.pattern"] for layer in range(model.config.n_layers)]
+    rows = torch.arange(len(hidden.at))
+    return torch.stack([pattern[rows, :, hidden.at] for pattern in patterns], dim=1)
+
+
 def attention_to(
     model: Model, hidden: Hidden, place: str = "earlier instance", edits: Edits | None = None
 ) -> Float[Tensor, "text layer head"]:
     """What every head gives from the hidden token to a place, text by text."""
-    _, cache = model.run_with_cache(hidden.seen, edits=edits)
-    keys = keys_at(hidden, place)
-    patterns = [cache[f"L{layer}.pattern"] for layer in range(model.config.n_layers)]
-    return torch.stack([(p * keys[:, None]).sum(dim=(2, 3)) for p in patterns], dim=1)
+    keys = keys_at(hidden, place).any(dim=1)  # [text, key]: no other query has any
+    return (attention_to_all(model, hidden, edits) * keys[:, None, None]).sum(dim=-1)
 
 
+@torch.no_grad()
 def neighbor_scores(
     model: Model, tokens: Int[Tensor, "text pos"], places: tuple[int, ...] = PLACES_NEAR
 ) -> dict[int, Float[Tensor, "layer head"]]:
     """{step: mean attention of every head to the token there}; a step back is negative."""
+    _, cache = model.run_with_cache(tokens)
+    patterns = [cache[f"L{layer}.pattern"] for layer in range(model.config.n_layers)]
     steps = [sign * far for sign in (-1, 1) for far in places]
-    return {step: head_scores(model, tokens, keys_back(tokens, -step)).scores for step in steps}
+    return {
+        step: torch.stack([p.diagonal(step, dim1=2, dim2=3).mean(dim=(0, 2)) for p in patterns])
+        for step in steps
+    }
 
 
 def neighbor_heads(
@@ -92,9 +105,8 @@ def answers_lost(
 
     Raises ValueError for heads that do not exist.
     """
-    right = hidden_accuracy(model, hidden)
     without = hidden_accuracy(model, hidden, ablate(model, heads, by, reference))
-    return (right - without) / max(right, 1e-9)
+    return 1 - without / max(hidden_accuracy(model, hidden), 1e-9)
 
 
 def attention_lost(
@@ -176,7 +188,7 @@ class OwnScore:
 def own_score(
     model: Model, texts: Int[Tensor, "text pos"], sizes: tuple[int, int], mask: int, seed: int = 0
 ) -> OwnScore:
-    """S1's score as its code has it: another token hidden in each context, all positions counted."""
+    """S1's score as its code has it: all positions count, and each context hides another token."""
     generator, parts = torch.Generator().manual_seed(seed), []
     for size in sizes:
         at = torch.randint(1, size, (len(texts),), generator=generator)

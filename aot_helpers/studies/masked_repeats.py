@@ -4,6 +4,7 @@ A sequence of random tokens comes twice or three times; one token of the second 
 model that sees both sides can find it: the tokens around it stood elsewhere, too.
 """
 
+import re
 from dataclasses import dataclass, replace
 
 import torch
@@ -89,6 +90,13 @@ def repeats(
     tokens = torch.cat([torch.full((n_texts, 1), bos), *copies], dim=1)
     at = torch.randint(length + 2, 2 * length, (n_texts,), generator=generator)
     return hide(tokens, at, mask, length, ids)
+
+
+def plain_words(tokenizer, longest: int = 6) -> Int[Tensor, " id"]:
+    """The tokens that are a space and a word of 3 to `longest` lower-case letters: for drawings."""
+    strings = tokenizer.token_strings(torch.arange(tokenizer.d_vocab))
+    fits = [re.fullmatch(rf" [a-z]{{3,{longest}}}", each) is not None for each in strings]
+    return torch.tensor(fits).nonzero()[:, 0]
 
 
 def in_copy(hidden: Hidden, copy: int) -> Bool[Tensor, "text pos"]:

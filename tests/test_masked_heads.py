@@ -1,0 +1,302 @@
+"""Notebook 19's tools: texts changed around a hidden token, heads that feed and that are missed."""
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+
+from aot_helpers.models.pretrained import load_pretrained
+from aot_helpers.models.protocol import Head
+from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
+from aot_helpers.reading.heads import head_scores, keys_back
+from aot_helpers.reading.interventions import ablate
+from aot_helpers.studies import masked_drawings as drawings
+from aot_helpers.studies import masked_heads as heads
+from aot_helpers.studies.masked_repeats import (
+    SIDES,
+    hidden_accuracy,
+    hidden_losses,
+    hide,
+    hide_more,
+    in_copy,
+    induction_map,
+    mean_over_all,
+    one_side,
+    other_copy,
+    other_ending,
+    repeats,
+)
+from aot_helpers.teaching.exercises import grade
+
+MASK = 60
+
+
+@pytest.fixture
+def net():
+    """Three layers of three heads that see both sides, with biases that matter."""
+    torch.manual_seed(0)
+    config = ModelConfig(MASK + 1, 3, 16, 3, 8, 40, "relative", layer_norm=False, causal=False)
+    model = AttentionOnlyTransformer(config)
+    with torch.no_grad():
+        for block in model.blocks:
+            block.attn.b_rel.add_(2 * torch.randn_like(block.attn.b_rel))
+    return model.eval()
+
+
+@pytest.fixture
+def text():
+    return repeats("in order", 9, MASK, n_texts=12, seed=3)
+
+
+def test_another_copy_has_nothing_of_the_text_and_leaves_the_rest(text):
+    other = other_copy(text, seed=1)
+    first = in_copy(text, 0)
+    assert torch.equal(other.seen[~first], text.seen[~first])
+    for row, (seen, tokens) in enumerate(zip(other.seen, text.tokens, strict=True)):
+        assert not torch.isin(seen[first[row]], tokens).any()
+        assert len(seen[first[row]].unique()) == 9
+    assert torch.equal(other.tokens, text.tokens) and torch.equal(other.answers, text.answers)
+    thrice = repeats("three times", 9, MASK, n_texts=3)
+    changed = (other_copy(thrice, copy=2).seen != thrice.seen).any(dim=0)
+    assert changed.nonzero()[:, 0].tolist() == list(range(19, 28))
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_one_side_keeps_just_that_side_of_the_second_copy(text, side):
+    cut = one_side(text, side)
+    for row, at in enumerate(text.at.tolist()):
+        kept = (cut.seen[row] == text.seen[row]).nonzero()[:, 0].tolist()
+        before, after = list(range(10, at)), list(range(at + 1, 19))
+        own = {"both": before + after, "before": before, "after": after, "neither": []}[side]
+        assert kept == sorted([*range(10), at, *own])
+
+
+def test_more_is_hidden_around_the_hidden_token(text):
+    more = hide_more(text, 2)
+    for row, at in enumerate(text.at.tolist()):
+        near = list(range(at - 2, min(at + 3, 19)))
+        assert (more.seen[row] == MASK).nonzero()[:, 0].tolist() == near
+    assert torch.equal(hide_more(text, 0).seen, text.seen)
+
+
+def test_attention_to_a_place_is_the_map_text_by_text(net, text):
+    each = heads.attention_to(net, text)
+    torch.testing.assert_close(each.mean(dim=0), induction_map(net, text).scores)
+    everywhere = heads.attention_to_all(net, text)
+    torch.testing.assert_close(everywhere.sum(dim=-1), torch.ones(12, 3, 3))
+    rows = torch.arange(12)
+    torch.testing.assert_close(everywhere[rows, :, :, text.at - 9], each)
+    none = heads.attention_to(net, text, edits=ablate(net, [Head(0, 0)], "zero"))
+    assert torch.equal(none[:, 0], each[:, 0]) and not torch.equal(none[:, 1], each[:, 1])
+
+
+def test_neighbor_scores_are_those_of_the_keys_near(net, text):
+    scores = heads.neighbor_scores(net, text.seen, (1, 3))
+    for step, found in scores.items():
+        expected = head_scores(net, text.seen, keys_back(text.seen, -step)).scores
+        torch.testing.assert_close(found, expected)
+    assert list(scores) == [-1, -3, 1, 3]
+    near = heads.neighbor_heads(net, text.seen, before=2)
+    scores = heads.neighbor_scores(net, text.seen)
+    for head in itertools.starmap(Head, itertools.product(range(3), range(3))):
+        step, share = max(((s, v[head].item()) for s, v in scores.items()), key=lambda x: x[1])
+        assert (head in near) == (share >= heads.HIGH and head.layer < 2)
+        if head in near:
+            assert near[head] == (step, pytest.approx(share))
+
+
+def test_others_are_of_the_same_layers_and_none_of_the_heads(net):
+    chosen = [Head(0, 1), Head(2, 0), Head(2, 2)]
+    others = heads.others_like(net, chosen, [Head(0, 2)], seed=0)
+    assert others == [Head(0, 0), Head(2, 1)]  # of layer 2 only one is left
+    draws = {heads.others_like(net, [Head(1, 0)], [], seed)[0] for seed in range(20)}
+    assert draws == {Head(1, 1), Head(1, 2)}
+
+
+def test_what_is_lost_is_that_of_a_run_without_the_writers_part(net, text):
+    """By hand: the reader's query made from the stream less what the writer wrote there."""
+    writer, reader = Head(0, 1), Head(2, 2)
+    lost = heads.attention_lost(net, text, reader, [writer], "Q")
+    _, cache = net.run_with_cache(text.seen)
+    wrote = cache["L0.z"][:, :, 1] @ net.head_weights(writer).W_O
+    stream = cache["L2.resid_pre"] - (wrote - wrote.mean(dim=(0, 1)))
+    q = stream @ net.head_weights(reader).W_Q
+    scores = q @ cache["L2.k"][:, :, 2].mT / 8**0.5 + net.blocks[2].attn.relative_bias(19)[2]
+    rows = torch.arange(12)
+    share = scores.softmax(dim=-1)[rows, text.at, text.at - 9].mean()
+    whole = cache["L2.pattern"][rows, 2, text.at, text.at - 9].mean()
+    assert lost == pytest.approx(1 - (share / whole).item(), abs=1e-5)
+    assert heads.attention_lost(net, text, reader, [writer], "V") == pytest.approx(0, abs=1e-6)
+    assert heads.attention_lost(net, text, reader, [], "Q") == 0
+
+
+def test_patching_all_that_differs_restores_all(net, text):
+    """Layer 0 is the only way in for a reader in layer 1, besides the tokens at the two ends."""
+    broken = one_side(text, "neither")
+    every = [Head(0, head) for head in range(3)]
+    back = heads.restored(net, text, text, every, Head(1, 0))
+    assert not torch.isfinite(back).any()  # nothing was broken: 0 / 0
+    back = heads.restored(net, text, broken, every, Head(0, 0))
+    torch.testing.assert_close(back, torch.zeros(3))  # a head of layer 0 hears nobody
+
+
+def test_answers_lost_by_a_head_that_does_not_exist(net, text):
+    with pytest.raises(ValueError, match="L5H0"):
+        heads.answers_lost(net, text, [Head(5, 0)], "zero", text.seen)
+    with pytest.raises(ValueError, match="L0H3"):
+        heads.attention_lost(net, text, Head(1, 0), [Head(0, 3)], "Q")
+
+
+def test_the_parts_of_the_sources_score_add_up_to_it(net):
+    texts = torch.randint(1, MASK, (7, 30), generator=torch.Generator().manual_seed(5))
+    score = heads.own_score(net, texts, (10, 30), MASK, seed=2)
+    generator, means = torch.Generator().manual_seed(2), []
+    for size in (10, 30):
+        at = torch.randint(1, size, (7,), generator=generator)
+        means.append(mean_over_all(net, hide(texts[:, :size], at, MASK)))
+    torch.testing.assert_close(score.total, means[0] - means[1])
+    parts = torch.stack([score.hidden, score.first, score.visible]).mean(dim=1).abs()
+    assert score.share() == pytest.approx((parts[0] / parts.sum()).item())
+    assert heads.OwnScore(score.hidden, 0 * score.first, 0 * score.first).share() == 1
+
+
+def test_another_ending_keeps_the_beginning():
+    texts = torch.arange(12).view(3, 4)
+    assert other_ending(texts, 1).tolist() == [[0, 9, 10, 11], [4, 1, 2, 3], [8, 5, 6, 7]]
+
+
+# ---- bad input, and models of another kind ----
+
+
+def test_a_text_shorter_than_two_tokens_is_named():
+    with pytest.raises(ValueError, match="texts of 1 token.*two tokens or more"):
+        hide(torch.zeros(3, 1, dtype=torch.long), torch.zeros(3, dtype=torch.long), MASK)
+
+
+def test_a_causal_model_and_a_wrong_side_are_named(linear, text):
+    causal = linear(d_vocab=MASK + 1, n_ctx=40)
+    with pytest.raises(ValueError, match="causal"):
+        hidden_losses(causal, text)
+    with pytest.raises(ValueError, match="left"):
+        one_side(text, "left")
+
+
+def tiny_bert(kind, folder):
+    config = transformers.BertConfig(
+        vocab_size=MASK + 1,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=40,
+    )
+    torch.manual_seed(0)
+    getattr(transformers, kind)(config).save_pretrained(folder)
+    return load_pretrained(folder)
+
+
+def test_a_bert_in_hugging_faces_format_goes_the_same_way(tmp_path, text):
+    bert = tiny_bert("BertForMaskedLM", tmp_path)
+    found = induction_map(bert, text)
+    assert found.scores.shape == (2, 2) and found.null == pytest.approx(1 / 19)
+    with torch.no_grad():
+        logits = bert.hf(text.seen).logits[torch.arange(12), text.at]
+    expected = F.cross_entropy(logits, text.answers, reduction="none")
+    torch.testing.assert_close(hidden_losses(bert, text), expected, atol=1e-5, rtol=1e-5)
+    lost = heads.answers_lost(bert, text, [Head(1, 1)], "mean", text.seen)
+    assert lost <= 1
+    ids = torch.arange(10, MASK)
+    drawn = repeats("shuffled", 9, 5, bos=4, ids=ids).tokens[:, 1:]
+    assert drawn.min() >= 10  # as BERT's mask, 103, lies below its words
+
+
+def test_a_model_without_the_masked_language_head_is_named(tmp_path, text):
+    bert = tiny_bert("BertModel", tmp_path)
+    assert induction_map(bert, text).scores.shape == (2, 2)
+    with pytest.raises(ValueError, match="no masked-language head.*BertForMaskedLM"):
+        hidden_accuracy(bert, text)
+
+
+# ---- exercises ----
+
+
+def find(seen, at):
+    for place in range(1, at - 1):
+        if seen[place - 1] == seen[at - 1] or seen[place + 1] == seen[at + 1]:
+            return place
+
+
+def test_the_place_of_a_hidden_token_is_found_from_its_neighbors(capsys):
+    grade("19.1", find)
+    grade("19.1", lambda seen, at: ...)
+    grade("19.1", lambda seen, at: None)
+    assert capsys.readouterr().out == "exercise 19.1: solved\n" + 2 * (
+        "exercise 19.1: not attempted\n"
+    )
+    grade("19.1", lambda seen, at: at - 4)
+    assert "mask at 8" in capsys.readouterr().out
+
+
+class Mirror(AttentionOnlyTransformer):
+    """Says of a mask what stood, first, before the token that now stands after the mask."""
+
+    def forward(self, tokens, *rest, **more):
+        logits = torch.zeros(*tokens.shape, MASK + 1)
+        for row, line in enumerate(tokens.tolist()):
+            at = line.index(MASK)
+            logits[row, at, line[line.index(line[at + 1]) - 1]] = 1
+        return logits
+
+
+def test_a_mirror_is_misled_from_the_right_and_by_one_change_alone(capsys):
+    model = Mirror(ModelConfig(MASK + 1, 1, 4, 1, 4, 41, "relative", causal=False))
+    model.tokenizer = type("Tokenizer", (), {"bos": 0})
+
+    def after(seen, at, wanted):
+        seen[at + 1] = seen[seen.index(wanted) + 1]
+        return seen
+
+    def before(seen, at, wanted):
+        seen[at - 1] = seen[seen.index(wanted) - 1]
+        return seen
+
+    for answer, said in (
+        (after, "solved (the model says the wanted token in 1.00 of 20 texts)"),
+        (before, "not yet. The model says the wanted token in 0.00"),
+        (lambda seen, at, wanted: seen, "not yet. Change exactly one token"),
+        (lambda seen, at, wanted: [*seen[:at], wanted, *seen[at + 1 :]], "not the mask"),
+        (lambda seen, at, wanted: None, "not attempted"),
+    ):
+        grade("19.2", answer, model=model, mask=MASK)
+        assert said in capsys.readouterr().out
+
+
+def test_the_most_that_a_hidden_token_can_add(capsys):
+    for answer, said in (
+        (0.2065, "solved"),
+        (0.207, "solved"),
+        (10.3, "not yet"),
+        ("?", "not yet"),
+    ):
+        grade("19.3", answer)
+        assert f"exercise 19.3: {said}" in capsys.readouterr().out
+
+
+# ---- drawings ----
+
+
+def test_drawings_show_what_they_are_given():
+    words = ["one", "two", "tree"]
+    one = drawings.Copies("a", words, ["one", "[?]", "tree"], 1, torch.tensor([0.0, 0.9, 0.1]))
+    asked = drawings.Copies("b", words, words, 1, None, (0, 2))
+    figure = drawings.two_copies([one, asked], "title")
+    said = [text.get_text() for text in figure.axes[0].texts]
+    assert {"0.90", "0.10", "?", "[?]"} <= set(said)
+    scores = torch.tensor([[0.0, 0.5], [1.0, 0.05]])
+    figure = drawings.head_maps([{"a": scores}, {"b": scores, "c": scores}], "title")
+    assert [[t.get_text() for t in axis.texts] for axis in figure.axes] == 3 * [[".50", "1"]]
+    figure = drawings.fed({"a": ("L1H0", {"L0H0": (0.2, 0.9), "L0H1": (0.0, -0.1)})}, "title")
+    said = {text.get_text() for text in figure.axes[0].texts}
+    assert {"0.20", "0.90", "0.00", "-0.10", "query", "key"} <= said
