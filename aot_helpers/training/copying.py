@@ -16,13 +16,21 @@ from aot_helpers.training.train import train
 def copying_start(model: AttentionOnlyTransformer) -> None:
     """Give a new model with relative positions a start at copying, in place.
 
-    W_U starts as W_E's transpose, scaled: what a head copies is nearly the logit of the same token.
-    And head h of layer 0 starts out looking h tokens back, so that a previous-token head need not
-    be found first.
+    That of `tied_start`. And head h of layer 0 starts out looking h tokens back, so that a
+    previous-token head need not be found first.
+    """
+    tied_start(model)
+    with torch.no_grad():
+        model.blocks[0].attn.b_rel.diagonal().add_(3.0)
+
+
+def tied_start(model: AttentionOnlyTransformer) -> None:
+    """Let W_U start as W_E's transpose, scaled, in place.
+
+    What a head copies is then nearly the logit of the same token; where heads look is left open.
     """
     with torch.no_grad():
         model.W_U.copy_(model.W_E.T * (model.W_U.std() / model.W_E.std()))
-        model.blocks[0].attn.b_rel.diagonal().add_(3.0)
 
 
 def copying_recipe(
