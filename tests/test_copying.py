@@ -4,7 +4,7 @@ import torch
 from aot_helpers.text.batches import Windows, token_stream
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.text.tokenization import train_bpe
-from aot_helpers.training.copying import copying_recipe, learn_to_copy
+from aot_helpers.training.copying import copying_recipe, learn_to_copy, tied_start
 
 TEXT = "Ο ήλιος ανατέλλει κάθε μέρα πάνω από τη θάλασσα. " * 40
 
@@ -22,6 +22,17 @@ def test_the_recipe_puts_repeats_first_and_gives_heads_a_start():
     again, _, adamw = copying_recipe(stream, tokenizer, steps=600, seed=1, optimizer="adamw")
     assert torch.equal(again.W_E, model.W_E)
     assert (training.optimizer, adamw.optimizer) == ("muon", "adamw")
+
+
+def test_a_tied_start_leaves_open_where_heads_look(linear):
+    model = linear()
+    before = {name: p.clone() for name, p in model.named_parameters()}
+    tied_start(model)
+    changed = [name for name, p in model.named_parameters() if not torch.equal(p, before[name])]
+    assert changed == ["W_U"]
+    torch.testing.assert_close(model.W_U.std(), before["W_U"].std())
+    cosine = torch.nn.functional.cosine_similarity(model.W_U, model.W_E.T, dim=0)
+    torch.testing.assert_close(cosine, torch.ones_like(cosine))
 
 
 def test_a_text_of_ones_own_becomes_a_model_with_its_tokenizer(tmp_path, capsys):

@@ -24,7 +24,7 @@ class Run:
 
     repeat_share of the windows (a number, or a schedule of (from step, share)) are segments of
     repeat_lengths tokens written twice, random_share of them random. copying_start, tied_start: see
-    those functions. masked: the model sees both sides and predicts the 15 % of tokens hidden from it.
+    these functions. masked: the model sees both sides and guesses the 15 % of tokens it cannot see.
     kept: steps whose weights are shipped beside the last; None: nothing is shipped.
     """
 
