@@ -4,7 +4,12 @@ import torch
 from aot_helpers.text.batches import Windows, token_stream
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.text.tokenization import train_bpe
-from aot_helpers.training.copying import copying_recipe, learn_to_copy, tied_start
+from aot_helpers.training.copying import (
+    copying_recipe,
+    learn_to_copy,
+    tied_start,
+    two_sided_start,
+)
 
 TEXT = "Ο ήλιος ανατέλλει κάθε μέρα πάνω από τη θάλασσα. " * 40
 
@@ -33,6 +38,15 @@ def test_a_tied_start_leaves_open_where_heads_look(linear):
     torch.testing.assert_close(model.W_U.std(), before["W_U"].std())
     cosine = torch.nn.functional.cosine_similarity(model.W_U, model.W_E.T, dim=0)
     torch.testing.assert_close(cosine, torch.ones_like(cosine))
+
+
+def test_a_two_sided_start_is_the_same_on_both_sides(linear):
+    model = linear(causal=False, n_heads=4)
+    model.blocks[0].attn.b_rel.data.zero_()
+    two_sided_start(model)
+    bias = model.blocks[0].attn.relative_bias(9)[:, 4]  # [head, key], of the middle query
+    assert (bias.argmax(dim=1) - 4).tolist() == [-1, 1, -2, 2]
+    torch.testing.assert_close(bias.sum(dim=0), bias.sum(dim=0).flip(0))
 
 
 def test_a_text_of_ones_own_becomes_a_model_with_its_tokenizer(tmp_path, capsys):

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 
+from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.pretrained import load_pretrained
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
@@ -300,3 +301,17 @@ def test_drawings_show_what_they_are_given():
     figure = drawings.fed({"a": ("L1H0", {"L0H0": (0.2, 0.9), "L0H1": (0.0, -0.1)})}, "title")
     said = {text.get_text() for text in figure.axes[0].texts}
     assert {"0.20", "0.90", "0.00", "-0.10", "query", "key"} <= said
+
+
+# ---- the shipped models ----
+
+
+def test_the_shipped_masked_models_find_hidden_tokens_and_the_control_does_not():
+    found = {}
+    for name in ("masked-2x2", "masked-2x2-no-repeats"):
+        model = load_checkpoint(name)
+        mask = model.config.d_vocab - 1
+        assert not model.config.causal and mask == model.tokenizer.d_vocab
+        hidden = repeats("in order", 42, mask, model.tokenizer.bos, n_texts=20, seed=1)
+        found[name] = hidden_accuracy(model, hidden)
+    assert found["masked-2x2"] >= 0.8 and found["masked-2x2-no-repeats"] <= 0.1

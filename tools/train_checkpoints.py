@@ -30,7 +30,7 @@ from aot_helpers.text.corpora import load_corpus
 from aot_helpers.text.tokenization import Tokenizer
 from aot_helpers.training import parallel
 from aot_helpers.training.config import TrainConfig
-from aot_helpers.training.copying import copying_start, tied_start
+from aot_helpers.training.copying import copying_start, two_sided_start
 from aot_helpers.training.losses import (
     OBJECTIVES,
     copy_accuracy,
@@ -111,8 +111,8 @@ def make(name: str) -> None:
             nn.init.normal_(parameter, std=0.02)
     if run.copying_start:
         copying_start(model)
-    if run.tied_start:
-        tied_start(model)
+    if run.two_sided_start:
+        two_sided_start(model)
     if parallel.size() > 1:
         model.to(device)
     weights, curve = {}, {}
@@ -154,7 +154,7 @@ def make(name: str) -> None:
         "seed": run.seed,
         "gpt2_init": run.gpt2_init,
         "copying_start": run.copying_start,
-        **({"tied_start": True} if run.tied_start else {}),
+        **({"two_sided_start": True} if run.two_sided_start else {}),
         "training": {
             "steps": run.steps,
             "learning_rate": training.learning_rate,

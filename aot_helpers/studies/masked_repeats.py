@@ -18,6 +18,7 @@ from aot_helpers.reading.heads import HeadScores, head_scores
 
 KINDS = ("in order", "shuffled", "three times")  # S1, section 2.3 and its Fig. 6
 TRIALS = 50  # S1, sections 2.2 and 2.3
+AT_ONCE = 32  # texts in one run, where their number is not given by edits
 
 
 @dataclass(frozen=True)
@@ -205,6 +206,8 @@ def hidden_losses(
     model: Model, hidden: Hidden, edits: Edits | None = None
 ) -> Float[Tensor, " text"]:
     """What each hidden token costs, in nats."""
+    if edits is None:
+        return all_losses(model, hidden).gather(1, hidden.at[:, None])[:, 0]
     logits = _logits(model, hidden, edits)[torch.arange(len(hidden.at)), hidden.at]
     return F.cross_entropy(logits, hidden.answers, reduction="none")
 
@@ -232,10 +235,16 @@ def nested(
 
 
 def all_losses(model: Model, hidden: Hidden) -> Float[Tensor, "text pos"]:
-    """What the token at every position costs, in nats; all but one of them are visible."""
-    logits = _logits(model, hidden)
-    losses = F.cross_entropy(logits.flatten(0, 1), hidden.tokens.flatten(), reduction="none")
-    return losses.view_as(hidden.tokens)
+    """What the token at every position costs, in nats; all but one of them are visible.
+
+    AT_ONCE texts at a time, to save memory.
+    """
+    losses = []
+    for rows in torch.arange(len(hidden.tokens)).split(AT_ONCE):
+        some = replace(hidden, tokens=hidden.tokens[rows], seen=hidden.seen[rows])
+        logits = _logits(model, some)
+        losses.append(F.cross_entropy(logits.mT, some.tokens, reduction="none"))
+    return torch.cat(losses)
 
 
 def mean_over_all(model: Model, hidden: Hidden) -> Float[Tensor, " text"]:

@@ -33,6 +33,20 @@ def tied_start(model: AttentionOnlyTransformer) -> None:
         model.W_U.copy_(model.W_E.T * (model.W_U.std() / model.W_E.std()))
 
 
+def two_sided_start(model: AttentionOnlyTransformer) -> None:
+    """Give a new model that sees both sides a start at finding hidden tokens, in place.
+
+    That of `tied_start`. And the heads of layer 0 start out looking one token back, one ahead, two
+    back, two ahead, and so on: the same on both sides.
+    """
+    tied_start(model)
+    b_rel = model.blocks[0].attn.b_rel  # one number per head and distance query - key
+    with torch.no_grad():
+        for head in range(len(b_rel)):
+            back = 1 + head // 2
+            b_rel[head, back if head % 2 == 0 else -back] += 3.0
+
+
 def copying_recipe(
     stream: Int[Tensor, " n_tokens"],
     tokenizer: Tokenizer,
