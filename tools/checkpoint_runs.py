@@ -85,6 +85,9 @@ MASKED = Run(
 )  # fmt: skip
 
 
+MASKED_WIDE = replace(MASKED, steps=1400, n_layers=4, n_heads=8, d_head=16)
+
+
 CONTROL = Run(steps=1500, kept=None)
 
 
@@ -108,7 +111,7 @@ RUNS = {
     "wikitext-1l-wide": replace(ARTICLES, d_model=256, n_heads=8),
     **{f"masked-2x2{s}": replace(MASKED, seed=i) for i, s in enumerate(("", "-seed1", "-seed2"))},
     **{
-        f"masked-4x8{s}": replace(MASKED, n_layers=4, n_heads=8, d_head=16, seed=i)
+        f"masked-4x8{s}": replace(MASKED_WIDE, seed=i)
         for i, s in enumerate(("", "-seed1", "-seed2"))
     },
     "masked-2x2-no-repeats": replace(MASKED, repeat_share=0.0),
