@@ -251,7 +251,7 @@ class Mirror(AttentionOnlyTransformer):
         return logits
 
 
-def test_a_mirror_is_misled_from_the_right_and_by_one_change_alone(capsys):
+def test_a_mirror_is_misled_from_the_right_alone(capsys):
     model = Mirror(ModelConfig(MASK + 1, 1, 4, 1, 4, 41, "relative", causal=False))
     model.tokenizer = type("Tokenizer", (), {"bos": 0})
 
@@ -266,7 +266,7 @@ def test_a_mirror_is_misled_from_the_right_and_by_one_change_alone(capsys):
     for answer, said in (
         (after, "solved (the model says the wanted token in 1.00 of 20 texts)"),
         (before, "not yet. The model says the wanted token in 0.00"),
-        (lambda seen, at, wanted: seen, "not yet. Change exactly one token"),
+        (lambda seen, at, wanted: seen, "not yet. Change one or two tokens"),
         (lambda seen, at, wanted: [*seen[:at], wanted, *seen[at + 1 :]], "not the mask"),
         (lambda seen, at, wanted: None, "not attempted"),
     ):

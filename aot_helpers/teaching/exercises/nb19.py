@@ -44,9 +44,10 @@ def _misleads(answer, model, mask):
             return None
         given = [int(token) for token in given]
         places = [i for i, pair in enumerate(zip(given, seen, strict=False)) if len({*pair}) > 1]
-        if len(given) != len(seen) or len(places) != 1 or places[0] <= length or places[0] == at:
+        wrong = [place for place in places if place <= length or place == at]
+        if len(given) != len(seen) or not 1 <= len(places) <= 2 or wrong:
             return (
-                "Change exactly one token, of the second copy (positions "
+                "Change one or two tokens, of the second copy (positions "
                 f"{length + 1} to {2 * length}), and not the mask; you changed {places}."
             )
         changed.append(given)
