@@ -13,6 +13,7 @@ from aot_helpers.studies.masked_repeats import (
     keys_at,
     mean_over_all,
     nested,
+    nested_losses,
     repeats,
 )
 from aot_helpers.text.batches import MaskedWindows, Windows
@@ -99,6 +100,20 @@ def test_nested_windows_hide_the_same_token():
     small, large = nested(texts, [8, 30], MASK)
     assert torch.equal(small.at, large.at) and torch.equal(small.answers, large.answers)
     assert torch.equal(small.seen, large.seen[:, :8])
+
+
+def test_tokens_hidden_at_once_are_those_that_are_counted():
+    texts, net = torch.randint(1, MASK, (5, 30)), model()
+    found = nested_losses(net, texts, [8, 30], MASK, n_hidden=3, seed=4)
+    order = torch.rand(5, 7, generator=torch.Generator().manual_seed(4)).argsort(dim=1)
+    for size, losses in zip((8, 30), found, strict=True):
+        seen = texts[:, :size].clone()
+        for row in range(5):
+            seen[row, 1 + order[row, :3]] = MASK
+        assert ((seen == MASK).sum(dim=1) == 3).all() and not (seen[:, 8:] == MASK).any()
+        p = net(seen).log_softmax(dim=-1).gather(2, texts[:, :size, None])[:, :, 0]
+        by_hand = -(p * (seen == MASK)).sum(dim=1) / 3
+        torch.testing.assert_close(losses, by_hand, atol=1e-5, rtol=1e-5)
 
 
 def test_bad_input_is_named():

@@ -71,7 +71,7 @@ def _rows(axis, panel, top):
             ink["color"] = "white"
         word(axis, x[i], top, shown(text), **ink)
         if share >= 0.1:
-            say(axis, x[i] + 0.05, top - 0.34, f"{share:.2f}", SHARE, size=9.5, ha="left")
+            say(axis, x[i] + 0.11, top - 0.36, f"{share:.2f}", SHARE, size=9.5, ha="left")
             arrow(
                 axis, (x[panel.query], below + 0.22), (x[i], top - 0.23), SHARE, width=0.8 + share
             )

@@ -247,6 +247,29 @@ def all_losses(model: Model, hidden: Hidden) -> Float[Tensor, "text pos"]:
     return torch.cat(losses)
 
 
+def nested_losses(
+    model: Model,
+    texts: Int[Tensor, "text pos"],
+    sizes: list[int],
+    mask: int,
+    n_hidden: int = 4,
+    seed: int = 0,
+) -> Float[Tensor, "size text"]:
+    """Mean loss of the same `n_hidden` tokens, hidden at once, in windows of several sizes.
+
+    They stand at random in the smallest window, which begins every larger one. Fewer runs than one
+    hidden token at a time.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.rand(len(texts), sizes[0] - 1, generator=generator).argsort(dim=1)
+    at, found = 1 + order[:, :n_hidden], []
+    for size in sizes:
+        whole = texts[:, :size]
+        hidden = Hidden(whole, whole.scatter(1, at, mask), at[:, 0])
+        found.append(all_losses(model, hidden).gather(1, at).mean(dim=1))
+    return torch.stack(found)
+
+
 def mean_over_all(model: Model, hidden: Hidden) -> Float[Tensor, " text"]:
     """S1's own loss of each text: the mean over all positions, of which all but one are visible."""
     return all_losses(model, hidden).mean(dim=1)
