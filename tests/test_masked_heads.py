@@ -306,7 +306,7 @@ def test_drawings_show_what_they_are_given():
 # ---- the shipped models ----
 
 
-def test_the_shipped_masked_models_find_hidden_tokens_and_the_control_does_not():
+def test_the_shipped_masked_models_find_hidden_tokens_and_the_control_few():
     found = {}
     for name in ("masked-2x2", "masked-2x2-no-repeats"):
         model = load_checkpoint(name)
@@ -314,4 +314,4 @@ def test_the_shipped_masked_models_find_hidden_tokens_and_the_control_does_not()
         assert not model.config.causal and mask == model.tokenizer.d_vocab
         hidden = repeats("in order", 42, mask, model.tokenizer.bos, n_texts=20, seed=1)
         found[name] = hidden_accuracy(model, hidden)
-    assert found["masked-2x2"] >= 0.8 and found["masked-2x2-no-repeats"] <= 0.1
+    assert found["masked-2x2"] >= 0.9 and found["masked-2x2-no-repeats"] <= 0.4

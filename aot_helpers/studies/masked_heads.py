@@ -13,7 +13,7 @@ from aot_helpers.reading.heads import (
     induction_scores,
     pattern_score,
 )
-from aot_helpers.reading.interventions import ablate, cut_paths
+from aot_helpers.reading.interventions import ablate, cut_paths, merge
 from aot_helpers.studies.masked_repeats import (
     Hidden,
     all_losses,
@@ -42,10 +42,15 @@ def attention_to_all(
     model: Model, hidden: Hidden, edits: Edits | None = None
 ) -> Float[Tensor, "text layer head key"]:
     """What every head gives from the hidden token to every position."""
-    _, cache = model.run_with_cache(hidden.seen, edits=edits)
-    patterns = [cache[f"L{layer}.pattern"] for layer in range(model.config.n_layers)]
-    rows = torch.arange(len(hidden.at))
-    return torch.stack([pattern[rows, :, hidden.at] for pattern in patterns], dim=1)
+    rows, found = torch.arange(len(hidden.at)), []
+
+    def keep(pattern):  # only these rows, where a cache would hold everything
+        found.append(pattern[rows, :, hidden.at].clone())
+        return pattern
+
+    names = [f"L{layer}.pattern" for layer in range(model.config.n_layers)]
+    model(hidden.seen, edits=merge(edits or {}, dict.fromkeys(names, keep)))
+    return torch.stack(found, dim=1)
 
 
 def attention_to(

@@ -18,7 +18,7 @@ from aot_helpers.reading.heads import HeadScores, head_scores
 
 KINDS = ("in order", "shuffled", "three times")  # S1, section 2.3 and its Fig. 6
 TRIALS = 50  # S1, sections 2.2 and 2.3
-AT_ONCE = 32  # texts in one run, where their number is not given by edits
+AT_ONCE = 16  # texts in one run, where their number is not given by edits
 
 
 @dataclass(frozen=True)
