@@ -25,9 +25,11 @@ from aot_helpers.studies.masked_repeats import (
     induction_map,
     mean_over_all,
     one_side,
+    only_neighbors,
     other_copy,
     other_ending,
     repeats,
+    whole_words,
 )
 from aot_helpers.teaching.exercises import grade
 
@@ -74,6 +76,26 @@ def test_one_side_keeps_just_that_side_of_the_second_copy(text, side):
         assert kept == sorted([*range(10), at, *own])
 
 
+def test_only_neighbors_keeps_just_these_of_the_second_copy(text):
+    for steps in ((-1,), (1,), (-1, 1)):
+        cut = only_neighbors(text, steps)
+        for row, at in enumerate(text.at.tolist()):
+            kept = (cut.seen[row] == text.seen[row]).nonzero()[:, 0].tolist()
+            assert kept == sorted([*range(10), at, *(at + step for step in steps)])
+
+
+def test_whole_words_are_tokens_that_a_text_has_as_words():
+    class Tokenizer:
+        d_vocab = 5
+
+        def token_strings(self, tokens):
+            return [[" one", " flut", "two", " to", " seven"][i] for i in tokens]
+
+    texts = ["one flute, two to seven"]
+    assert whole_words(Tokenizer(), texts).tolist() == [0, 4]
+    assert whole_words(Tokenizer(), texts, longest=3).tolist() == [0]
+
+
 def test_more_is_hidden_around_the_hidden_token(text):
     more = hide_more(text, 2)
     for row, at in enumerate(text.at.tolist()):
@@ -114,6 +136,10 @@ def test_others_are_of_the_same_layers_and_none_of_the_heads(net):
     assert others == [Head(0, 0), Head(2, 1)]  # of layer 2 only one is left
     draws = {heads.others_like(net, [Head(1, 0)], [], seed)[0] for seed in range(20)}
     assert draws == {Head(1, 1), Head(1, 2)}
+    free = [Head(1, 0), Head(1, 1), Head(1, 2), Head(2, 1)]
+    assert heads.later_others(net, chosen) == free  # none of layer 0
+    draws = [heads.later_others(net, chosen, 2, seed) for seed in range(20)]
+    assert {*sum(draws, [])} == {*free} and all(len({*each}) == 2 for each in draws)
 
 
 def test_what_is_lost_is_that_of_a_run_without_the_writers_part(net, text):
@@ -274,11 +300,12 @@ def test_a_mirror_is_misled_from_the_right_alone(capsys):
         assert said in capsys.readouterr().out
 
 
-def test_the_most_that_a_hidden_token_can_add(capsys):
+def test_the_loss_at_which_the_sources_score_turns(capsys):
     for answer, said in (
-        (0.2065, "solved"),
-        (0.207, "solved"),
-        (10.3, "not yet"),
+        (30, "solved"),
+        (30.0, "solved"),
+        (3, "not yet"),
+        (0.3, "not yet"),
         ("?", "not yet"),
     ):
         grade("19.3", answer)
@@ -298,9 +325,13 @@ def test_drawings_show_what_they_are_given():
     scores = torch.tensor([[0.0, 0.5], [1.0, 0.05]])
     figure = drawings.head_maps([{"a": scores}, {"b": scores, "c": scores}], "title")
     assert [[t.get_text() for t in axis.texts] for axis in figure.axes] == 3 * [[".50", "1"]]
-    figure = drawings.fed({"a": ("L1H0", {"L0H0": (0.2, 0.9), "L0H1": (0.0, -0.1)})}, "title")
+    writers = {"L0H0": (0.2, 0.9), "L0H1": (0.0, -0.1)}
+    figure = drawings.fed({"a": drawings.Fed("L1H0", writers, (0.3, 0.8))}, "title")
     said = {text.get_text() for text in figure.axes[0].texts}
-    assert {"0.20", "0.90", "0.00", "-0.10", "query", "key"} <= said
+    assert {"0.20", "0.90", "0.00", "-0.10", "query", "key", "without both 0.30"} <= said
+    figure = drawings.sides({"a": [1, 0.5], "b": [0.9, 0]}, ["both", "before"], "title", "right")
+    dots = [line.get_xydata().tolist() for line in figure.axes[0].lines if line.get_marker() != ""]
+    assert [[0.9, 1]] in dots and [[0.5, 0]] in dots
 
 
 # ---- the shipped models ----

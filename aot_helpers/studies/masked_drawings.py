@@ -17,7 +17,6 @@ from aot_helpers.showing.diagrams import (
     QUERY,
     SHADES,
     SHARE,
-    VALUE,
     arrow,
     canvas,
     headline,
@@ -160,26 +159,41 @@ def steps(profiles: dict[str, Float[Tensor, " step"]], reach: int, title: str) -
     return headline(figure, title)
 
 
-def fed(panels: dict[str, tuple[str, dict[str, tuple[float, float]]]], title: str) -> Figure:
-    """Who feeds a head: {panel: (reader, {writer: (lost without it in Q, in K)})}.
+@dataclass(frozen=True)
+class Fed:
+    """Who feeds a head: {writer: (share of its attention lost without it in Q, in K)}.
+
+    together: the same without all of them, where there are several.
+    """
+
+    reader: str
+    writers: dict[str, tuple[float, float]]
+    together: tuple[float, float] | None = None
+
+
+def fed(panels: dict[str, Fed], title: str) -> Figure:
+    """Writers left and right of the head that reads them, its query above it, its key below.
 
     The width of an arrow is the share of the reader's attention that is lost when it is cut.
     """
-    side, height = 4.3, 3.15
+    side, height, level = 4.5, 3.7, 1.55
     figure, axis = canvas(side * len(panels) + 0.1, height)
-    for i, (name, (reader, writers)) in enumerate(panels.items()):
-        left, middle = 0.1 + side * i, 0.1 + side * (i + 0.5)
-        say(axis, left + 0.05, height - 0.52, name, PALE, ha="left", size=10)
-        word(axis, middle, 2.3, reader, INK, width=1.0, height=0.36, size=10.5)
-        ports = (middle - 0.85, QUERY, "query"), (middle + 0.85, KEY, "key")
-        for x, color, port in ports:
-            word(axis, x, 1.85, port, color, width=0.72, height=0.32, size=9.5)
-        for j, (writer, lost) in enumerate(writers.items()):
-            x = middle + 2.05 * (j - (len(writers) - 1) / 2)
-            word(axis, x, 0.4, writer, INK, width=1.92, height=0.38, size=9.5)
-            for k, (share, (to, color, _)) in enumerate(zip(lost, ports, strict=True)):
-                start = x + 0.3 * (2 * k - 1)
-                _fed_by(axis, (start, 0.6), (to + 0.12 * (2 * j - 1), 1.67), share, color)
+    for i, (name, panel) in enumerate(panels.items()):
+        middle = 0.1 + side * (i + 0.5)
+        say(axis, middle - 2.1, height - 0.55, name, PALE, ha="left", size=10)
+        word(axis, middle, level, panel.reader, INK, width=0.95, height=0.38, size=10.5)
+        for k, (port, color) in enumerate((("query", QUERY), ("key", KEY))):
+            up = 1 - 2 * k
+            word(axis, middle, level + 0.85 * up, port, color, width=0.8, height=0.34, size=9.5)
+            arrow(axis, (middle, level + 0.66 * up), (middle, level + 0.22 * up), color)
+            if panel.together:
+                said = f"without both {panel.together[k]:.2f}"
+                say(axis, middle, level + 1.2 * up, said, color, size=9.5)
+            for sign, (writer, lost) in zip((-1, 1), panel.writers.items(), strict=False):
+                x = middle + 1.62 * sign
+                word(axis, x, level, writer, INK, width=1.05, height=0.52, size=9.5)
+                start = (x, level + 0.29 * up)
+                _fed_by(axis, start, (middle + 0.43 * sign, level + 0.85 * up), lost[k], color)
     return headline(figure, title)
 
 
@@ -187,58 +201,29 @@ def _fed_by(axis, start, end, share, color):
     much = max(share, 0)
     look = {"width": 0.5 + 3.0 * much, "alpha": 0.35 + 0.65 * min(much, 1)}
     arrow(axis, start, end, color if much >= 0.1 else "0.75", **look)
-    far = abs(end[0] - start[0]) > 1  # a crossing arrow has its number nearer to its head
-    at = 0.7 if far else 0.3
-    x, y = (a + at * (b - a) for a, b in zip(start, end, strict=True))
+    x, y = (a + 0.42 * (b - a) for a, b in zip(start, end, strict=True))
     box = {"fc": "white", "ec": "none", "pad": 0.8}
     say(axis, x, y, f"{share:.2f}", color if much >= 0.1 else PALE, size=9.5, bbox=box)
 
 
-def sides(found: dict[str, list[float]], names: list[str], title: str, y_label: str) -> Figure:
-    """One line per model over what it may see; direct labels at the right."""
-    figure, axis = plt.subplots(figsize=(7.4, 3.1), dpi=DPI)
-    figure.subplots_adjust(0.085, 0.13, 0.985, 0.83)
-    for model, values in found.items():
-        wide = "4x8" in model
-        look = {"color": KEY if wide else SHARE, "marker": "o", "lw": 1.2, "ms": 6, "alpha": 0.8}
-        axis.plot(range(len(names)), values, **look)
-    axis.set_xticks(range(len(names)), names, size=10)
-    axis.set(ylim=(-0.05, 1.05), xlim=(-0.3, len(names) - 0.5))
-    axis.set_ylabel(y_label, size=9.5)
-    axis.tick_params(labelsize=9.5)
-    axis.text(
-        len(names) - 0.55, 0.95, "2 layers × 2 heads, 3 seeds", color=SHARE, size=9.5, ha="right"
-    )
-    axis.text(
-        len(names) - 0.55, 0.86, "4 layers × 8 heads, 3 seeds", color=KEY, size=9.5, ha="right"
-    )
-    return headline(figure, title)
-
-
-def removals(
-    found: dict[str, dict[str, list[float]]], title: str, x_label: str = "hidden tokens right"
-) -> Figure:
-    """Rows of models; on each, accuracy whole, without other heads, without the high heads."""
-    kinds = {
-        "whole": (PALE, "s"),
-        "without others": (VALUE, "o"),
-        "without high heads": (SHARE, "D"),
-    }
-    figure, axis = plt.subplots(figsize=(7.6, 0.36 * len(found) + 1.45), dpi=DPI)
+def sides(found: dict[str, list[float]], names: list[str], title: str, x_label: str) -> Figure:
+    """One row per model, with a named dot for each thing that it may see."""
+    looks = [("s", PALE), ("<", QUERY), (">", KEY), ("x", "0.6")]
     height = 0.36 * len(found) + 1.45
+    figure, axis = plt.subplots(figsize=(7.6, height), dpi=DPI)
     figure.subplots_adjust(0.2, 0.55 / height, 0.97, 1 - 0.72 / height)
-    for row, each in enumerate(found.values()):
+    for row, values in enumerate(found.values()):
         axis.axhline(row, color="0.9", lw=0.8, zorder=0)
-        for kind, values in each.items():
-            color, marker = kinds[kind]
-            axis.plot(values, [row] * len(values), marker, color=color, ms=7, alpha=0.75)
+        for value, (marker, color) in zip(values, looks, strict=False):
+            axis.plot([value], [row], marker, color=color, ms=8)
+    for x, name, (marker, color) in zip((0.2, 0.4, 0.6, 0.8), names, looks, strict=False):
+        place = {"size": 9.5, "weight": "bold", "va": "center"}
+        shape = {"s": "■", "<": "◀", ">": "▶", "x": "×"}[marker]
+        figure.text(x, 1 - 0.5 / height, f"{shape} {name}", color=color, **place)
     axis.set_yticks(range(len(found)), list(found), size=9.5)
     axis.set(xlim=(-0.04, 1.04), ylim=(len(found) - 0.5, -0.5))
     axis.set_xlabel(x_label, size=9.5)
     axis.tick_params(labelsize=9.5, length=0)
-    for x, (kind, (color, _)) in zip((0.2, 0.36, 0.63), kinds.items(), strict=True):
-        place = {"color": color, "size": 9.5, "weight": "bold", "va": "center"}
-        figure.text(x, 1 - 0.5 / height, kind, **place)
     return headline(figure, title)
 
 

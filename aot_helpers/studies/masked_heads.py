@@ -103,6 +103,19 @@ def others_like(model: Model, heads: list[Head], left_out: list[Head], seed: int
     return chosen
 
 
+def later_others(
+    model: Model, heads: list[Head], n: int | None = None, seed: int = 0
+) -> list[Head]:
+    """The heads after layer 0 that are not among the heads: all, or n of them drawn at random."""
+    n_layers, n_heads = model.config.n_layers, model.config.n_heads
+    every = [Head(layer, head) for layer in range(1, n_layers) for head in range(n_heads)]
+    free = [head for head in every if head not in heads]
+    if n is None:
+        return free
+    order = torch.randperm(len(free), generator=torch.Generator().manual_seed(seed))
+    return [free[i] for i in order[:n].tolist()]
+
+
 def answers_lost(
     model: Model, hidden: Hidden, heads: list[Head], by: str, reference: Int[Tensor, "text pos"]
 ) -> float:

@@ -93,11 +93,14 @@ def repeats(
     return hide(tokens, at, mask, length, ids)
 
 
-def plain_words(tokenizer, longest: int = 6) -> Int[Tensor, " id"]:
-    """The tokens that are a space and a word of 3 to `longest` lower-case letters: for drawings."""
+def whole_words(tokenizer, texts: list[str], longest: int = 6) -> Int[Tensor, " id"]:
+    """The tokens that are a space and a word of 3 to `longest` lower-case letters: for drawings.
+
+    Pieces that no text has as a word of its own are left out.
+    """
+    words = set(re.findall(rf"\b[a-z]{{3,{longest}}}\b", " ".join(texts)))
     strings = tokenizer.token_strings(torch.arange(tokenizer.d_vocab))
-    fits = [re.fullmatch(rf" [a-z]{{3,{longest}}}", each) is not None for each in strings]
-    return torch.tensor(fits).nonzero()[:, 0]
+    return torch.tensor([each[:1] == " " and each[1:] in words for each in strings]).nonzero()[:, 0]
 
 
 def in_copy(hidden: Hidden, copy: int) -> Bool[Tensor, "text pos"]:
@@ -141,6 +144,13 @@ def one_side(hidden: Hidden, side: str, seed: int = 0) -> Hidden:
     at, own = torch.arange(hidden.tokens.shape[1]), hidden.at[:, None]
     lost = {"both": at < 0, "before": at > own, "after": at < own, "neither": at != own}[side]
     return strangers(hidden, in_copy(hidden, 1) & lost, seed)
+
+
+def only_neighbors(hidden: Hidden, steps: tuple[int, ...], seed: int = 0) -> Hidden:
+    """Of the second copy, only the tokens at these steps from the hidden one; the rest is other."""
+    away = torch.arange(hidden.tokens.shape[1]) - hidden.at[:, None]
+    kept = torch.isin(away, torch.tensor([0, *steps]))
+    return strangers(hidden, in_copy(hidden, 1) & ~kept, seed)
 
 
 def hide_more(hidden: Hidden, reach: int) -> Hidden:

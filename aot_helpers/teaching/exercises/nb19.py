@@ -1,6 +1,4 @@
-"""The exercises of notebook 19: find a hidden token's place, mislead a head, price a habit."""
-
-import math
+"""The exercises of notebook 19: find a hidden token's place, mislead a head, turn a score."""
 
 import torch
 
@@ -61,18 +59,18 @@ def _misleads(answer, model, mask):
     return Solved(f"the model says the wanted token in {share:.2f} of 20 texts")
 
 
-def _most(answer):
+def _turns(answer):
     given, problem = read_numbers(answer)
     if problem:
         return problem
-    true = math.log(30522) / 50
-    if abs(given - true) <= 6e-4:
-        return Solved(f"measured in S1: 0.23, more than {true:.3f}")
-    return f"Not {given:.3f}: the hidden token is 1 of 50 positions, and costs at most ln 30,522."
+    score = 3 / 50 - given / 500
+    if abs(score) <= 1e-4:
+        return Solved("ten times as much")
+    return f"At {given:g} nats the score is {score:.3f}: it has to be 0."
 
 
 CHECKS = {
     "19.1": _finds,
     "19.2": _misleads,
-    "19.3": _most,
+    "19.3": _turns,
 }
