@@ -208,7 +208,7 @@ def _fed_by(axis, start, end, share, color):
 
 def sides(found: dict[str, list[float]], names: list[str], title: str, x_label: str) -> Figure:
     """One row per model, with a named dot for each thing that it may see."""
-    looks = [("s", PALE), ("<", QUERY), (">", KEY), ("x", "0.6")]
+    looks = [("s", PALE), ("<", INK), (">", "#8C564B"), ("x", "0.6")]
     height = 0.36 * len(found) + 1.45
     figure, axis = plt.subplots(figsize=(7.6, height), dpi=DPI)
     figure.subplots_adjust(0.2, 0.55 / height, 0.97, 1 - 0.72 / height)
