@@ -183,14 +183,17 @@ def scale_curve(
     shift: bool = False,
     one_threshold: bool = False,
     dots: Float[Tensor, "query key"] | None = None,
+    pairs: Bool[Tensor, "query key"] | None = None,
 ) -> tuple[Float[Tensor, " scale"], Float[Tensor, " scale"]]:
-    """(correlation, count) of the close pairs at each c of SCALES, of all pairs of a head.
+    """(correlation, count) of the close pairs at each c of SCALES.
 
     one_threshold: for all scales that of their pooled distances; otherwise each has its own.
-    dots: what distances are compared with; None: q · k, which no scale changes.
+    dots: what distances are compared with; None: q · k, which no scale changes. pairs: True where
+    a pair counts; None: all pairs of the head, as S1 says.
     """
-    dots = q @ k.T if dots is None else dots
-    at = [distances(*placed(q, k, c, shift), metric) for c in SCALES]
+    pairs = torch.ones(len(q), len(k), dtype=torch.bool) if pairs is None else pairs
+    dots = (q @ k.T if dots is None else dots)[pairs]
+    at = [distances(*placed(q, k, c, shift), metric)[pairs] for c in SCALES]
     pooled = torch.stack(at)
     limits = [close_threshold(pooled if one_threshold else each) for each in at]
     found = [close_correlation(dots, each, limit) for each, limit in zip(at, limits, strict=True)]
