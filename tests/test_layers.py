@@ -15,7 +15,7 @@ FAMILIES = [
     ["torus", *(f"torus_{part}" for part in TORUS.split())],
     ["loss_ladder_drawings", "loss_ladder"],
     ["phase_change_drawings", "phase_change"],
-    ["query_key_maps", "query_key_drawings"],
+    ["query_key_texts", "query_key_maps", "query_key_drawings"],
     ["sweep_storage", "sweep_study", "sweep"],
 ]
 TREES = {

@@ -6,6 +6,7 @@ of its section 1.2, beside their nulls, and whether a map's nearest key is the o
 
 import base64
 import json
+import math
 
 import numpy as np
 import torch
@@ -26,39 +27,11 @@ from aot_helpers.reading.geometry import (
     queries_and_keys,
     scale_curve,
 )
+from aot_helpers.studies.query_key_texts import TEXTS
 from aot_helpers.text.corpora import load_corpus
 
+FILMED = (Head(1, 2), Head(3, 3))  # S1's figures 3 and 4 show the heads of these names, of GPT
 FOLDER = DATA / "results" / "geometry"
-_LITTLE = """\
-a an the and or but if then than as at by for from in into of off on out over to under with i you he
-she it we they me him her us them my your his its our their this that these those is was were are be
-been had has have do did does will would can could not no nobody so"""
-FUNCTION_WORDS = frozenset(_LITTLE.split())
-TYPES = ("name or other word", "function word", "punctuation", "part of a word", "special")
-
-# Ten short texts of our own, so that every token may be shipped and shown.
-_TEXTS = """\
-The old ferry leaves the harbor at six. On board are nine farmers, two goats and a piano. The \
-captain counts the goats, the goats watch the captain, and nobody watches the piano.
-My sister bought a telescope in March. She looks at Saturn, I look at the neighbors, and our dog \
-looks at the sky as if it owed her a bone. By April all three of us had a cold.
-To bake the bread, mix the flour, the salt and the water. Let the dough rest for one hour. If it \
-has not grown, let it rest for another hour. Bake it until the crust is dark.
-"Where is the key?" asked the doctor. "Under the red chair," said the girl. "There is no red \
-chair," said the doctor. "Then there is no key," said the girl, and closed the door.
-In 1911 the town had 340 houses and one bank. In 1951 it had 900 houses and four banks. Today it \
-has three houses, a museum, and a bank that opens on Mondays.
-The river rose in the night. First it took the garden, then the fence, then the road. In the \
-morning we saw a boat tied to the church tower, and in the boat sat our teacher.
-Prices fell again last week. Wheat lost two percent, copper lost five, and sugar, which had \
-gained for a year, lost more than both. Traders blamed the rain; farmers blamed the traders.
-He plays the violin badly and the cello well. She plays the cello badly and the violin well. When \
-they play together, each of them takes the wrong instrument, because it is more fun.
-The train to the north was late, so we walked along the tracks and talked about the war, the \
-weather and the price of onions. When the train came at last, it was going south.
-A cell copies its code before it divides. Small errors slip in. Most of them do nothing, some of \
-them kill, and a few of them, over a very long time, turn a fish into a bird."""
-TEXTS = _TEXTS.split("\n")
 
 
 def texts_for(model: Model, name: str, n_texts: int = 10, n_tokens: int = 48) -> list[Tensor]:
@@ -70,18 +43,6 @@ def texts_for(model: Model, name: str, n_texts: int = 10, n_tokens: int = 48) ->
     texts = load_corpus("stories", "test", quiet=True).texts if read_stories else TEXTS
     bos = model.tokenizer.bos is not None
     return [model.tokenizer.encode(text, bos=bos)[:n_tokens] for text in texts[:n_texts]]
-
-
-def token_type(token: str) -> int:
-    """The place in TYPES of a token as the tokenizer shows it."""
-    bare = token.strip().lower()
-    if token.startswith("[") or token.startswith("<"):
-        return 4
-    if not any(letter.isalnum() for letter in bare):
-        return 2
-    if token.startswith("##"):
-        return 3
-    return 1 if bare in FUNCTION_WORDS else 0
 
 
 def random_directions(
@@ -178,24 +139,54 @@ def examine(model: Model, name: str, seed: int = 0, maps: tuple = ("tsne",)) -> 
         each = {"head": str(head), "norm scale": norm_scale(v.q, v.k)}
         each |= {"correlations": correlations(v, c.causal, seed)}
         each |= {"liked": liked(v, c.causal, (1.0, 5.0), seed), "top": _packed(_top(v, c.causal))}
-        each["previous nearest"] = previous_nearest(v)
-        q, k = placed(v.q, v.k, 1.0, shift=True)
+        each |= {"previous nearest": previous_nearest(v), "norms left": norms_left(v)}
         for method in maps:
-            metric = "cosine" if method == "umap" else "euclidean"
-            at = joint_map(q, k, method, metric, seed=seed)
-            each[method] = packed_map(*at)
-            each[f"liked on {method}"] = nearest_is_liked(
-                v.q, v.k, distances(*at), v.allowed(c.causal)
-            )
-            each[f"along the text on {method}"] = {
-                kind: [along_the_text(x, v.pos), along_the_text(x, v.pos, seed)]
-                for kind, x in zip(("queries", "keys"), at, strict=True)
-            }
+            each |= map_numbers(v, c.causal, method, seed)
+        if head in FILMED and "umap" in maps:
+            each["film"] = film(v, seed)
         heads.append(_rounded(each))
         print(name, head, flush=True)
     tokens = [model.tokenizer.token_strings(each) for each in texts]
     sizes = {"n_layers": c.n_layers, "n_heads": c.n_heads, "causal": c.causal}
     return {"model": name, **sizes, "scales": SCALES, "tokens": tokens, "heads": heads}
+
+
+def map_numbers(v: QueriesKeys, causal: bool, method: str, seed: int = 0) -> dict:
+    """A head's map at c = 1 with the keys shifted, packed, and what can be read off it."""
+    metric = "cosine" if method == "umap" else "euclidean"
+    at = joint_map(*placed(v.q, v.k, 1.0, shift=True), method, metric, seed=seed)
+    return {
+        method: packed_map(*at),
+        f"liked on {method}": nearest_is_liked(v.q, v.k, distances(*at), v.allowed(causal)),
+        f"along the text on {method}": {
+            kind: [along_the_text(x, v.pos), along_the_text(x, v.pos, seed)]
+            for kind, x in zip(("queries", "keys"), at, strict=True)
+        },
+    }
+
+
+def norms_left(v: QueriesKeys) -> list[float]:
+    """What scaling by S1's third metric leaves of the log ratio of the median norms.
+
+    First as S1 says, queries times c and keys divided by c; then the other way round.
+    """
+
+    def ratio(q, k):
+        return (q.norm(dim=-1).median() / k.norm(dim=-1).median()).log().item()
+
+    c, before = norm_scale(v.q, v.k), ratio(v.q, v.k)
+    return [ratio(*placed(v.q, v.k, each)) / before for each in (c, 1 / c)]
+
+
+def film(v: QueriesKeys, seed: int = 0) -> dict[str, list[str]]:
+    """Packed maps by UMAP of cosine distance at each scale (S1, figures 3 and 4): two lists."""
+    return {
+        name: [
+            packed_map(*joint_map(*placed(v.q, v.k, c, shift), "umap", "cosine", seed=seed))
+            for c in SCALES
+        ]
+        for name, shift in (("plain", False), ("shifted", True))
+    }
 
 
 def previous_nearest(v: QueriesKeys, c: float = 5.0) -> float:
@@ -250,11 +241,14 @@ def head_of(result: dict, head: Head) -> dict:
 
 
 def _rounded(value):
+    """Floats to 5 digits, NaN as None, which JSON has."""
     if isinstance(value, dict):
         return {name: _rounded(each) for name, each in value.items()}
     if isinstance(value, list):
         return [_rounded(each) for each in value]
-    return float(f"{value:.5g}") if isinstance(value, float) else value
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.5g}") if math.isfinite(value) else None
 
 
 def write_results(result: dict) -> None:

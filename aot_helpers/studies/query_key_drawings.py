@@ -1,0 +1,217 @@
+"""Drawings of notebook 18: clouds of queries and keys, all heads at a glance, a live map."""
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from jaxtyping import Float
+from matplotlib.colors import LinearSegmentedColormap, LogNorm
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from aot_helpers.models.protocol import Head
+from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE
+from aot_helpers.showing.plots import SMALL, shown
+from aot_helpers.showing.widgets import Page
+from aot_helpers.studies.query_key_maps import head_of, map_of
+from aot_helpers.studies.query_key_texts import TYPES, token_type
+
+TYPE_COLORS = ("#555555", "#009E73", "#CC79A7", "#E69F00", "#000000")
+SHADES = {
+    color: LinearSegmentedColormap.from_list("cloud", ["#F2F2F2", color, "#1A1A1A"])
+    for color in (QUERY, KEY)
+}
+
+
+def toy(
+    panels: Mapping[str, tuple[Tensor, Tensor]],
+    tokens: Sequence[str],
+    title: str,
+    columns: Sequence[str] = ("noun", "verb"),
+    links: str = "attention",
+) -> Figure:
+    """Queries (round) and keys (square) of a few tokens in two named columns, panel by panel.
+
+    panels: {title: (q [pos, 2], k [pos, 2])}. links: "attention", lines as wide as the share, or
+    "nearest", a dashed line from each query to its nearest key.
+    """
+    figure, axes = plt.subplots(1, len(panels), figsize=(4.3 * len(panels), 4.2), squeeze=False)
+    figure.subplots_adjust(0.08, 0.13, 0.985, 0.8, wspace=0.22)
+    for axis, (name, (q, k)) in zip(axes[0], panels.items(), strict=True):
+        q, k = np.asarray(q), np.asarray(k)
+        pattern = np.exp(q @ k.T) / np.exp(q @ k.T).sum(-1, keepdims=True)
+        apart = np.linalg.norm(q[:, None] - k, axis=-1)
+        for i, j in np.ndindex(pattern.shape):
+            if links == "attention":
+                look = {"lw": 4.5 * pattern[i, j], "color": SHARE, "alpha": 0.6}
+            else:
+                look = {"lw": 1.6 if j == apart[i].argmin() else 0, "color": "0.4", "ls": "--"}
+            axis.plot(*zip(q[i], k[j], strict=True), zorder=1, **look)
+        _cloud(axis, q, QUERY, "o", 60)
+        _cloud(axis, k, KEY, "s", 52)
+        span = np.ptp(np.concatenate([q, k]), axis=0)
+        for points, color, side in ((q, QUERY, 1), (k, KEY, -1)):
+            for (x, y), token in zip(points, tokens, strict=True):
+                place = {"ha": "center", "va": "center", "size": 10, "color": color, "zorder": 5}
+                axis.text(x, y + side * max(0.065 * span[1], 0.1), token, **place)
+        axis.margins(0.16)
+        axis.set(xlabel=columns[0], ylabel=columns[1])
+        axis.set_title(name, size=10.5)
+    return _headline(figure, title)
+
+
+def clouds(
+    panels: Mapping[str, tuple[Tensor, Tensor]],
+    title: str,
+    pos: Tensor | None = None,
+    columns: int = 4,
+    side: float = 3.0,
+    links: Sequence[tuple[int, int]] = (),
+) -> Figure:
+    """Maps of queries (orange, round) and keys (blue, square), {title: (q, k)} of [point, 2].
+
+    pos: positions [point]; later is darker. links: (query, key) to be joined by a line.
+    """
+    rows = -(-len(panels) // columns)
+    columns = min(columns, len(panels))
+    size = (side * columns + 0.2, (side + 0.35) * rows + 0.85)
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False)
+    figure.subplots_adjust(0.01, 0.45 / size[1], 0.99, 1 - 0.75 / size[1], 0.05, 0.16)
+    for axis in axes.flat[len(panels) :]:
+        axis.axis("off")
+    for axis, (name, (q, k)) in zip(axes.flat, panels.items(), strict=False):
+        dots = 9 if len(q) > 300 else 16 if len(q) > 100 else 40
+        for i, j in links:
+            line = zip(q[i].tolist(), k[j].tolist(), strict=True)
+            axis.plot(*line, color=SHARE, lw=1.3, alpha=0.7, zorder=2)
+        _cloud(axis, q, QUERY, "o", dots, pos)
+        _cloud(axis, k, KEY, "s", dots * 0.8, pos)
+        _bare(axis)
+        axis.set_title(name, size=10.5)
+    _kinds(figure, "" if pos is None else "; darker: later in the text")
+    return _headline(figure, title)
+
+
+def at_a_glance(
+    result: dict, title: str, method: str = "tsne", notes: Mapping[Head, str] | None = None
+) -> Figure:
+    """The maps of all heads of a results file, a row for each layer; notes stand below theirs."""
+    n_layers, n_heads, notes = result["n_layers"], result["n_heads"], notes or {}
+    size = (0.98 * n_heads + 0.75, 1.06 * n_layers + 1.05)
+    figure, axes = plt.subplots(n_layers, n_heads, figsize=size, squeeze=False)
+    figure.subplots_adjust(0.65 / size[0], 0.42 / size[1], 0.995, 1 - 0.78 / size[1], 0.06, 0.12)
+    for (i, h), axis in np.ndenumerate(axes):
+        q, k = map_of(result, Head(i, h), method)
+        _cloud(axis, k, KEY, "s", 0.8)
+        _cloud(axis, q, QUERY, "o", 0.8)
+        _bare(axis)
+        if note := notes.get(Head(i, h)):
+            axis.spines[:].set(color=INK, linewidth=1.6)
+            below = {"transform": axis.transAxes, "ha": "center", "va": "top", "size": SMALL}
+            axis.text(0.5, 0.99, note, weight="bold", color=INK, **below)
+        if i == 0:
+            axis.set_title(f"H{h}", size=SMALL + 1)
+        if h == 0:
+            axis.set_ylabel(f"layer {i}", size=SMALL + 1)
+    _kinds(figure, "")
+    return _headline(figure, title)
+
+
+def liked_by_scale(
+    scales: Sequence[float], curves: Mapping[str, Float[Tensor, "head scale"]], title: str
+) -> Figure:
+    """Shares of queries whose nearest key is the one they like most, a thin line for each head."""
+    figure, axis = plt.subplots(figsize=(8, 3.6))
+    figure.subplots_adjust(0.09, 0.15, 0.78, 0.88)
+    for (name, values), color in zip(curves.items(), (INK, "#C2255C", PALE), strict=False):
+        values = np.asarray(values)
+        axis.plot(scales, values.T, color=color, lw=0.9, alpha=0.35)
+        median = np.median(values, axis=0)
+        axis.plot(scales, median, color=color, lw=2.6, marker="o", ms=5)
+        axis.text(scales[-1] * 1.08, median[-1], name, color=color, va="center", size=10)
+    axis.set(xscale="log", ylim=(-0.03, 1.03), xlabel="c: queries times c, keys divided by c")
+    axis.set_xticks(scales, [f"{c:g}" for c in scales])
+    axis.minorticks_off()
+    axis.set_ylabel("share of the queries")
+    return _headline(figure, title)
+
+
+def chosen_scales(panels: Mapping[str, Float[Tensor, "layer head"]], title: str) -> Figure:
+    """Layer × head maps of the c that each metric chooses, with the numbers in the cells."""
+    n_layers, n_heads = np.asarray(next(iter(panels.values()))).shape
+    width, height = 0.56 * n_heads + 1.1, 0.4 * n_layers + 0.75
+    size = (width, height * len(panels) + 0.55)
+    figure, axes = plt.subplots(len(panels), 1, figsize=size, squeeze=False)
+    figure.subplots_adjust(0.9 / width, 0.15 / size[1], 0.99, 1 - 0.95 / size[1], hspace=0.45)
+    for axis, (name, values) in zip(axes[:, 0], panels.items(), strict=True):
+        values = np.asarray(values)
+        axis.imshow(values, cmap="PuOr", norm=LogNorm(0.2, 5), aspect="auto")
+        for (i, h), c in np.ndenumerate(values):
+            ink = "white" if abs(np.log(c)) > 1.2 else "black"
+            axis.text(h, i, f"{c:.2g}", ha="center", va="center", size=SMALL, color=ink)
+        axis.set_xticks(range(n_heads), [f"H{h}" for h in range(n_heads)], size=SMALL)
+        axis.set_yticks(range(n_layers), [f"layer {i}" for i in range(n_layers)], size=SMALL)
+        axis.tick_params(length=0)
+        axis.set_title(name, size=10.5)
+    return _headline(figure, title)
+
+
+class MapView(Page):
+    """Maps of a results file's heads in the page: point at a token to see its text and keys.
+
+    heads: those that can be chosen; the first is shown, with the query `point` of all. still: the
+    figure for places without scripts. The three keys that a query likes most are joined by purple
+    lines, the key nearest on the map by a dashed one.
+    """
+
+    def __init__(self, result: dict, heads: Sequence[Head], still: Figure, point: int = 0):
+        for head in heads:
+            head_of(result, head)
+        tokens = [[shown(token).replace("·", " ") for token in text] for text in result["tokens"]]
+        data = {
+            "tokens": tokens,
+            "types": [[token_type(token) for token in text] for text in result["tokens"]],
+            "heads": {
+                str(h): [head_of(result, h)[part] for part in ("tsne", "top")] for h in heads
+            },
+            "head": str(heads[0]),
+            "causal": result["causal"],
+            "kinds": TYPES,
+            "colors": TYPE_COLORS,
+            "point": point,
+        }
+        super().__init__("points.js", data, still, f"queries and keys of {heads[0]}, to point at")
+
+
+def _cloud(axis, points, color, marker, size, pos=None):
+    points = np.asarray(points)
+    look = {"s": size, "marker": marker, "linewidths": 0, "zorder": 3}
+    if pos is None:
+        axis.scatter(*points.T, color=color, alpha=0.75, **look)
+    else:
+        shade = 0.25 + 0.6 * np.asarray(pos) / max(int(np.max(np.asarray(pos))), 1)
+        axis.scatter(*points.T, c=SHADES[color](shade), **look)
+
+
+def _bare(axis):
+    axis.set(xticks=[], yticks=[])
+    axis.set_aspect("equal", adjustable="datalim")
+    axis.spines[:].set(visible=True, color="0.85")
+
+
+def _kinds(figure, more):
+    """Which color is which, at the bottom of a figure."""
+    width, height = figure.get_size_inches()
+    parts = (0.12, "● queries", QUERY), (1.1, "■ keys" + more, KEY)
+    for x, text, color in parts:
+        figure.text(
+            x / width, 0.18 / height, text, color=color, size=10, va="center", weight="bold"
+        )
+
+
+def _headline(figure, text):
+    figure.set_dpi(DPI)
+    height = figure.get_size_inches()[1]
+    figure.text(0.012, 1 - 0.2 / height, text, size=12, weight="bold", va="center")
+    plt.close(figure)  # the notebook shows the returned figure once, not twice
+    return figure

@@ -1,0 +1,82 @@
+"""The exercises of notebook 18: each answer is tried out on queries and keys."""
+
+import torch
+
+from aot_helpers.reading.geometry import distances
+from aot_helpers.teaching.exercises import Solved
+
+
+def _free_shift(answer, keys):
+    try:
+        shift = torch.as_tensor(answer, dtype=torch.float64)
+    except (TypeError, ValueError):
+        return f"Give two numbers, such as [1.0, 1.0]; you give {answer!r}."
+    if shift.shape != (2,) or not shift.isfinite().all():
+        return f"Give two finite numbers, one for each column; you give {answer!r}."
+    if shift.norm() < 1e-3:
+        return "A shift of length 0 moves nothing: find one that does."
+    adds = torch.as_tensor(keys, dtype=torch.float64) @ shift
+    if (adds - adds[0]).abs().max() < 1e-6 * shift.norm():
+        return Solved(f"every score grows by {adds[0]:.2f}")
+    said = ", ".join(f"{each:.2f}" for each in adds)
+    return f"It adds {said} to the scores of the four keys; only if all are equal, nothing changes."
+
+
+def _pairs(seed):
+    """Queries and keys of quite different lengths: [12, 3] and [9, 3]."""
+    draw = torch.Generator().manual_seed(seed)
+    q, k = (torch.randn(n, 3, generator=draw, dtype=torch.float64) for n in (12, 9))
+    return q, k * torch.linspace(0.2, 4, 9, dtype=torch.float64)[:, None]
+
+
+def _two_tensors(found, widths):
+    """What is wrong with a pair of tensors of 12 queries and 9 keys, or ""."""
+    if not isinstance(found, tuple | list) or len(found) != 2:
+        return f"Return two tensors, queries and keys; you return {type(found).__name__}."
+    if not all(isinstance(each, torch.Tensor) for each in found):
+        return "Return two tensors, queries and keys."
+    shapes = [tuple(each.shape) for each in found]
+    if shapes not in [[(12, width), (9, width)] for width in widths]:
+        wanted = " or ".join(f"(12, {width}) and (9, {width})" for width in widths)
+        return f"Of 12 queries and 9 keys, shapes {wanted} are wanted; yours are {shapes}."
+    return "" if all(each.isfinite().all() for each in found) else "Yours has NaN or infinity."
+
+
+def _lift(answer):
+    for seed in range(3):
+        q, k = _pairs(seed)
+        found = answer(q.clone(), k.clone())
+        if found is None or found is ...:
+            return None
+        if problem := _two_tensors(found, [4]):
+            return problem
+        high_q, high_k = (each.double() for each in found)
+        dots = q @ k.T
+        if (high_q @ high_k.T - dots).abs().max() > 1e-4:
+            return "The dot products have changed, so attention has, too."
+        nearest = distances(high_q, high_k).argmin(dim=1)
+        right = int((nearest == dots.argmax(dim=1)).sum())
+        if right < len(q):
+            return f"Of {len(q)} queries, {right} are nearest to the key they like most."
+    return Solved("all 36 queries are nearest to the key they like most")
+
+
+def _unseen(answer):
+    q, k = _pairs(7)
+    found = answer(q.clone(), k.clone())
+    if found is None or found is ...:
+        return None
+    if problem := _two_tensors(found, [3]):
+        return problem
+    new_q, new_k = (each.double() for each in found)
+    seen = (distances(new_q, new_k, "cosine") - distances(q, k, "cosine")).abs().max().item()
+    if seen > 1e-5:
+        return f"A cosine distance has changed by {seen:.2g}: the map would show it."
+    before, after = ((a @ b.T).softmax(dim=-1) for a, b in ((q, k), (new_q, new_k)))
+    change = (after - before).abs().max().item()
+    if change < 0.3:
+        return f"The largest change of a share is {change:.2g}: attention is almost as it was."
+    return Solved(f"a share of attention changes by {change:.2f}, no cosine distance does")
+
+
+CHECKS = {"18.1": _free_shift, "18.2": _lift, "18.3": _unseen}
