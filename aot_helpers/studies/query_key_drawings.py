@@ -36,7 +36,7 @@ def toy(
     "nearest", a dashed line from each query to its nearest key.
     """
     figure, axes = plt.subplots(1, len(panels), figsize=(4.3 * len(panels), 4.2), squeeze=False)
-    figure.subplots_adjust(0.08, 0.13, 0.985, 0.8, wspace=0.22)
+    figure.subplots_adjust(0.06, 0.13, 0.985, 0.84, wspace=0.2)
     for axis, (name, (q, k)) in zip(axes[0], panels.items(), strict=True):
         q, k = np.asarray(q), np.asarray(k)
         pattern = np.exp(q @ k.T) / np.exp(q @ k.T).sum(-1, keepdims=True)
@@ -49,11 +49,13 @@ def toy(
             axis.plot(*zip(q[i], k[j], strict=True), zorder=1, **look)
         _cloud(axis, q, QUERY, "o", 60)
         _cloud(axis, k, KEY, "s", 52)
-        span = np.ptp(np.concatenate([q, k]), axis=0)
-        for points, color, side in ((q, QUERY, 1), (k, KEY, -1)):
-            for (x, y), token in zip(points, tokens, strict=True):
-                place = {"ha": "center", "va": "center", "size": 10, "color": color, "zorder": 5}
-                axis.text(x, y + side * max(0.065 * span[1], 0.1), token, **place)
+        high = 0.07 * max(np.ptp(np.concatenate([q, k])[:, 1]), 1)
+        for i, token in enumerate(tokens):
+            words = {"va": "center", "size": 10, "zorder": 5}
+            axis.text(q[i, 0], q[i, 1] + high, token, color=QUERY, ha="center", **words)
+            left = i % 2 == 0  # keys lie close together: their names stand left and right of them
+            name = f"{token}  " if left else f"  {token}"
+            axis.text(*k[i], name, color=KEY, ha="right" if left else "left", **words)
         axis.margins(0.16)
         axis.set(xlabel=columns[0], ylabel=columns[1])
         axis.set_title(name, size=10.5)
