@@ -198,6 +198,12 @@ def test_pieces_that_go_on_a_word_are_counted():
     marked = sum(s.startswith("##") for s in bert.token_strings(tokens))
     assert continuation_share(tokens, bert) == marked / len(tokens) > 0
     assert continuation_share(TOKENIZER.encode(" movie"), TOKENIZER) == 0
+    hashes = train_bpe(["## movies ## moving"] * 9, 300)  # GPT-2's vocabulary has ##, too
+    tokens = hashes.encode(" ## moviesmoving")
+    strings = hashes.token_strings(tokens)
+    going_on = [s for s in strings if s[0].isalpha()]
+    assert any("##" in s for s in strings) and going_on
+    assert continuation_share(tokens, hashes) == len(going_on) / len(strings)
 
 
 def test_an_unknown_fault_and_heads_that_do_not_fit_are_named():
@@ -205,3 +211,15 @@ def test_an_unknown_fault_and_heads_that_do_not_fit_are_named():
         Setup(frozenset(["no seeds"]))
     with pytest.raises(ValueError, match="130 and 4"):
         Setup(d_model=130)
+
+
+def test_fitted_constants_change_the_bias_and_one_scale_alone(rows):
+    model = new_model(rows)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    first = examine(model, rows)["loss"]
+    autopsy.fit_constants(model, rows, steps=60)
+    after = dict(model.named_parameters())
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed == {"b_U", "transformer.W_U"} and examine(model, rows)["loss"] < first
+    ratio = after["transformer.W_U"] / before["transformer.W_U"]
+    torch.testing.assert_close(ratio, ratio[0, 0].expand_as(ratio))

@@ -13,10 +13,12 @@ LAYERS = ["base", "text", "models", "training", "reading", "showing", "studies",
 TORUS = "training winding colors plots figures diagrams render surfaces views"
 FAMILIES = [
     ["torus", *(f"torus_{part}" for part in TORUS.split())],
+    ["attention_maps", "attention_places", "attention_costs", "attention_drawings"],
     ["loss_ladder_drawings", "loss_ladder"],
     ["phase_change_drawings", "phase_change"],
     ["query_key_texts", "query_key_maps", "query_key_drawings"],
     ["sweep_storage", "sweep_study", "sweep"],
+    ["autopsy", "autopsy_results", "autopsy_drawings"],
 ]
 TREES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts): ast.parse(path.read_text("utf-8"))

@@ -17,25 +17,28 @@ from aot_helpers.base import files
 from aot_helpers.base.files import read_json, write_atomically
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.studies.autopsy import (
+    FAULTS,
     LEARNED,
     LENGTHS,
     PROMPT,
+    REPORT_MODELS,
+    SWEEP,
     Rows,
     Setup,
     baselines,
     chance_over_time,
     continuation_share,
     examine,
+    fit_constants,
     floor_over_time,
     learn,
     report_rows,
     write_on,
 )
+from aot_helpers.studies.autopsy_results import ON_REVIEWS, SEEDS
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.text.tokenization import load_tokenizer
 
-SEEDS = (0, 1, 2)
-ON_REVIEWS = [name for name in LEARNED if name != "padding counts"]  # rows of 20 have no filling
 ALL = frozenset(ON_REVIEWS)
 REVIEWS = ("imdb", "imdb-2l", 20)
 
@@ -67,8 +70,16 @@ def runs() -> dict[str, tuple[tuple, Setup]]:
         for faults in (frozenset({"loss over time"}), frozenset()):
             add(f"pieces {vocabulary}", ("imdb", vocabulary, 20), SEEDS, faults=faults, **small)
     # What other first weights change in one setting of the sweep.
+    steps = SWEEP["fixed"]["steps"]
     for faults in (frozenset(LEARNED), frozenset()):
-        add("sweep", REVIEWS, SEEDS, faults=faults, n_layers=1, d_mlp=0, steps=300)
+        add("sweep", REVIEWS, SEEDS, faults=faults, n_layers=1, d_mlp=0, steps=steps)
+    # What a softmax over time leaves free, given afterwards; and to a model that learned nothing.
+    for faults in (ALL, frozenset({"loss over time"})):
+        add("constants", REVIEWS, SEEDS, faults=faults, steps=1500)
+    add("constants, untrained", REVIEWS, SEEDS, faults=ALL, steps=1)
+    # The models of the report's notebooks, with its 8 heads.
+    for model in REPORT_MODELS.values():
+        add("report", REVIEWS, SEEDS, **model, n_heads=8, steps=1500)
     # Two hundred reviews learned by heart.
     add("by heart", (*REVIEWS, 200), SEEDS, steps=500)
     return found
@@ -76,7 +87,7 @@ def runs() -> dict[str, tuple[tuple, Setup]]:
 
 def name_of(group: str, setup: Setup) -> str:
     """The key of a run in the results."""
-    faults = ", ".join(name for name in LEARNED if name in setup.faults) or "none"
+    faults = ", ".join(name for name in FAULTS if name in setup.faults) or "none"
     return f"{group} | {setup.n_layers} layers, d_mlp {setup.d_mlp} | {faults} | seed {setup.seed}"
 
 
@@ -101,7 +112,7 @@ def rows_of(
     )
 
 
-def measure(source: tuple, setup: Setup) -> dict:
+def measure(group: str, source: tuple, setup: Setup) -> dict:
     """Train one set-up and say what it learned, what it reports, and what it writes."""
     torch.set_num_threads(1)
     train, test = rows_of(*source)
@@ -112,12 +123,12 @@ def measure(source: tuple, setup: Setup) -> dict:
     written = [write_on(learned.model, prompt, n=12, seed=seed) for seed in range(20)]
     new = torch.cat([tokens[len(prompt) :] for tokens in written])
     own = learned.losses
-    return {
+    found = {
         "rows": list(source),
         **asdict(setup) | {"faults": sorted(setup.faults)},
         "held out": examine(learned.model, test),
         "trained on": examine(learned.model, first),
-        "own loss": {"first": own[0], "last": sum(own[-50:]) / 50},
+        "own loss": {"first": own[0], "last": sum(own[-50:]) / len(own[-50:])},
         "filling": 1 - train.real[:, 1:].float().mean().item(),
         "pieces": {
             "written": continuation_share(new, tokenizer),
@@ -127,6 +138,11 @@ def measure(source: tuple, setup: Setup) -> dict:
         "sample": tokenizer.decode(written[0]),
         "seconds": round(learned.seconds, 1),
     }
+    if group.startswith(("constants", "report")):
+        fit_constants(learned.model, train)
+        found["with constants"] = examine(learned.model, test)
+        found["sample with constants"] = tokenizer.decode(write_on(learned.model, prompt, n=12))
+    return found
 
 
 def main() -> None:
@@ -141,7 +157,11 @@ def main() -> None:
     chosen = [name for name in known if name.startswith(tuple(given.groups or [""]))]
     if not chosen:
         parser.error(f"no run begins with {given.groups}; there are {', '.join(known)}")
-    todo = [name for name in chosen if given.groups or name not in kept]
+    todo = [
+        name
+        for name in chosen
+        if given.groups or kept.get(name, {}).get("steps") != known[name][1].steps
+    ]
     counted, floors = {}, {}
     for length in LENGTHS:
         rows = rows_of("imdb", "gpt2", length)[1]
@@ -154,7 +174,7 @@ def main() -> None:
     for source in {known[name][0] for name in known}:
         counted[" ".join(map(str, source))] = baselines(*rows_of(*source))
     with ProcessPoolExecutor(given.jobs) as pool:
-        waiting = {pool.submit(measure, *known[name]): name for name in todo}
+        waiting = {pool.submit(measure, name.split(" | ")[0], *known[name]): name for name in todo}
         for n, done in enumerate(as_completed(waiting), 1):
             name = waiting[done]
             kept[name] = done.result()

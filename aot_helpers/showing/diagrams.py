@@ -43,3 +43,12 @@ def arrow(axis, start, end, color=INK, alpha=1.0, width=1.3):
     head = f"-|>,head_length={3 * width:g},head_width={1.7 * width:g}"
     look = {"arrowstyle": head, "mutation_scale": 1, "lw": width, "shrinkA": 0, "shrinkB": 0}
     axis.add_patch(FancyArrowPatch(start, end, color=color, alpha=alpha, **look))
+
+
+def headline(figure, text):
+    """The title of a figure, at its upper left corner."""
+    figure.set_dpi(DPI)
+    height = figure.get_size_inches()[1]
+    figure.text(0.012, 1 - 0.18 / height, text, size=12, weight="bold", va="center")
+    plt.close(figure)  # the notebook shows the returned figure once, not twice
+    return figure

@@ -1,6 +1,5 @@
 """Drawings of notebook 16: two losses that disagree, two softmaxes, a ruler, a ladder of faults."""
 
-import itertools
 import textwrap
 
 import matplotlib.pyplot as plt
@@ -8,22 +7,14 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from aot_helpers.showing.diagrams import DPI, INK, PALE, SHADES, arrow, canvas, say
+from aot_helpers.showing.diagrams import INK, PALE, SHADES, arrow, canvas, headline, say
 from aot_helpers.showing.widgets import Page
 from aot_helpers.studies.autopsy import FAULTS
-from aot_helpers.studies.autopsy_results import ON_REVIEWS, held_out, runs
+from aot_helpers.studies.autopsy_results import ON_REVIEWS, combinations, held_out, runs
 
 # Two colors of this notebook alone: the report's loss, and the usual one.
 REPORT, USUAL = "#C2255C", "#137177"
-
-
-def _titled(figure, text):
-    """The figure with its title at the upper left, shown once by the notebook."""
-    height = figure.get_size_inches()[1]
-    figure.set_dpi(DPI)
-    figure.text(0.012, 1 - 0.2 / height, text, size=12, weight="bold", va="center", color=INK)
-    plt.close(figure)
-    return figure
+TICKS = [4, 5, 6, 8, 10, 15, 20, 30, 50]  # of a logarithmic axis of nats
 
 
 def two_runs(report, usual, samples, baselines) -> Figure:
@@ -54,7 +45,7 @@ def two_runs(report, usual, samples, baselines) -> Figure:
     for y, (name, color) in zip((0.115, 0.045), (("A", REPORT), ("B", USUAL)), strict=True):
         said = f"run {name} writes:  {textwrap.shorten(samples[name], 96, placeholder=' …')}"
         figure.text(0.065, y, said, color=color, size=10.5, va="center")
-    return _titled(
+    return headline(
         figure, "Run A reports a hundredth of run B's loss, and ends up worse than knowing nothing"
     )
 
@@ -122,15 +113,15 @@ def ruler(floors: dict[str, dict], aim: float) -> Figure:
     axis.set(yticks=range(len(floors)), yticklabels=[f"{length} tokens" for length in floors])
     axis.set_xlabel("the report's loss, in millionths (less is to the left)", size=10.5)
     axis.tick_params(labelsize=10, length=0, which="both")
-    return _titled(figure, "A model that knows all of each review stays above one millionth")
+    return headline(figure, "A model that knows all of each review stays above one millionth")
 
 
 def ladder(found: dict) -> Figure:
-    """Held-out losses: from the report's code one fault mended, and from none one fault put in."""
+    """Held-out losses: of all five faults one mended, and from none one fault put in."""
     counted, names = found["counting"]["imdb imdb-2l 20"], ON_REVIEWS
     figure, axis = plt.subplots(figsize=(10, 4.1))
     figure.subplots_adjust(0.155, 0.135, 0.985, 0.79)
-    rows = {"report's code": ([], ON_REVIEWS), **{name: ([name], None) for name in names}}
+    rows = {"all five": ([], ON_REVIEWS), **{name: ([name], None) for name in names}}
     rows |= {"no fault": (None, [])}
     means = {"all": held_out(runs(found, "ladder", ON_REVIEWS)).mean()}
     means["none"] = held_out(runs(found, "ladder")).mean()
@@ -149,13 +140,26 @@ def ladder(found: dict) -> Figure:
         told = {"unigram": "counting tokens", "bigram": "counting pairs"}[what]
         axis.text(counted[what], -0.75, told, color=PALE, size=9.5, ha="center", va="bottom")
     axis.set(yticks=range(len(rows)), yticklabels=rows, ylim=(len(rows) - 0.5, -0.7))
-    axis.set_xlabel("held-out loss of the next token (nats; lower is better)", size=10.5)
-    axis.tick_params(labelsize=10, length=0)
+    _nats(axis, "held-out loss of the next token (nats; lower is better)")
     key = (("only this fault mended", REPORT), ("only this fault put in", USUAL))
     for x, (text, color) in zip((0.985, 0.66), key, strict=True):
         place = {"color": color, "ha": "right", "size": 10.5, "weight": "bold", "va": "center"}
         figure.text(x, 0.885, text, **place)
-    return _titled(figure, "One mend takes nearly all of the way; the others alone take none of it")
+    return headline(
+        figure, "Only with the loss mended does a model know more than a count of tokens"
+    )
+
+
+def _nats(axis, label):
+    """A logarithmic axis of nats, with plain numbers."""
+    low, high = axis.get_xlim()
+    low, high = max(low, 0.97 * min(min(line.get_xdata()) for line in axis.lines)), 1.03 * high
+    axis.set(xscale="log", xlim=(low, high))
+    axis.set_xticks([n for n in TICKS if low <= n <= high], minor=False)
+    axis.set_xticks([], minor=True)
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.set_xlabel(label, size=10.5)
+    axis.tick_params(labelsize=10, length=0)
 
 
 def _steps(axis, y, start, values, color):
@@ -169,34 +173,19 @@ def all_combinations(found: dict) -> Figure:
     """The held-out loss of all combinations of faults, by how many there are."""
     figure, axis = plt.subplots(figsize=(8.6, 3.4))
     figure.subplots_adjust(0.1, 0.16, 0.985, 0.86)
-    for n, each in _combinations(found):
+    for each in combinations(found):
         wrong = "loss over time" in each["faults"]
         color, shift = (REPORT, 0.12) if wrong else (USUAL, -0.12)
-        axis.plot(each["loss"], n + shift, "o", color=color, ms=6, alpha=0.75)
-    axis.set(yticks=range(len(ON_REVIEWS) + 1), ylabel="faults", xlabel="held-out loss (nats)")
+        axis.plot(each["loss"], len(each["faults"]) + shift, "o", color=color, ms=6, alpha=0.75)
+    axis.set(yticks=range(len(ON_REVIEWS) + 1), ylabel="faults")
+    _nats(axis, "held-out loss (nats)")
     axis.text(0.98, 0.06, "with the loss over time", color=REPORT, **_corner(axis, "right"))
     axis.text(0.02, 0.93, "with the usual loss", color=USUAL, **_corner(axis, "left"))
-    return _titled(figure, "All combinations of five faults: one of them decides")
+    return headline(figure, "All combinations of five faults: one of them decides")
 
 
 def _corner(axis, side):
     return {"transform": axis.transAxes, "ha": side, "size": 10.5, "weight": "bold"}
-
-
-def _combinations(found):
-    """(how many faults, what was measured) of each combination on the ladder."""
-    for n in range(len(ON_REVIEWS) + 1):
-        for faults in itertools.combinations(ON_REVIEWS, n):
-            trained = runs(found, "ladder", faults)
-            yield (
-                n,
-                {
-                    "faults": faults,
-                    "loss": float(held_out(trained).mean()),
-                    "accuracy": float(held_out(trained, "accuracy").mean()),
-                    "sample": trained[0]["sample"],
-                },
-            )
 
 
 class FaultsView(Page):
@@ -207,7 +196,7 @@ class FaultsView(Page):
 
     def __init__(self, found: dict):
         table = {}
-        for _, each in _combinations(found):
+        for each in combinations(found):
             key = sum(2 ** ON_REVIEWS.index(name) for name in each["faults"])
             told = each["loss"], each["accuracy"]
             table[key] = [*(round(value, 4) for value in told), each["sample"]]
@@ -239,15 +228,15 @@ def pieces_square(shares: dict[str, list[float]]) -> Figure:
         say(axis, 2.5, y + 0.32, vocabulary, size=11, ha="right")
         for j, each in enumerate(row):
             mean, low, high = float(np.mean(each)), float(min(each)), float(max(each))
-            box = {"fc": SHADES(mean / most * 0.75), "ec": "white", "lw": 2}
+            box = {"fc": SHADES(mean / most * 0.75), "ec": "0.85", "lw": 1.2}
             axis.add_patch(Rectangle((2.65 + 2.9 * j, y - 0.08), 2.85, 0.82, **box))
             ink = "white" if mean / most > 0.55 else INK
             text = f"{mean:.1f} × the reviews' share"
             say(axis, 4.1 + 2.9 * j, y + 0.43, text, ink, size=11, weight="bold")
             seeds = f"seeds: {low:.1f} to {high:.1f}"
             say(axis, 4.1 + 2.9 * j, y + 0.17, seeds, ink, size=9.5)
-    say(axis, 0.12, 2.55, "Word pieces such as ##ing, in what a model writes", size=12, ha="left",
-        weight="bold")  # fmt: skip
+    title = "Word pieces such as ##ing come with the loss, not with the vocabulary"
+    say(axis, 0.12, 2.55, title, size=12, ha="left", weight="bold")
     return figure
 
 
@@ -271,4 +260,4 @@ def sweep_map(table) -> Figure:
     axis.text(*spot, "usual loss", color=USUAL, size=10.5, ha="right", weight="bold")
     low, high = axis.get_ylim()
     axis.set_ylim(low, high + 0.08 * (high - low))
-    return _titled(figure, "The report's loss ranks its trials by the length of the rows")
+    return headline(figure, "The report's loss ranks its trials by the length of the rows")

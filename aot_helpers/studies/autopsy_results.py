@@ -1,6 +1,7 @@
 """What `make autopsy` and `make sweep` measured for notebook 16, read by group and fault."""
 
-from collections.abc import Collection
+import itertools
+from collections.abc import Collection, Iterator
 
 import pandas
 import torch
@@ -43,9 +44,28 @@ def runs(found: dict, group: str, faults: Collection[str] = (), **setting) -> li
     return sorted(kept, key=lambda one: one["seed"])
 
 
-def held_out(runs: list[dict], what: str = "loss") -> Float[Tensor, " run"]:
-    """A number of each run on unread texts: "loss" (nats), "accuracy" or "over time"."""
-    return torch.tensor([one["held out"][what] for one in runs])
+def held_out(runs: list[dict], what: str = "loss", key: str = "held out") -> Float[Tensor, " run"]:
+    """A number of each run on unread texts: "loss" (nats), "accuracy" or "over time".
+
+    key: "held out", the model as trained; "with constants", as `fit_constants` leaves it.
+    """
+    return torch.tensor([one[key][what] for one in runs])
+
+
+def combinations(found: dict) -> Iterator[dict]:
+    """Of each combination of faults on the ladder: "faults", "loss", "accuracy", "sample".
+
+    Losses and accuracies are means over seeds; the sample is of the first.
+    """
+    for n in range(len(ON_REVIEWS) + 1):
+        for faults in itertools.combinations(ON_REVIEWS, n):
+            trained = runs(found, "ladder", faults)
+            yield {
+                "faults": faults,
+                "loss": float(held_out(trained).mean()),
+                "accuracy": float(held_out(trained, "accuracy").mean()),
+                "sample": trained[0]["sample"],
+            }
 
 
 def pieces(runs: list[dict]) -> Float[Tensor, " run"]:

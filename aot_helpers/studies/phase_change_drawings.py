@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE, VALUE
+from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE, VALUE, headline
 from aot_helpers.showing.plots import shown
 
 # Two colors of this notebook alone: stories and the names in them, and random tokens.
@@ -168,15 +168,6 @@ def kinds_of_tokens(steps: list[int], copied: dict[str, list[float]]) -> Figure:
 def tint(color):
     """Colors from white (0) to the given one (1)."""
     return LinearSegmentedColormap.from_list("tint", ["white", color])
-
-
-def headline(figure, text):
-    """The title of a figure, at its upper left corner."""
-    figure.set_dpi(DPI)
-    height = figure.get_size_inches()[1]
-    figure.text(0.012, 1 - 0.18 / height, text, size=12, weight="bold", va="center")
-    plt.close(figure)  # the notebook shows the returned figure once, not twice
-    return figure
 
 
 def draw_pattern(axis, pattern):

@@ -13,18 +13,18 @@
   const all = on => () => { boxes.forEach(box => { box.checked = on; }); show(); };
   const buttons = make("div", root, "margin:8px 0");
   make("button", buttons, "margin-right:8px", "no fault").onclick = all(false);
-  make("button", buttons, "", "the report's code").onclick = all(true);
-  const losses = Object.values(W.table).map(each => each[0]).concat(Object.values(W.marks));
-  const low = Math.floor(Math.min(...losses)), high = Math.ceil(Math.max(...losses)), width = 820;
-  const at = loss => 20 + (width - 40) * (loss - low) / (high - low);
-  const svg = draw("svg", root, { viewBox: `0 0 ${width} 92`, width: "100%", role: "img" });
-  draw("line", svg, { x1: at(low), x2: at(high), y1: 58, y2: 58, stroke: "#bbb", "stroke-width": 2 });
-  for (let n = low; n <= high; n++)
-    draw("text", svg, { x: at(n), y: 84, "text-anchor": "middle", "font-size": 13, fill: "#666" }, n + (n == high ? " nats" : ""));
-  Object.entries(W.marks).forEach(([name, loss]) => {
-    draw("line", svg, { x1: at(loss), x2: at(loss), y1: 30, y2: 66, stroke: "#888", "stroke-dasharray": "4 3" });
-    draw("text", svg, { x: at(loss), y: 20, "text-anchor": "middle", "font-size": 13, fill: "#666" }, name); });
-  const dot = draw("circle", svg, { cy: 58, r: 9 }), said = make("div", root, "margin-top:4px;font-weight:bold");
+  make("button", buttons, "", "all five").onclick = all(true);
+  const losses = Object.values(W.table).map(each => each[0]).concat(Object.values(W.marks)), width = 820;
+  const low = Math.log(Math.min(...losses) * 0.95), high = Math.log(Math.max(...losses) * 1.05);
+  const at = loss => 20 + (width - 60) * (Math.log(loss) - low) / (high - low);
+  const svg = draw("svg", root, { viewBox: `0 0 ${width} 106`, width: "100%", role: "img" });
+  draw("line", svg, { x1: 10, x2: width - 30, y1: 72, y2: 72, stroke: "#bbb", "stroke-width": 2 });
+  [1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100].filter(n => low <= Math.log(n) && Math.log(n) <= high).forEach((n, i, all) =>
+    draw("text", svg, { x: at(n), y: 98, "text-anchor": "middle", "font-size": 13, fill: "#666" }, n + (i == all.length - 1 ? " nats" : "")));
+  Object.entries(W.marks).forEach(([name, loss], i) => {
+    draw("line", svg, { x1: at(loss), x2: at(loss), y1: 22 + 18 * (i % 2), y2: 80, stroke: "#888", "stroke-dasharray": "4 3" });
+    draw("text", svg, { x: at(loss), y: 15 + 18 * (i % 2), "text-anchor": "middle", "font-size": 13, fill: "#666" }, name); });
+  const dot = draw("circle", svg, { cy: 72, r: 9 }), said = make("div", root, "margin-top:4px;font-weight:bold");
   const sample = make("div", root, "margin-top:4px;font-style:italic");
   said.setAttribute("aria-live", "polite");
   function show() {

@@ -63,8 +63,6 @@ def _fool(answer):
 
 
 def _guard(answer):
-    if answer(_by_hand) is None:
-        return None
     losses = {
         "the usual loss": (_by_hand, True),
         "the report's loss": (lambda x, y: loss_over_time(x, y), False),
@@ -76,6 +74,8 @@ def _guard(answer):
             found = answer(loss_of)
         except (RuntimeError, IndexError, TypeError) as error:
             return f"With {name} your guard raises {type(error).__name__}: {error}"
+        if found is None or found is ...:
+            return None
         if bool(found) != wanted:
             return f"Your guard says {bool(found)} to {name}; it should say {wanted}."
     return Solved("it lets one loss through and stops three")

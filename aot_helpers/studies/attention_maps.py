@@ -1,0 +1,245 @@
+"""Notebook 17: hundreds of prompts, attention between words, kinds of heads, words moved about."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from aot_helpers.base.errors import unknown_name
+from aot_helpers.models.checkpoints import load_checkpoint
+from aot_helpers.models.protocol import Head, Model
+from aot_helpers.models.sampling import generate
+from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
+from aot_helpers.reading.heads import keys_back
+from aot_helpers.text.tokenization import Tokenizer
+
+PROMPT = "This movie is"  # S0, section VIII A
+SEEDS = ("imdb-2l", "imdb-2l-seed1", "imdb-2l-seed2")
+# Words of one piece each in the vocabulary of the imdb models; {} is the second word.
+OPENINGS = (
+    "This {} is",
+    "The {} was",
+    "That {} has",
+    "My {} is",
+    "Every {} has",
+    "His {} was",
+    "Another {} is",
+    "One {} was",
+    "No {} is",
+    "Her {} had",
+)
+NOUNS, OTHERS, JUDGING = map(
+    str.split,
+    (
+        "movie film story plot actor character book show scene music script director "
+        "man woman girl family house world life school comedy performance idea series",
+        "not also just now still never here about going really very so "
+        "only even all there always made back out in like from because",
+        "good bad great terrible awful boring funny excellent horrible stupid wonderful poor",
+    ),
+)
+
+
+class Text(NamedTuple):
+    """What a model reads: pieces, the word that each belongs to (BOS: -1), and the topic's word."""
+
+    tokens: Int[Tensor, " pos"]
+    word_of: list[int]
+    words: list[str]
+    topic: int = 1
+
+
+def text_of(tokenizer: Tokenizer, tokens: Int[Tensor, " pos"], topic: int = 1) -> Text:
+    """Pieces, BOS first, with their words: a word is a run of letters, or a mark by itself."""
+    words, word_of = [], [-1]
+    for piece in tokenizer.token_strings(tokens[1:]):
+        if words and words[-1][-1].isalpha() and piece[0].isalpha():
+            words[-1] += piece
+        else:
+            words.append(piece)
+        word_of.append(len(words) - 1)
+    return Text(tokens, word_of, [word.strip(" ") or " " for word in words], topic)
+
+
+def openings(nouns=NOUNS) -> list[str]:
+    """Prompts of three words whose second is the topic: every opening with every noun."""
+    return [each.format(noun) for noun in nouns for each in OPENINGS]
+
+
+def written(model: Model, prompts: list[str], n_words: int = 7, seed: int = 0) -> list[Text]:
+    """Each prompt, continued by the model by n_words words: top 10, seed + the prompt's number.
+
+    Pieces are drawn until the last word is whole, at most three a word. Raises ValueError where
+    they make fewer words.
+    """
+    texts = []
+    for i, prompt in enumerate(prompts):
+        start = model.tokenizer.encode(prompt, bos=True)
+        wanted = len(text_of(model.tokenizer, start).words) + n_words
+        for n_pieces in (n_words + 3, 3 * n_words):  # the longer draw begins with the shorter
+            text = text_of(model.tokenizer, generate(model, start, n_pieces, seed=seed + i))
+            if len(text.words) > wanted:
+                break
+        else:
+            raise ValueError(f"{prompt!r} was continued by too few words: take another seed")
+        n = text.word_of.index(wanted)
+        texts.append(Text(text.tokens[:n], text.word_of[:n], text.words[:wanted]))
+    return texts
+
+
+def by_words(
+    pattern: Float[Tensor, "head query key"], word_of: list[int]
+) -> Float[Tensor, "head word seen"]:
+    """Attention between words: the mean over the pieces of the query's and of the key's word.
+
+    Clark et al. 2019 (section 4.1) add up a key's pieces; then a head that looks at all pieces
+    alike seems to look at the words of many pieces. BOS (-1) is left out and each row divided by
+    its sum: how a head divides what it gives to words.
+    """
+    n_words, numbers = max(word_of) + 1, torch.tensor(word_of)
+    of = (numbers[:, None] == torch.arange(n_words)).to(pattern)  # [piece, word]
+    of /= of.sum(dim=0)
+    between = of.T @ pattern @ of
+    return between / between.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(between.dtype).tiny)
+
+
+class Maps(NamedTuple):
+    """A text, attention between its words, and what each head gives to BOS."""
+
+    text: Text
+    words: Float[Tensor, "head word seen"]
+    on_bos: Float[Tensor, " head"]
+
+
+def read(model: Model, texts: list[Text]) -> list[Maps]:
+    """The maps of every head, layer after layer: head number layer · n_heads + head."""
+    maps = []
+    for text in texts:
+        with torch.no_grad():
+            _, cache = model.run_with_cache(text.tokens[None])
+        patterns = torch.cat([cache[f"L{i}.pattern"][0] for i in range(model.config.n_layers)])
+        on_bos = patterns[:, 1:, 0].mean(dim=1)
+        maps.append(Maps(text, by_words(patterns.double(), text.word_of), on_bos))
+    return maps
+
+
+def _words_back(n: int, *back: int) -> Bool[Tensor, "query key"]:
+    words = torch.arange(n)[None]
+    return sum(keys_back(words, each)[0] for each in back).bool()
+
+
+def _columns(n: int, *words: int) -> Bool[Tensor, "query key"]:
+    return torch.isin(torch.arange(n), torch.tensor(words)).expand(n, n)
+
+
+# What S0 named, in its order: (number of words, the topic's place) -> the words looked at.
+KINDS: dict[str, Callable[[int, int], Bool[Tensor, "query key"]]] = {
+    "topic": lambda n, topic: _columns(n, topic),
+    "previous": lambda n, topic: _words_back(n, 1),
+    "first and third": lambda n, topic: _columns(n, 0, 2),
+    "first two": lambda n, topic: _columns(n, 0, 1),
+    "first": lambda n, topic: _columns(n, 0),
+    "two back": lambda n, topic: _words_back(n, 2),
+    "topic and present": lambda n, topic: _columns(n, topic) | _words_back(n, 0),
+    "present and previous": lambda n, topic: _words_back(n, 0, 1),
+}
+FIRST_QUERY = 3  # the first word that the model wrote; here two back is the topic, later all differ
+
+
+def targets_of(kind: str, n_words: int, topic: int = 1) -> Bool[Tensor, "query key"]:
+    """True at the words that a head of this kind looks at; only at queries that count."""
+    if kind not in KINDS:
+        raise unknown_name("kind of head", kind, KINDS)
+    targets = KINDS[kind](n_words, topic).tril().clone()
+    targets[: max(FIRST_QUERY, topic + 1)] = False
+    return targets
+
+
+def hits(
+    pattern: Float[Tensor, "head query key"], targets: Bool[Tensor, "query key"]
+) -> tuple[Float[Tensor, "head counted"], Float[Tensor, " counted"]]:
+    """Where the k words most looked at are the k targets, and how often by chance.
+
+    Only for the counted queries, which have targets; chance is 1 in all choices of k of the words
+    up to the query.
+    """
+    at = targets.any(dim=-1).nonzero()[:, 0]
+    wanted = targets[at].sum(dim=-1)
+    order = pattern[:, at].argsort(dim=-1, descending=True).argsort(dim=-1)  # rank of each word
+    found = (order < wanted[:, None]) == targets[at]
+    ways = [math.comb(q + 1, k) for q, k in zip(at.tolist(), wanted.tolist(), strict=True)]
+    return found.all(dim=-1).to(pattern), 1 / torch.tensor(ways).to(pattern)
+
+
+def fits(maps: list[Maps], kind: str) -> Float[Tensor, " head"]:
+    """How well each head fits a kind: hits above chance, as a share of those that chance leaves.
+
+    0 is chance, 1 is always; over all counted words of all texts.
+    """
+    found, chance = [], []
+    for text, words, _ in maps:
+        each = hits(words, targets_of(kind, len(text.words), text.topic))
+        found.append(each[0])
+        chance.append(each[1])
+    rate, luck = torch.cat(found, dim=1).mean(dim=1), torch.cat(chance).mean()
+    return (rate - luck) / (1 - luck)
+
+
+def best_fit(maps: list[Maps]) -> float:
+    """The best fit of any head to any of KINDS."""
+    return max(fits(maps, kind).max().item() for kind in KINDS)
+
+
+def planted(texts: list[Text], kind: str, share: float = 0.6) -> list[Maps]:
+    """Maps of one head made to look so: `share` on the kind's pieces, the rest on all alike."""
+    maps = []
+    for text in texts:
+        n, numbers = len(text.tokens), torch.tensor(text.word_of)
+        even = torch.ones(n, n, dtype=torch.double).tril()
+        even /= even.sum(dim=-1, keepdim=True)
+        wanted = targets_of(kind, len(text.words), text.topic)
+        on = torch.zeros(n, n, dtype=torch.double)
+        on[1:, 1:] = wanted[numbers[1:]][:, numbers[1:]].double()
+        on = (on * (even > 0)) / on.sum(dim=-1, keepdim=True).clamp(min=1)
+        pattern = torch.where(on.any(dim=-1, keepdim=True), share * on + (1 - share) * even, even)
+        maps.append(Maps(text, by_words(pattern[None], text.word_of), pattern[None, 1:, 0].mean(1)))
+    return maps
+
+
+def untrained(seed: int, tokenizer: Tokenizer) -> AttentionOnlyTransformer:
+    """A new model of S0's best size, started as ours are: one layer, 8 heads, d_model 256."""
+    torch.manual_seed(seed)
+    shape = {"d_vocab": tokenizer.d_vocab, "n_layers": 1, "d_model": 256, "n_heads": 8}
+    model = AttentionOnlyTransformer(ModelConfig(**shape, positions="standard", layer_norm=False))
+    model.tokenizer = tokenizer
+    return model.eval()
+
+
+def load(name: str) -> AttentionOnlyTransformer:
+    """A checkpoint that is only read."""
+    return load_checkpoint(name).requires_grad_(False)
+
+
+def maps_of(name: str, prompts: list[str], seed: int = 0) -> list[Maps]:
+    """The maps of a checkpoint on the prompts, each with its own words behind."""
+    model = load(name)
+    return read(model, written(model, prompts, seed=seed))
+
+
+def on_bos(maps: list[Maps]) -> Float[Tensor, " head"]:
+    """What each head gives to BOS: mean over texts."""
+    return torch.stack([each.on_bos for each in maps]).mean(dim=0)
+
+
+def head_of(model: Model, number: int) -> Head:
+    """The head of this number in `read`."""
+    return Head(*divmod(int(number), model.config.n_heads))
+
+
+def labels(model: Model) -> list[str]:
+    """L0H0, L0H1 …, in the order of `read`."""
+    c = model.config
+    return [str(head_of(model, i)) for i in range(c.n_layers * c.n_heads)]

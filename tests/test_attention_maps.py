@@ -1,0 +1,331 @@
+"""Notebook 17: prompts and words, kinds of heads, words moved about, its pictures."""
+
+import math
+import random
+from itertools import combinations
+
+import pytest
+import torch
+from matplotlib.text import Text as Words
+
+from aot_helpers.models.protocol import Head
+from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
+from aot_helpers.reading.heads import HEAD_PATTERNS, head_scores, uniform_pattern
+from aot_helpers.studies import attention_costs as costs
+from aot_helpers.studies import attention_drawings as drawings
+from aot_helpers.studies import attention_maps as study
+from aot_helpers.studies import attention_places as moving
+from aot_helpers.teaching.exercises import grade
+from aot_helpers.text.batches import repeated_tokens
+from aot_helpers.training.losses import copy_losses
+
+
+@pytest.fixture(scope="module")
+def model():
+    return study.load("imdb-2l")
+
+
+@pytest.fixture(scope="module")
+def maps(model):
+    return study.read(model, study.written(model, study.openings()[:4], seed=3))
+
+
+def test_words_are_made_of_their_pieces(model):
+    text = "This movie is an average, filmed twice.\nNo."
+    tokens = model.tokenizer.encode(text, bos=True)
+    found = study.text_of(model.tokenizer, tokens)
+    assert found.words == [
+        "This",
+        "movie",
+        "is",
+        "an",
+        "average",
+        ",",
+        "filmed",
+        "twice",
+        ".",
+        "\n",
+        "No",
+        ".",
+    ]
+    pieces = model.tokenizer.token_strings(tokens)
+    for number, word in enumerate(found.words):
+        own = [p for p, n in zip(pieces, found.word_of, strict=True) if n == number]
+        assert "".join(own).strip(" ") == word
+
+
+def test_a_prompt_is_continued_by_so_many_words(model, maps):
+    for prompt, (text, *_) in zip(study.openings(), maps, strict=False):
+        assert text.words[:3] == prompt.split() and len(text.words) == 10
+        assert len(text.tokens) == len(text.word_of)
+        assert text == study.text_of(model.tokenizer, text.tokens)._replace(tokens=text.tokens)
+
+
+def test_openings_put_every_noun_second():
+    prompts = study.openings()
+    assert len(set(prompts)) == len(study.OPENINGS) * len(study.NOUNS) == 240
+    assert {prompt.split()[1] for prompt in prompts} == set(study.NOUNS)
+
+
+def test_attention_between_words_is_the_mean_over_their_pieces():
+    torch.manual_seed(0)
+    pattern = torch.rand(2, 6, 6).tril()
+    word_of = [-1, 0, 1, 1, 2, 2]
+    found = study.by_words(pattern, word_of)
+    for head in range(2):
+        for query in range(3):
+            own = []
+            for key in range(3):
+                cells = [
+                    pattern[head, q, k].item()
+                    for q in range(6)
+                    for k in range(6)
+                    if word_of[q] == query and word_of[k] == key
+                ]
+                own.append(sum(cells) / len(cells))
+            assert found[head, query].tolist() == pytest.approx([v / sum(own) for v in own])
+
+
+def test_a_head_that_looks_everywhere_alike_sees_no_word_more():
+    found = study.by_words(uniform_pattern(8)[None], [-1, 0, 0, 0, 1, 2, 2, 3])[0]
+    torch.testing.assert_close(found[3], torch.full((4,), 0.25))
+
+
+def test_kinds_agree_with_the_patterns_of_the_package():
+    n = 9
+    for kind, name in {"previous": "previous", "first": "first"}.items():
+        package = HEAD_PATTERNS[name](torch.arange(n)[None])[0]
+        assert torch.equal(study.targets_of(kind, n)[3:], package[3:])
+
+
+@pytest.mark.parametrize("kind", study.KINDS)
+def test_kinds_differ_from_the_second_query_that_counts(kind):
+    own = study.targets_of(kind, 10)
+    assert not own[:3].any() and not own.triu(1).any()
+    others = {k: study.targets_of(k, 10) for k in study.KINDS if k != kind}
+    same = {q: [k for k in others if torch.equal(own[q], others[k][q])] for q in range(3, 10)}
+    assert same.pop(3) == {"topic": ["two back"], "two back": ["topic"]}.get(kind, [])
+    assert not any(same.values())
+
+
+@pytest.mark.parametrize("kind", study.KINDS)
+def test_chance_is_what_random_heads_hit(kind):
+    torch.manual_seed(1)
+    targets = study.targets_of(kind, 8)
+    found, chance = study.hits(torch.rand(4000, 8, 8).tril(), targets)
+    assert found.mean(dim=0).tolist() == pytest.approx(chance.tolist(), abs=0.03)
+    queries = [q for q in range(8) if targets[q].any()]
+    k = int(targets[queries[0]].sum())
+    ways = [sum(1 for _ in combinations(range(q + 1), k)) for q in queries]
+    assert chance.tolist() == pytest.approx([1 / n for n in ways])
+
+
+@pytest.mark.parametrize("kind", study.KINDS)
+def test_a_head_made_so_fits_and_one_of_chance_does_not(kind, maps):
+    texts = [each.text for each in maps]
+    assert study.fits(study.planted(texts, kind), kind).item() == 1
+    torch.manual_seed(2)
+    chance = [study.Maps(t, torch.rand(500, 10, 10).tril(), None) for t in texts]
+    assert abs(study.fits(chance, kind).mean()) < 0.03
+
+
+def test_an_unknown_kind_is_named_with_those_there_are():
+    with pytest.raises(ValueError, match="'topics'.*topic"):
+        study.targets_of("topics", 8)
+
+
+def test_reading_agrees_with_the_scores_of_the_package(model):
+    tokens = model.tokenizer.encode(" movie film story plot actor book", bos=True)
+    text = study.text_of(model.tokenizer, tokens)
+    assert len(text.words) == len(tokens) - 1  # a piece a word
+    (each,) = study.read(model, [text])
+    targets = torch.zeros(1, 7, 7, dtype=torch.bool)
+    targets[:, 1:, 0] = True
+    on_bos = head_scores(model, tokens[None], targets).scores.flatten()
+    torch.testing.assert_close(each.on_bos, on_bos)
+    torch.testing.assert_close(each.words.sum(dim=-1), torch.ones(8, 6, dtype=torch.double))
+
+
+def test_a_change_of_nothing_costs_nothing_and_of_the_logits_what_kl_says(model):
+    tokens = torch.stack([model.tokenizer.encode("This movie is", bos=True)])
+    assert costs.changed_by(model, tokens, {}) == 0
+    flat = costs.changed_by(model, tokens, {"logits": lambda logits: 0 * logits})
+    p = model(tokens).softmax(dim=-1)
+    assert flat == pytest.approx((math.log(2048) + (p * p.log()).sum(-1)).mean().item(), rel=1e-4)
+
+
+def test_costs_of_each_head_are_those_of_its_ablation(model):
+    tokens, other = (repeated_tokens(2048, 8, 3, seed=seed) for seed in (1, 2))
+    by_copy = costs.copy_costs(model, tokens, other)
+    by_zero = costs.prompt_costs(model, tokens, other, "zero")
+    assert by_copy.shape == (8, 2) and by_zero.shape == (8,)
+    without = {"L1.z": lambda z: z * (torch.arange(4) != 3)[:, None]}
+    assert by_zero[7].item() == pytest.approx(costs.changed_by(model, tokens, without), rel=1e-4)
+    mean = model.run_with_cache(other)[1]["L1.z"][:, :, 3].mean(dim=(0, 1))
+
+    def put(z):
+        return torch.cat([z[:, :, :3], mean.expand_as(z[:, :, 3])[:, :, None]], dim=2)
+
+    lost = torch.tensor(copy_losses(model, tokens, {"L1.z": put}))
+    torch.testing.assert_close(by_copy[7], lost - torch.tensor(copy_losses(model, tokens)))
+
+
+def test_four_words_come_in_every_order(model):
+    tokens = moving.in_all_orders(model.tokenizer, ["movie", "plot"])
+    assert tokens.shape == (2, 24, 11)
+    assert {tuple(sorted(row)) for row in tokens[0, :, 1:5].tolist()} == {
+        tuple(sorted(tokens[0, 0, 1:5].tolist()))
+    }
+    assert len({tuple(row) for row in tokens[0].tolist()}) == 24
+
+
+def test_a_word_of_more_pieces_is_refused(model):
+    with pytest.raises(ValueError, match="'average'.*one piece"):
+        moving.single_pieces(model.tokenizer, ["movie", "average"])
+
+
+@pytest.mark.parametrize(("what", "index"), [("word", 0.75), ("place", -0.75)])
+def test_the_index_tells_what_a_made_head_follows(what, index):
+    table = moving.place_table(moving.made_to_follow(what))
+    assert moving.word_or_place(table) == pytest.approx(index)
+    even = torch.full((24, 4), 0.25)
+    assert moving.word_or_place(moving.place_table(even)) == pytest.approx(0)
+    with pytest.raises(ValueError, match="'topic'"):
+        moving.made_to_follow("topic")
+
+
+@pytest.mark.parametrize(("what", "index"), [("word", 0.75), ("place", 0)])
+def test_a_made_word_gets_more_than_others_at_its_place(what, index):
+    table = moving.place_table(moving.made_to_follow(what))
+    own, others = moving.word_among_others(table)
+    assert ((own - others) / (own + others)).tolist() == pytest.approx([index] * 4)
+    torch.manual_seed(5)
+    table = torch.rand(4, 4)
+    _, others = moving.word_among_others(table)
+    assert others[1].item() == pytest.approx(sum(table[i, 1].item() for i in (0, 2, 3)) / 3)
+
+
+def test_places_are_averaged_over_the_orders_of_the_other_words():
+    torch.manual_seed(3)
+    seen = torch.rand(24, 4)
+    table = moving.place_table(seen, word=2)
+    for place in range(4):
+        own = [seen[i] for i, order in enumerate(moving.ORDERS) if order[place] == 2]
+        assert len(own) == 6
+        torch.testing.assert_close(table[place], sum(own) / 6)
+
+
+@pytest.mark.parametrize("positions", ["relative", "none", "standard"])
+def test_scores_are_word_and_distance_unless_positions_are_in_the_stream(model, positions):
+    torch.manual_seed(4)
+    config = ModelConfig(2048, 1, 32, 2, 16, 16, positions, layer_norm=False)
+    tokens = moving.in_all_orders(model.tokenizer, ["movie"])
+    one = AttentionOnlyTransformer(config)
+    if positions == "relative":
+        torch.nn.init.normal_(one.blocks[0].attn.b_rel)
+    left = moving.left_by_word_and_distance(one, tokens).item()
+    assert left > 1e-2 if positions == "standard" else left < 1e-9
+
+
+def test_the_chance_of_more_counts_pairs():
+    random.seed(0)
+    some, others = ([random.randint(0, 5) for _ in range(9)] for _ in range(2))
+    wins = [(a > b) + 0.5 * (a == b) for a in some for b in others]
+    found = moving.chance_of_more(torch.tensor(some).double(), torch.tensor(others).double())
+    assert found == pytest.approx(sum(wins) / 81)
+
+
+def figures(maps):
+    text, words, _ = maps[0]
+    scheme = {kind: study.KINDS[kind](10, 1).double() for kind in study.KINDS}
+    table = moving.place_table(moving.made_to_follow("word"))
+    return [
+        drawings.writing(text.words, {"L0H0": words[0], "L1H3": words[7]}, 6, "title"),
+        drawings.in_pairs(scheme, {k: (k[:3], v) for k, v in scheme.items()}, text.words, "title"),
+        drawings.kinds_by_head(
+            {"imdb-2l-seed1": torch.rand(8, 8)},
+            {"imdb-2l-seed1": [f"L0H{i}" for i in range(8)]},
+            list(study.KINDS),
+            "title",
+        ),
+        drawings.places({"one": table, "two": table}, "title", own=("two",)),
+        drawings.shaded_words({"nouns": {"movie": 0.4, "plot": 0.1}}, "title", "note"),
+        drawings.spread({"one": [0.1, 0.1, 0.5]}, {"one": 0.23}, "title"),
+        drawings.looks_and_does(
+            {"L0H0": (0.1, 2.0), "b": (1, 0)}, ["L0H0"], "title", ("x", "y"), "n"
+        ),
+    ]
+
+
+def test_every_picture_has_its_title_and_labels_of_nine_points(maps):
+    for figure in figures(maps):
+        figure.canvas.draw()
+        said = [t for t in figure.findobj(Words) if t.get_text().strip() and t.get_visible()]
+        assert "title" in {t.get_text() for t in said}
+        assert min(t.get_fontsize() for t in said) >= 9
+
+
+def last_mark(words):
+    table = torch.zeros(len(words), len(words), dtype=torch.bool)
+    for query in range(len(words)):
+        marks = [key for key in range(query) if words[key] in ",.!?"]
+        if marks:
+            table[query, marks[-1]] = True
+    return table
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (..., "not attempted"),
+        (lambda words: None, "not attempted"),
+        (last_mark, "17.1: solved"),
+        (lambda words: last_mark(words).roll(1, 0), "query 0 must look at no word; yours: [7]"),
+        (lambda words: last_mark(words) | (words[0] == "no"), "query 0 must look at no word"),
+        (lambda words: last_mark(words).int(), "True and False, 9 by 9"),
+    ],
+)
+def test_the_first_wrong_query_is_named(answer, says, capsys):
+    grade("17.1", answer)
+    assert says in capsys.readouterr().out
+
+
+def foolish(more):
+    pattern = torch.ones(10, 10).tril()
+    pattern[1:, 1] += more
+    return pattern / pattern.sum(dim=-1, keepdim=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (..., "not attempted"),
+        (foolish(0.01), "solved (fit 1.00 with 0.16 of the attention, 0.84 elsewhere)"),
+        (foolish(0.01).tolist(), "solved (fit 1.00 with 0.16"),
+        (foolish(2), "not yet. It fits, but word 1 still gets 0.35"),
+        (torch.eye(10), "not yet. The fit is -0.19"),
+        (torch.ones(10, 10) / 10, "nothing above the diagonal"),
+        (foolish(0.01) * 0.9, "adds up to 1; row"),
+        (torch.eye(9), "10 by 10 numbers"),
+    ],
+)
+def test_a_map_that_fools_the_detector(answer, says, capsys):
+    grade("17.2", answer)
+    assert says in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "says"),
+    [
+        (..., ..., "not attempted"),
+        (0.9, ..., "not attempted"),
+        (0.9, 0.1, "solved (measured 0.9"),
+        (0.5, 0.1, "In the first copy it gives more to BOS"),
+        (1, 0.9, "In the second copy it gives less to BOS"),
+        ("much", 0, "first: one number, please"),
+    ],
+)
+def test_a_guess_about_a_resting_head(model, first, second, says, capsys):
+    given = {"model": model, "head": Head(1, 3), "text": repeated_tokens(2048, 32, 4, seed=5)}
+    grade("17.3", first, second, **given)
+    assert says in capsys.readouterr().out
