@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from torch import Tensor
 
 from aot_helpers.models.protocol import Head
@@ -21,6 +22,8 @@ SHADES = {
     color: LinearSegmentedColormap.from_list("cloud", ["#F2F2F2", color, "#1A1A1A"])
     for color in (QUERY, KEY)
 }
+HALO = [withStroke(linewidth=2.5, foreground="white")]  # so that a label can be read on a line
+LARGER = LinearSegmentedColormap.from_list("larger", [KEY, "#FFFFFF", QUERY])  # which c makes large
 
 
 def toy(
@@ -35,9 +38,10 @@ def toy(
     panels: {title: (q [pos, 2], k [pos, 2])}. links: "attention", lines as wide as the share, or
     "nearest", a dashed line from each query to its nearest key.
     """
-    figure, axes = plt.subplots(1, len(panels), figsize=(4.3 * len(panels), 4.2), squeeze=False)
-    figure.subplots_adjust(0.06, 0.13, 0.985, 0.84, wspace=0.2)
-    for axis, (name, (q, k)) in zip(axes[0], panels.items(), strict=True):
+    width = 3.5 * len(panels)
+    figure, axes = plt.subplots(1, len(panels), figsize=(width, 4.0), squeeze=False)
+    figure.subplots_adjust(0.6 / width, 0.17, 1 - 0.1 / width, 0.83, wspace=0.22)
+    for axis, (title_of_panel, (q, k)) in zip(axes[0], panels.items(), strict=True):
         q, k = np.asarray(q), np.asarray(k)
         pattern = np.exp(q @ k.T) / np.exp(q @ k.T).sum(-1, keepdims=True)
         apart = np.linalg.norm(q[:, None] - k, axis=-1)
@@ -49,16 +53,18 @@ def toy(
             axis.plot(*zip(q[i], k[j], strict=True), zorder=1, **look)
         _cloud(axis, q, QUERY, "o", 60)
         _cloud(axis, k, KEY, "s", 52)
-        high = 0.07 * max(np.ptp(np.concatenate([q, k])[:, 1]), 1)
-        for i, token in enumerate(tokens):
-            words = {"va": "center", "size": 10, "zorder": 5}
-            axis.text(q[i, 0], q[i, 1] + high, token, color=QUERY, ha="center", **words)
-            left = i % 2 == 0  # keys lie close together: their names stand left and right of them
-            name = f"{token}  " if left else f"  {token}"
-            axis.text(*k[i], name, color=KEY, ha="right" if left else "left", **words)
-        axis.margins(0.16)
+        step = 0.075 * np.ptp(np.concatenate([q, k])[:, 1])
+        words = {"va": "center", "size": 10, "zorder": 5, "path_effects": HALO}
+        for token, (x, y) in zip(tokens, q, strict=True):
+            axis.text(x, y + step, token, color=QUERY, ha="center", **words)
+        for side, ha in ((0, "right"), (1, "left")):  # keys' names stand left and right of them
+            heights = _apart(k[side::2, 1], step)
+            for token, x, y in zip(tokens[side::2], k[side::2, 0], heights, strict=True):
+                axis.text(x, y, f"  {token}  ", color=KEY, ha=ha, **words)
+        axis.margins(0.18)
         axis.set(xlabel=columns[0], ylabel=columns[1])
-        axis.set_title(name, size=10.5)
+        axis.set_title(title_of_panel, size=10.5)
+    _kinds(figure, "")
     return _headline(figure, title)
 
 
@@ -147,7 +153,7 @@ def chosen_scales(panels: Mapping[str, Float[Tensor, "layer head"]], title: str)
     figure.subplots_adjust(0.9 / width, 0.15 / size[1], 0.99, 1 - 0.95 / size[1], hspace=0.45)
     for axis, (name, values) in zip(axes[:, 0], panels.items(), strict=True):
         values = np.asarray(values)
-        axis.imshow(values, cmap="PuOr", norm=LogNorm(0.2, 5), aspect="auto")
+        axis.imshow(values, cmap=LARGER, norm=LogNorm(0.2, 5), aspect="auto")
         for (i, h), c in np.ndenumerate(values):
             ink = "white" if abs(np.log(c)) > 1.2 else "black"
             axis.text(h, i, f"{c:.2g}", ha="center", va="center", size=SMALL, color=ink)
@@ -193,6 +199,15 @@ def _cloud(axis, points, color, marker, size, pos=None):
     else:
         shade = 0.25 + 0.6 * np.asarray(pos) / max(int(np.max(np.asarray(pos))), 1)
         axis.scatter(*points.T, c=SHADES[color](shade), **look)
+
+
+def _apart(heights, step):
+    """Heights of labels, the least moved up so that any two are `step` apart."""
+    placed = np.array(heights, dtype=float)
+    order = placed.argsort()
+    for lower, upper in zip(order, order[1:], strict=False):
+        placed[upper] = max(placed[upper], placed[lower] + step)
+    return placed
 
 
 def _bare(axis):

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from aot_helpers.base.files import DATA, read_json, write_atomically
 from aot_helpers.models.protocol import Head, Model
+from aot_helpers.models.transformer import AttentionOnlyTransformer
 from aot_helpers.reading.geometry import (
     SCALES,
     QueriesKeys,
@@ -43,6 +44,20 @@ def texts_for(model: Model, name: str, n_texts: int = 10, n_tokens: int = 48) ->
     texts = load_corpus("stories", "test", quiet=True).texts if read_stories else TEXTS
     bos = model.tokenizer.bos is not None
     return [model.tokenizer.encode(text, bos=bos)[:n_tokens] for text in texts[:n_texts]]
+
+
+def attention(
+    model: AttentionOnlyTransformer,
+    head: Head,
+    q: Float[Tensor, "pos d_head"],
+    k: Float[Tensor, "pos d_head"],
+) -> Float[Tensor, "query_pos key_pos"]:
+    """A head's causal attention in one text, from given queries and keys and its relative bias."""
+    scores = q @ k.T / math.sqrt(q.shape[1])
+    if model.config.positions == "relative":
+        scores = scores + model.blocks[head.layer].attn.relative_bias(len(q))[head.head]
+    hidden = torch.ones(scores.shape, dtype=torch.bool).triu(1)
+    return scores.double().masked_fill(hidden, -torch.inf).softmax(dim=-1)
 
 
 def random_directions(
@@ -142,6 +157,7 @@ def examine(model: Model, name: str, seed: int = 0, maps: tuple = ("tsne",)) -> 
         each |= {"previous nearest": previous_nearest(v), "norms left": norms_left(v)}
         for method in maps:
             each |= map_numbers(v, c.causal, method, seed)
+        each["tsne, no shift"] = packed_map(*joint_map(v.q, v.k, seed=seed))
         if head in FILMED and "umap" in maps:
             each["film"] = film(v, seed)
         heads.append(_rounded(each))
@@ -226,9 +242,36 @@ def map_of(result: dict, head: Head, method: str) -> tuple[Tensor, Tensor]:
     """A head's map from the results file: queries and keys, [point, 2] in 0 … 255."""
     one = head_of(result, head)
     if method not in one:
-        raise ValueError(f"{result['model']} has no map by {method!r}: there are tsne and umap")
+        raise ValueError(f"{result['model']} has no map by {method!r}: take 'tsne' or 'tsne, no shift'")
     at = unpacked(one[method], 2).double()
     return at[: len(at) // 2], at[len(at) // 2 :]
+
+
+def found_on_map(
+    result: dict, head: Head, method: str = "tsne", but_first: bool = False
+) -> float:
+    """Share of queries whose nearest key of their text, on a map of the file, is the liked one.
+
+    but_first: of the queries that like another key than the first of the text most.
+    """
+    (q, k), best = map_of(result, head, method), liked_keys(result, head)
+    text, pos = places(result)
+    allowed = QueriesKeys(q, k, text, pos).allowed(result["causal"])
+    nearest = pos[distances(q, k).masked_fill(~allowed, torch.inf).argmin(dim=-1)]
+    counted = (best > 0) if but_first else (pos >= (1 if result["causal"] else 0))
+    return (nearest == best)[counted].double().mean().item()
+
+
+def liked_keys(result: dict, head: Head) -> Int[Tensor, " point"]:
+    """The position of the key that each query of a results file likes most."""
+    return unpacked(head_of(result, head)["top"], 3)[:, 0]
+
+
+def places(result: dict) -> tuple[Int[Tensor, " point"], Int[Tensor, " point"]]:
+    """The text and the position of every point of a results file."""
+    lengths = torch.tensor([len(tokens) for tokens in result["tokens"]])
+    pos = torch.cat([torch.arange(n) for n in lengths])
+    return torch.arange(len(lengths)).repeat_interleave(lengths), pos
 
 
 def head_of(result: dict, head: Head) -> dict:
