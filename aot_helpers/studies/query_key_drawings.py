@@ -110,8 +110,8 @@ def at_a_glance(
     figure.subplots_adjust(0.65 / size[0], 0.42 / size[1], 0.995, 1 - 0.78 / size[1], 0.06, 0.12)
     for (i, h), axis in np.ndenumerate(axes):
         q, k = map_of(result, Head(i, h), method)
-        _cloud(axis, k, KEY, "s", 0.8)
-        _cloud(axis, q, QUERY, "o", 0.8)
+        for points, color in ((k, KEY), (q, QUERY)):  # plain pixels: the picture stays small
+            axis.plot(*points.T, ",", color=color, antialiased=False, zorder=3)
         _bare(axis)
         if note := notes.get(Head(i, h)):
             axis.spines[:].set(color=INK, linewidth=1.6)
@@ -128,12 +128,13 @@ def at_a_glance(
 def liked_by_scale(
     scales: Sequence[float], curves: Mapping[str, Float[Tensor, "head scale"]], title: str
 ) -> Figure:
-    """Shares of queries whose nearest key is the one they like most, a thin line for each head."""
+    """Shares of queries whose nearest key is the liked one: the median head, the middle half."""
     figure, axis = plt.subplots(figsize=(8, 3.6))
     figure.subplots_adjust(0.09, 0.15, 0.78, 0.88)
     for (name, values), color in zip(curves.items(), (INK, "#C2255C", PALE), strict=False):
         values = np.asarray(values)
-        axis.plot(scales, values.T, color=color, lw=0.9, alpha=0.35)
+        middle = np.quantile(values, (0.25, 0.75), axis=0)
+        axis.fill_between(scales, *middle, color=color, alpha=0.2, lw=0)
         median = np.median(values, axis=0)
         axis.plot(scales, median, color=color, lw=2.6, marker="o", ms=5)
         axis.text(scales[-1] * 1.08, median[-1], name, color=color, va="center", size=10)

@@ -28,22 +28,10 @@ from aot_helpers.reading.geometry import (
     queries_and_keys,
     scale_curve,
 )
-from aot_helpers.studies.query_key_texts import TEXTS
-from aot_helpers.text.corpora import load_corpus
+from aot_helpers.studies.query_key_texts import texts_for
 
 FILMED = (Head(1, 2), Head(3, 3))  # S1's figures 3 and 4 show the heads of these names, of GPT
 FOLDER = DATA / "results" / "geometry"
-
-
-def texts_for(model: Model, name: str, n_texts: int = 10, n_tokens: int = 48) -> list[Tensor]:
-    """Tokens [pos] of the first texts, each begun by the model's token for that and cut.
-
-    Models of stories read unread stories; all others read TEXTS.
-    """
-    read_stories = name.startswith("stories")
-    texts = load_corpus("stories", "test", quiet=True).texts if read_stories else TEXTS
-    bos = model.tokenizer.bos is not None
-    return [model.tokenizer.encode(text, bos=bos)[:n_tokens] for text in texts[:n_texts]]
 
 
 def attention(
@@ -238,18 +226,18 @@ def unpacked(text: str, width: int) -> Int[Tensor, "point width"]:
     return torch.from_numpy(numbers.astype(np.int64)).view(-1, width)
 
 
-def map_of(result: dict, head: Head, method: str) -> tuple[Tensor, Tensor]:
+def map_of(result: dict, head: Head, method: str = "tsne") -> tuple[Tensor, Tensor]:
     """A head's map from the results file: queries and keys, [point, 2] in 0 … 255."""
     one = head_of(result, head)
     if method not in one:
-        raise ValueError(f"{result['model']} has no map by {method!r}: take 'tsne' or 'tsne, no shift'")
+        raise ValueError(
+            f"{result['model']} has no map by {method!r}: take 'tsne' or 'tsne, no shift'"
+        )
     at = unpacked(one[method], 2).double()
     return at[: len(at) // 2], at[len(at) // 2 :]
 
 
-def found_on_map(
-    result: dict, head: Head, method: str = "tsne", but_first: bool = False
-) -> float:
+def found_on_map(result: dict, head: Head, method: str = "tsne", but_first: bool = False) -> float:
     """Share of queries whose nearest key of their text, on a map of the file, is the liked one.
 
     but_first: of the queries that like another key than the first of the text most.

@@ -1,5 +1,10 @@
 """The short texts of notebook 18, and what kind of token each of their pieces is."""
 
+from torch import Tensor
+
+from aot_helpers.models.protocol import Model
+from aot_helpers.text.corpora import load_corpus
+
 _LITTLE = """\
 a an the and or but if then than as at by for from in into of off on out over to under with i you he
 she it we they me him her us them my your his its our their this that these those is was were are be
@@ -42,3 +47,14 @@ def token_type(token: str) -> int:
     if token.startswith("##"):
         return 3
     return 1 if bare in FUNCTION_WORDS else 0
+
+
+def texts_for(model: Model, name: str, n_texts: int = 10, n_tokens: int = 48) -> list[Tensor]:
+    """Tokens [pos] of the first texts, each begun by the model's token for that and cut.
+
+    Models of stories read unread stories; all others read TEXTS.
+    """
+    read_stories = name.startswith("stories")
+    texts = load_corpus("stories", "test", quiet=True).texts if read_stories else TEXTS
+    bos = model.tokenizer.bos is not None
+    return [model.tokenizer.encode(text, bos=bos)[:n_tokens] for text in texts[:n_texts]]
