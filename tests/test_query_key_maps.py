@@ -10,7 +10,7 @@ import torch
 from matplotlib.text import Text
 
 from aot_helpers.models.protocol import Head
-from aot_helpers.reading.geometry import QueriesKeys, distances, placed
+from aot_helpers.reading.geometry import QueriesKeys, distances, placed, queries_and_keys
 from aot_helpers.studies import query_key_drawings as drawings
 from aot_helpers.studies import query_key_maps as study
 from aot_helpers.studies.query_key_texts import TEXTS, TYPES, token_type
@@ -44,11 +44,11 @@ def test_an_order_within_texts_exchanges_points_of_one_text_only():
 
 
 def test_correlations_have_a_value_for_each_scale_and_nulls_of_their_own():
-    v = points()
+    v = points(n=20)
     found = study.correlations(v, causal=False)
     assert {len(each) for each in found.values()} == {7}
     assert found["shuffled"] != found["all pairs"] != found["directions"]
-    assert found == study.correlations(v, causal=False)
+    assert str(found) == str(study.correlations(v, causal=False))  # as text, NaN equals NaN
     turned = v._replace(q=-v.q, k=-v.k)  # the same dot products and distances
     other = study.correlations(turned, causal=False)
     assert np.allclose(other["all pairs"], found["all pairs"])
@@ -61,6 +61,40 @@ def test_the_shift_costs_nothing_where_the_queries_have_no_mean():
     assert found["plain"] == found["centered"] and found["shifted"] == found["centered, shifted"]
     assert found["plain"][1] == found["shifted"][1] == 1 > found["shuffled"][1]
     assert study.liked(v._replace(q=v.q + 3), False, (1e4,))["shifted"][0] < 1
+
+
+def test_attention_from_queries_and_keys_is_the_models(make_model):
+    model = make_model(positions="relative").requires_grad_(False)
+    tokens = torch.arange(1, 8)
+    pattern = model.run_with_cache(tokens[None])[1]["L1.pattern"][0]
+    for head, v in queries_and_keys(model, [tokens], [Head(1, 0), Head(1, 1)]).items():
+        assert torch.allclose(
+            study.attention(model, head, v.q, v.k), pattern[head.head].double(), atol=1e-5
+        )
+
+
+def small_result(best, causal=False):
+    """Two texts of three tokens; queries on a line, and each key beside the query before it."""
+    at = torch.tensor([[0.0, 0], [100, 0], [250, 0]]).repeat(2, 1)
+    keys = at.roll(1, 0) + torch.tensor([0.0, 5])
+    head = {"head": "L0H0", "tsne": study.packed_map(at, keys)}
+    head["top"] = study._packed(torch.tensor(best).repeat(2)[:, None].expand(-1, 3))
+    tokens = [["a", "b", "c"]] * 2
+    sizes = {"n_layers": 1, "n_heads": 1, "causal": causal}
+    return {"model": "small", "tokens": tokens, "heads": [head], **sizes}
+
+
+def test_what_is_found_on_a_map_is_counted_within_texts():
+    head = Head(0, 0)
+    assert study.found_on_map(small_result([1, 2, 0]), head) == 1
+    assert math.isclose(study.found_on_map(small_result([1, 2, 2]), head), 2 / 3)
+    assert math.isclose(study.found_on_map(small_result([0, 2, 2]), head, but_first=True), 1 / 2)
+    assert math.isnan(study.found_on_map(small_result([0, 0, 0]), head, but_first=True))
+    # Causal: the first query has no choice, and none may look at a later key.
+    assert study.found_on_map(small_result([0, 1, 0], causal=True), head) == 1
+    assert study.found_on_map(small_result([0, 0, 0], causal=True), head) == 0.5
+    text, pos = study.places(small_result([0, 0, 0]))
+    assert text.tolist() == [0, 0, 0, 1, 1, 1] and pos.tolist() == [0, 1, 2, 0, 1, 2]
 
 
 def test_the_norms_left_are_twice_the_ratio_and_none():
@@ -87,7 +121,7 @@ def test_a_models_result_fits_in_json_and_comes_back(make_model, tmp_path, monke
     model = make_model(positions="none").requires_grad_(False)
     monkeypatch.setattr(study, "FOLDER", tmp_path / "geometry")
     tokens = [
-        torch.randint(11, (10,), generator=torch.Generator().manual_seed(i)) for i in (1, 2, 3)
+        torch.randint(11, (10,), generator=torch.Generator().manual_seed(i)) for i in range(12)
     ]
     monkeypatch.setattr(study, "texts_for", lambda model, name: tokens)
     model.tokenizer = type(
@@ -100,7 +134,7 @@ def test_a_models_result_fits_in_json_and_comes_back(make_model, tmp_path, monke
         str(int(i)) for i in tokens[0]
     ]
     q, k = study.map_of(again, Head(1, 1), "tsne")
-    assert q.shape == k.shape == (30, 2) and 0 <= torch.cat([q, k]).min() <= 255
+    assert q.shape == k.shape == (120, 2) and 0 <= torch.cat([q, k]).min() <= 255
     with pytest.raises(ValueError, match="no head L2H0: tiny has 2 layers of 2 heads"):
         study.head_of(again, Head(2, 0))
     with pytest.raises(ValueError, match="tiny has no map by 'umap'"):
@@ -125,7 +159,8 @@ def test_what_is_shipped_of_minilm_is_whole_and_small():
     assert len(MINILM["heads"]) == 72 and len(MINILM["tokens"]) == len(TEXTS)
     n = sum(map(len, MINILM["tokens"]))
     for each in MINILM["heads"]:
-        assert study.unpacked(each["tsne"], 2).shape == study.unpacked(each["umap"], 2).shape
+        maps = [study.unpacked(each[kind], 2) for kind in ("tsne", "tsne, no shift", "umap")]
+        assert {each.shape for each in maps} == {(2 * n, 2)}
         assert study.unpacked(each["top"], 3).shape == (n, 3)
     longest = max(map(len, MINILM["tokens"]))
     assert max(study.unpacked(each["top"], 3).max() for each in MINILM["heads"]) < longest
@@ -155,6 +190,11 @@ FIGURES = {
     "liked": lambda: drawings.liked_by_scale([0.2, 1, 5], {"all": torch.rand(3, 3)}, "title"),
     "scales": lambda: drawings.chosen_scales({"a": torch.rand(2, 3) + 0.3}, "title"),
 }
+
+
+def test_labels_of_keys_that_lie_together_are_moved_apart():
+    heights = drawings._apart(np.array([0.3, 0.0, 0.31, 5.0]), 0.5)
+    assert heights.tolist() == [0.5, 0.0, 1.0, 5.0]
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -61,7 +61,7 @@ class ScaleMaps(NamedTuple):
 
 
 def queries_and_keys(
-    model: Model, texts: Iterable[Int[Tensor, " pos"]], heads: Iterable[Head] | None = None
+    model: Model, texts: Iterable[Int[Tensor, " _"]], heads: Iterable[Head] | None = None
 ) -> dict[Head, QueriesKeys]:
     """The queries and keys of heads (None: all) at every position of the texts, run one by one.
 

@@ -105,9 +105,11 @@ def at_a_glance(
 ) -> Figure:
     """The maps of all heads of a results file, a row for each layer; notes stand below theirs."""
     n_layers, n_heads, notes = result["n_layers"], result["n_heads"], notes or {}
-    size = (0.98 * n_heads + 0.75, 1.06 * n_layers + 1.05)
+    size = (0.98 * n_heads + 0.75, (1.24 if notes else 1.06) * n_layers + 1.05)
     figure, axes = plt.subplots(n_layers, n_heads, figsize=size, squeeze=False)
-    figure.subplots_adjust(0.65 / size[0], 0.42 / size[1], 0.995, 1 - 0.78 / size[1], 0.06, 0.12)
+    figure.subplots_adjust(
+        0.65 / size[0], 0.42 / size[1], 0.995, 1 - 0.78 / size[1], 0.06, 0.28 if notes else 0.12
+    )
     for (i, h), axis in np.ndenumerate(axes):
         q, k = map_of(result, Head(i, h), method)
         for points, color in ((k, KEY), (q, QUERY)):  # plain pixels: the picture stays small
@@ -116,7 +118,7 @@ def at_a_glance(
         if note := notes.get(Head(i, h)):
             axis.spines[:].set(color=INK, linewidth=1.6)
             below = {"transform": axis.transAxes, "ha": "center", "va": "top", "size": SMALL}
-            axis.text(0.5, 0.99, note, weight="bold", color=INK, **below)
+            axis.text(0.5, -0.04, note, weight="bold", color=INK, **below)
         if i == 0:
             axis.set_title(f"H{h}", size=SMALL + 1)
         if h == 0:
@@ -157,7 +159,7 @@ def chosen_scales(panels: Mapping[str, Float[Tensor, "layer head"]], title: str)
         axis.imshow(values, cmap=LARGER, norm=LogNorm(0.2, 5), aspect="auto")
         for (i, h), c in np.ndenumerate(values):
             ink = "white" if abs(np.log(c)) > 1.2 else "black"
-            axis.text(h, i, f"{c:.2g}", ha="center", va="center", size=SMALL, color=ink)
+            axis.text(h, i, f"{round(c, 2):g}", ha="center", va="center", size=SMALL, color=ink)
         axis.set_xticks(range(n_heads), [f"H{h}" for h in range(n_heads)], size=SMALL)
         axis.set_yticks(range(n_layers), [f"layer {i}" for i in range(n_layers)], size=SMALL)
         axis.tick_params(length=0)

@@ -26,7 +26,7 @@
   const spot = i => [24 + at[2 * i] * (2 * size - 48) / 255, 2 * size - 24 - at[2 * i + 1] * (2 * size - 48) / 255];
   const paint = i => { const [t, p] = where[i % n], base = i < n ? ORANGE : BLUE;
     if (color.value == "kind of token") return W.colors[W.types[t][p]];
-    const s = color.value == "position" ? 0.15 + 0.85 * p / (longest - 1) : 0.8;
+    const s = color.value == "position" ? 0.3 + 0.7 * p / (longest - 1) : 0.8;
     return `rgb(${base.map(v => Math.round(255 - s * (255 - v)))})`; };
   function dot(i, r) { const [x, y] = spot(i); pen.beginPath();
     if (i < n) pen.arc(x, y, r, 0, 7); else pen.rect(x - r, y - r, 2 * r, 2 * r); }
@@ -53,7 +53,7 @@
       words.append(" "); });
     if (kind == 0) { make("div", side, "color:" + PURPLE, "likes most: " + [...new Set(keys)].map(said).join(", "));
       make("div", side, "color:#555", "nearest key of its text on the map: " + said(near)); }
-    make("div", side, "margin-top:10px;color:#555", color.value == "kind of token" ? "" : "round: queries, orange; square: keys, blue" + (color.value == "position" ? "; darker: later" : ""));
+    make("div", side, "margin-top:10px;color:#555", color.value == "kind of token" ? "round: queries; square: keys" : "round: queries, orange; square: keys, blue" + (color.value == "position" ? "; darker: later" : ""));
     if (color.value == "kind of token") W.kinds.forEach((name, j) => make("div", side, "color:" + W.colors[j], "■ " + name));
     canvas.setAttribute("aria-label", side.innerText || side.textContent); }
   function load() { at = bytes(W.heads[head.value][0]); top = bytes(W.heads[head.value][1]); show(); }
