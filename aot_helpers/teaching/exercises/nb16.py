@@ -77,7 +77,9 @@ def _guard(answer):
         if found is None or found is ...:
             return None
         if bool(found) != wanted:
-            return f"Your guard says {bool(found)} to {name}; it should say {wanted}."
+            square = " Has your example as many places as words? Then they cannot be told apart."
+            hint = square if name == "the report's loss" else ""
+            return f"Your guard says {bool(found)} to {name}; it should say {wanted}.{hint}"
     return Solved("it lets one loss through and stops three")
 
 
