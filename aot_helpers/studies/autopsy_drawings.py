@@ -46,9 +46,7 @@ def two_runs(report, usual, samples, baselines) -> Figure:
     for y, (name, color) in zip((0.115, 0.045), (("A", REPORT), ("B", USUAL)), strict=True):
         said = f"run {name} writes:  {textwrap.shorten(samples[name], 96, placeholder=' …')}"
         figure.text(0.065, y, said, color=color, size=10.5, va="center")
-    return headline(
-        figure, "Run A reports a hundredth of run B's loss, and ends up worse than knowing nothing"
-    )
+    return headline(figure, "Two trainings on the same stories")
 
 
 def two_softmaxes(logits, tokens, words) -> Figure:
@@ -133,12 +131,14 @@ def ladder(found: dict) -> Figure:
             _steps(axis, y + 0.13, float(means["none"]), only_broken, USUAL)
             _steps(axis, y - 0.13, float(means["all"]), only_mended, REPORT)
         else:
-            given, color = (names, REPORT) if y == 0 else ([], USUAL)
-            x = held_out(runs(found, "ladder", given))
-            axis.plot(x, [y] * len(x), "o", color=color, ms=7)
+            x = held_out(runs(found, "ladder", names if y == 0 else []))
+            axis.plot(x, [y] * len(x), "o", color=INK, ms=7)
     _marks(axis, counted, -0.75)
     axis.set(yticks=range(len(rows)), yticklabels=rows, ylim=(len(rows) - 0.5, -0.7))
-    _nats(axis, "held-out loss of the next token (nats, on a log scale; lower is better)")
+    _nats(
+        axis,
+        "held-out loss of the next token (nats, log scale); bars begin at all five or at no fault",
+    )
     key = (("● only this one put in", USUAL), ("● only this one mended", REPORT))
     for x, (text, color) in zip((0.71, 0.985), key, strict=True):
         place = {"color": color, "ha": "right", "size": 10.5, "weight": "bold", "va": "center"}
@@ -295,9 +295,8 @@ def sweep_map(table, chance: float) -> Figure:
             Line2D([], [], ls="", marker=mark, color="0.35", ms=7, label=f"{length} tokens")
             for length, mark in marks.items()
         ),
-        Line2D([], [], ls="", marker="o", color="0.35", ms=7, label="rate 0.001"),
-        Line2D([], [], ls="", marker="o", mec="0.35", mfc="white", ms=7, label="rate 0.0001"),
+        Line2D([], [], ls="", label="   filled: rate 0.001, hollow: 0.0001"),
     ]
     place = {"loc": "upper right", "bbox_to_anchor": (0.99, 0.93), "frameon": False}
-    figure.legend(handles=key, ncols=5, fontsize=9.5, handletextpad=0.1, columnspacing=1.2, **place)
+    figure.legend(handles=key, ncols=4, fontsize=9.5, handletextpad=0.1, columnspacing=1.2, **place)
     return headline(figure, "The report's loss ranks its trials by the length of the rows")
