@@ -144,7 +144,7 @@ def ladder(found: dict) -> Figure:
         place = {"color": color, "ha": "right", "size": 10.5, "weight": "bold", "va": "center"}
         figure.text(x, 0.85, text, **place)
     return headline(
-        figure, "Only with the loss mended does a model predict better than a count of tokens"
+        figure, "On reviews, only with the loss mended is a model better than a count of tokens"
     )
 
 
