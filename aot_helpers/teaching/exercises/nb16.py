@@ -25,7 +25,12 @@ def _over_batch(logits, targets):
 
 def _mended(answer):
     logits, targets = _examples()
-    found = answer(logits.clone(), targets.clone())
+    try:
+        found = answer(logits.clone(), targets.clone())
+    except (RuntimeError, IndexError, TypeError) as error:
+        return (
+            f"With logits [3, 7, 50] and targets [3, 7] it raises {type(error).__name__}: {error}"
+        )
     if found is None or found is ...:
         return None
     if not isinstance(found, torch.Tensor) or found.numel() != 1:
@@ -77,7 +82,9 @@ def _guard(answer):
         if found is None or found is ...:
             return None
         if bool(found) != wanted:
-            return f"Your guard says {bool(found)} to {name}; it should say {wanted}."
+            square = " Ask for the loss of knowing nothing itself, with fewer places than words."
+            hint = square if name == "the report's loss" else ""
+            return f"Your guard says {bool(found)} to {name}; it should say {wanted}.{hint}"
     return Solved("it lets one loss through and stops three")
 
 
