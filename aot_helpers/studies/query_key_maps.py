@@ -134,15 +134,15 @@ def moved_by_lot(v: QueriesKeys, c: float, seed: int = 0) -> tuple[Tensor, Tenso
 
 def close_pairs(
     q: Float[Tensor, "query d_head"], k: Float[Tensor, "key d_head"], c: float
-) -> tuple[Float[Tensor, " pair"], Float[Tensor, " pair"], int]:
-    """Distances and dot products of the close pairs at a scale, and how many vectors they share.
+) -> tuple[Float[Tensor, " pair"], Float[Tensor, " pair"], Int[Tensor, " pair"]]:
+    """Distances and dot products of the close pairs at a scale, and the vector each shares.
 
-    The last is the number of queries or of keys among them, whichever is smaller.
+    The last counts the queries of these pairs, or their keys if these are fewer.
     """
     distance = distances(*placed(q, k, c))
     close = distance < close_threshold(distance)
-    n_vectors = min(int(close.any(dim=1).sum()), int(close.any(dim=0).sum()))
-    return distance[close], (q @ k.T)[close], n_vectors
+    shared = min(close.nonzero().T, key=lambda side: len(side.unique()))
+    return distance[close], (q @ k.T)[close], shared
 
 
 def along_the_text(
