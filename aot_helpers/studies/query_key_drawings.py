@@ -43,7 +43,7 @@ def toy(
     """
     width = 3.5 * len(panels)
     figure, axes = plt.subplots(1, len(panels), figsize=(width, 4.0), squeeze=False, dpi=DPI)
-    figure.subplots_adjust(0.6 / width, 0.17, 1 - 0.1 / width, 0.83, wspace=0.22)
+    figure.subplots_adjust(0.6 / width, 0.17, 1 - 0.1 / width, 0.83, wspace=0.28)
     for axis, (title_of_panel, (q, k)) in zip(axes[0], panels.items(), strict=True):
         q, k = np.asarray(q), np.asarray(k)
         points = np.concatenate([q, k])
@@ -282,18 +282,17 @@ def _map(axis, q, k, dots, pos, links):
 
 
 def _inset(axis, q, k, dots, pos, links, center):
-    """A tenth of a map's width around a query, larger, in the corner with the fewest points."""
+    """A tenth of a map's width around a query, larger, in room made for it below the map."""
     axis.apply_aspect()
-    points = np.concatenate([np.asarray(q), np.asarray(k)])
-    inside = axis.transAxes.inverted().transform(axis.transData.transform(points))
-    corners = [(x, y) for x in (0.01, 0.63) for y in (0.01, 0.63)]
-    least = min(corners, key=lambda at: ((inside > at) & (inside < np.add(at, 0.36))).all(1).sum())
-    inset = axis.inset_axes([*least, 0.36, 0.36], zorder=6)
+    low, high = axis.get_ylim()
+    axis.set_ylim(low - 0.5 * (high - low), high)
+    axis.apply_aspect()
+    inset = axis.inset_axes([0.33, 0.01, 0.34, 0.34])
     _map(inset, q, k, dots, pos, links)
-    inset.set_autoscale_on(False)
+    points = np.concatenate([np.asarray(q), np.asarray(k)])
     half = 0.05 * np.ptp(points, axis=0).max()
     x, y = np.asarray(q)[center]
-    inset.set(xlim=(x - half, x + half), ylim=(y - half, y + half))
+    inset.set(xlim=(x - half, x + half), ylim=(y - half, y + half), aspect="auto")
     inset.spines[:].set(color="0.4")
     axis.indicate_inset_zoom(inset, edgecolor="0.4")
 
