@@ -134,6 +134,13 @@ def test_keys_moved_by_lot_go_as_far_as_the_shift_and_elsewhere():
     assert torch.isclose(moved[0].norm(), shift[0].norm()) and (moved - shift).norm() > 1
 
 
+def test_neighbors_of_keys_are_keys_where_the_clouds_lie_apart():
+    v = points(n=40)
+    assert study.keys_near_keys(v.q, v.k + 100) == 1
+    assert 0.4 < study.keys_near_keys(v.q, 2 * v.k) < 0.6
+    assert study.keys_near_keys(v.k + 1e-6, v.k, n_neighbors=1) == 0
+
+
 def test_close_pairs_are_those_of_the_curve_and_share_few_vectors():
     v = points(n=20)
     short = v._replace(k=torch.cat([0.01 * v.k[:2], v.k[2:]]))

@@ -283,13 +283,13 @@ def _map(axis, q, k, dots, pos, links):
 
 def _inset(axis, q, k, dots, pos, links, center):
     """A tenth of a map's width around a query, larger, in room made for it below the map."""
-    axis.apply_aspect()
-    low, high = axis.get_ylim()
-    axis.set_ylim(low - 0.5 * (high - low), high)
-    axis.apply_aspect()
-    inset = axis.inset_axes([0.33, 0.01, 0.34, 0.34])
-    _map(inset, q, k, dots, pos, links)
     points = np.concatenate([np.asarray(q), np.asarray(k)])
+    low = points.min(axis=0) - (0, 0.5 * np.ptp(points[:, 1]))
+    axis.update_datalim([low])
+    axis.autoscale_view()
+    axis.apply_aspect()
+    inset = axis.inset_axes([0.33, 0.01, 0.34, 0.3])
+    _map(inset, q, k, dots, pos, links)
     half = 0.05 * np.ptp(points, axis=0).max()
     x, y = np.asarray(q)[center]
     inset.set(xlim=(x - half, x + half), ylim=(y - half, y + half), aspect="auto")

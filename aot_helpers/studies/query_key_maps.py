@@ -132,6 +132,16 @@ def moved_by_lot(v: QueriesKeys, c: float, seed: int = 0) -> tuple[Tensor, Tenso
     return q, k + random_directions(way, torch.Generator().manual_seed(seed))
 
 
+def keys_near_keys(
+    q: Float[Tensor, "query d_head"], k: Float[Tensor, "key d_head"], n_neighbors: int = 15
+) -> float:
+    """Share of keys among the nearest neighbors of a key: 1 where no query is near."""
+    apart = distances(k, torch.cat([k, q]))
+    apart[:, : len(k)].fill_diagonal_(torch.inf)
+    near = apart.topk(n_neighbors, largest=False).indices
+    return (near < len(k)).double().mean().item()
+
+
 def close_pairs(
     q: Float[Tensor, "query d_head"], k: Float[Tensor, "key d_head"], c: float
 ) -> tuple[Float[Tensor, " pair"], Float[Tensor, " pair"], Int[Tensor, " pair"]]:
