@@ -10,7 +10,15 @@ import torch
 from matplotlib.text import Text
 
 from aot_helpers.models.protocol import Head
-from aot_helpers.reading.geometry import QueriesKeys, distances, placed, queries_and_keys
+from aot_helpers.reading.geometry import (
+    QueriesKeys,
+    close_correlation,
+    close_threshold,
+    distances,
+    placed,
+    queries_and_keys,
+    scale_curve,
+)
 from aot_helpers.studies import query_key_drawings as drawings
 from aot_helpers.studies import query_key_maps as study
 from aot_helpers.studies.query_key_texts import TEXTS, TYPES, token_type
@@ -103,10 +111,62 @@ def test_the_norms_left_are_twice_the_ratio_and_none():
 
 
 def test_points_along_the_text_have_neighbors_of_near_positions():
+    v = points(n_texts=4, n=40)
+    line = torch.stack([v.pos * 1.0, 0.01 * v.text], dim=1)
+    by_lot = (40 + 1) / 3  # the mean distance of two different numbers below 40
+    assert math.isclose(study.along_the_text(line, v.pos), 1 / by_lot)
+    assert 0.6 < study.along_the_text(line, v.pos, seed=0) < 1.4
+
+
+def test_pearls_at_random_places_are_not_along_the_text():
+    v = points(n_texts=4, n=40)
+    pearls = 9 * torch.rand(40, 2, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    at = pearls[v.pos] + 1e-3 * v.q[:, :2]  # each position of all texts on one spot
+    assert 0.6 < study.along_the_text(at, v.pos) < 1.4
+
+
+def test_keys_moved_by_lot_go_as_far_as_the_shift_and_elsewhere():
+    v = points()._replace(k=points().k + 3)
+    q, k = study.moved_by_lot(v, 2.0)
+    (_, plain), (_, there) = placed(v.q, v.k, 2.0), placed(v.q, v.k, 2.0, shift=True)
+    moved, shift = (k - plain), (there - plain)
+    assert torch.equal(q, 2 * v.q) and torch.allclose(moved, moved[:1])
+    assert torch.isclose(moved[0].norm(), shift[0].norm()) and (moved - shift).norm() > 1
+
+
+def test_neighbors_of_keys_are_keys_where_the_clouds_lie_apart():
+    v = points(n=40)
+    assert study.keys_near_keys(v.q, v.k + 100) == 1
+    assert 0.4 < study.keys_near_keys(v.q, 2 * v.k) < 0.6
+    assert study.keys_near_keys(v.k + 1e-6, v.k, n_neighbors=1) == 0
+
+
+def test_close_pairs_are_those_of_the_curve_and_share_few_vectors():
+    v = points(n=20)
+    short = v._replace(k=torch.cat([0.01 * v.k[:2], v.k[2:]]))
+    distance, dots, shared = study.close_pairs(short.q, short.k, 0.2)
+    correlation, count = scale_curve(short.q, short.k)
+    limit = close_threshold(distances(*placed(short.q, short.k, 0.2)))
+    assert len(distance) == len(dots) == len(shared) == count[0]
+    assert math.isclose(close_correlation(dots, distance, limit)[0], correlation[0], rel_tol=1e-5)
+    assert len(shared.unique()) <= 2
+
+
+def test_the_queries_that_like_another_key_are_counted_alone():
     v = points()
-    spiral = torch.stack([v.pos * 1.0, 0.01 * v.text], dim=1)
-    assert study.along_the_text(spiral, v.pos) == 0
-    assert 0.5 < study.along_the_text(spiral, v.pos, seed=0) < 1.5
+    first = v.pos == 0
+    v = v._replace(k=torch.where(first[:, None], 0 * v.k, v.k))  # nobody likes it much
+    found = study.liked(v, False, (1e4,))
+    assert found["others"] == [1.0]
+    every = v._replace(q=v.q.abs(), k=torch.where(first[:, None], v.k.abs() + 9, -v.k.abs()))
+    assert math.isnan(study.liked(every, False, (1.0,))["others"][0])
+
+
+def test_the_norm_metric_of_half_the_texts():
+    v = points(n_texts=4)
+    even = v.text % 2 == 0
+    alone = study.norm_scale(v.q[even], v.k[even])
+    assert study.of_halves(v)[0] == alone != study.of_halves(v)[1]
 
 
 def test_the_previous_key_is_found_where_it_is_the_nearest():
@@ -186,15 +246,33 @@ FIGURES = {
         {"a": (torch.rand(2, 2), torch.rand(2, 2))}, ["x", "y"], "title", links="nearest"
     ),
     "clouds": lambda: drawings.clouds(panels(), "title", points().pos, links=[(0, 1)]),
+    "zoom": lambda: drawings.clouds(panels(), "title", zoom={"two": 3}, links=[(3, 1)]),
+    "close": lambda: drawings.close_pairs(
+        {"one": (torch.rand(9), torch.rand(9), torch.arange(9) % 3)}, "title"
+    ),
     "glance": lambda: drawings.at_a_glance(MINILM, "title", notes={Head(0, 2): "before"}),
     "liked": lambda: drawings.liked_by_scale([0.2, 1, 5], {"all": torch.rand(3, 3)}, "title"),
     "scales": lambda: drawings.chosen_scales({"a": torch.rand(2, 3) + 0.3}, "title"),
 }
 
 
-def test_labels_of_keys_that_lie_together_are_moved_apart():
-    heights = drawings._apart(np.array([0.3, 0.0, 0.31, 5.0]), 0.5)
-    assert heights.tolist() == [0.5, 0.0, 1.0, 5.0]
+def test_no_name_covers_another_or_leaves_its_axes():
+    at = torch.tensor([[0.0, 0.0], [0.2, 0.1], [0.4, 0.0], [1.0, 1.0], [0.5, 0.9]])
+    figure = drawings.toy({"a": (at, at.flip(1))}, ["the", "cat", "chased", "mice", "so"], "title")
+    figure.canvas.draw()
+    (axis,) = figure.axes
+    boxes = [text.get_window_extent() for text in axis.texts]
+    assert len(boxes) == 10 and all(axis.bbox.contains(*box.min) for box in boxes)
+    shared = [drawings._overlap(a.extents, b.extents) for a in boxes for b in boxes if a is not b]
+    assert max(shared) < 0.25 * min(box.width * box.height for box in boxes)
+
+
+def test_keys_that_lie_together_and_a_chosen_query_are_shown_larger():
+    q, k = torch.tensor([[-4.0, 6.0], [10.0, -2.0]]), torch.tensor([[0.1, 0.0], [0.2, 0.1]])
+    (inset,) = drawings.toy({"a": (q, k)}, ["cat", "mice"], "title").axes[0].child_axes
+    assert [text.get_text() for text in inset.texts] == ["cat", "mice"]
+    one = drawings.clouds({"a": (q, k)}, "title", zoom={"a": 1}).axes[0].child_axes[0]
+    assert one.get_xlim()[0] < 10 < one.get_xlim()[1] < 11
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -232,6 +310,16 @@ def flat(q, k):
     return (torch.nn.functional.pad(each, (0, 1)) for each in (q, k))
 
 
+def lengthened(q, k):
+    nearest = distances(q, k, "cosine").argmin(dim=1)
+    unwanted = torch.bincount(nearest, minlength=len(k)) == 0
+    return torch.where(unwanted[:, None], 100 * k, k)
+
+
+def one_longer(k):
+    return torch.cat([100 * k[:1], k[1:]])
+
+
 ANSWERS = [
     ("18.1", [1.0, -2.0], "solved (every score grows by -1.00)"),
     ("18.1", torch.tensor([-3.0, 6.0]), "solved (every score grows by 3.00)"),
@@ -249,9 +337,13 @@ ANSWERS = [
     ("18.2", lambda q, k: [1, 2], "not yet. Return two tensors"),
     ("18.2", lambda q, k: lift(q * math.nan, k), "not yet. Yours has NaN"),
     ("18.2", lambda q, k: None, "not attempted"),
-    ("18.3", lambda q, k: (10 * q, k), "solved (a share of attention changes by"),
-    ("18.3", lambda q, k: (10 * q, k / 10), "not yet. The largest change of a share is"),
-    ("18.3", lambda q, k: (q + 1, k), "not yet. A cosine distance has changed by"),
+    ("18.3", lengthened, "solved (in three sets of 12 queries, the map is right for 0, 1, 2)"),
+    ("18.3", lambda q, k: 10 * k, "not yet. In three sets of 12 queries, the map is still right"),
+    ("18.3", lambda q, k: one_longer(k), "not yet. In three sets of 12 queries, the map is still"),
+    ("18.3", lambda q, k: -k, "not yet. A cosine distance has changed by"),
+    ("18.3", lambda q, k: (q, k), "not yet. Return the new keys alone"),
+    ("18.3", lambda q, k: k[:5], "not yet. Return the new keys alone, a tensor of shape (9, 3)"),
+    ("18.3", lambda q, k: k * math.nan, "not yet. Yours has NaN"),
     ("18.3", lambda q, k: None, "not attempted"),
 ]
 

@@ -2,7 +2,7 @@
 
 Writes data/results/geometry/NAME.json for each model. MiniLM is read from the hub or from its
 optional package (requirements-local.txt), BERT and GPT-2 from the hub; what is out of reach is
-left out, and said.
+left out, and said. Only MiniLM has maps by UMAP and the film of two heads at all seven scales.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def main() -> None:
         except OSError as error:
             print(f"{name} is left out: {error}")
             continue
-        # UMAP's maps, a second kind, are drawn in the notebook for MiniLM alone.
+        # Maps by UMAP, and the film of two heads at all scales, are drawn of MiniLM alone.
         maps = ("tsne", "umap") if name == "minilm" else ("tsne",)
         result = query_key_maps.examine(model, name, chosen.seed, maps)
         query_key_maps.write_results(result | {"seed": chosen.seed})

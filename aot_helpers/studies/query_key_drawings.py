@@ -5,7 +5,7 @@ from itertools import product
 
 import matplotlib.pyplot as plt
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
@@ -38,36 +38,89 @@ def toy(
     """Queries (round) and keys (square) of a few tokens in two named columns, panel by panel.
 
     panels: {title: (q [pos, 2], k [pos, 2])}. links: "attention", lines as wide as the share, or
-    "nearest", a dashed line from each query to its nearest key.
+    "nearest", a dashed line from each query to its nearest key. Keys that lie close together are
+    shown larger in an inset.
     """
     width = 3.5 * len(panels)
-    figure, axes = plt.subplots(1, len(panels), figsize=(width, 4.0), squeeze=False)
-    figure.subplots_adjust(0.6 / width, 0.17, 1 - 0.1 / width, 0.83, wspace=0.22)
+    figure, axes = plt.subplots(1, len(panels), figsize=(width, 4.0), squeeze=False, dpi=DPI)
+    figure.subplots_adjust(0.6 / width, 0.17, 1 - 0.1 / width, 0.83, wspace=0.28)
     for axis, (title_of_panel, (q, k)) in zip(axes[0], panels.items(), strict=True):
         q, k = np.asarray(q), np.asarray(k)
-        pattern = np.exp(q @ k.T) / np.exp(q @ k.T).sum(-1, keepdims=True)
-        apart = np.linalg.norm(q[:, None] - k, axis=-1)
-        for i, j in np.ndindex(pattern.shape):
-            if links == "attention":
-                look = {"lw": 4.5 * pattern[i, j], "color": SHARE, "alpha": 0.6}
-            else:
-                look = {"lw": 1.6 if j == apart[i].argmin() else 0, "color": "0.4", "ls": "--"}
-            axis.plot(*zip(q[i], k[j], strict=True), zorder=1, **look)
-        _cloud(axis, q, QUERY, "o", 60)
-        _cloud(axis, k, KEY, "s", 52)
-        step = 0.075 * np.ptp(np.concatenate([q, k])[:, 1])
-        words = {"va": "center", "size": 10, "zorder": 5, "path_effects": HALO}
-        for token, (x, y) in zip(tokens, q, strict=True):
-            axis.text(x, y + step, token, color=QUERY, ha="center", **words)
-        for side, ha in ((0, "right"), (1, "left")):  # keys' names stand left and right of them
-            heights = _apart(k[side::2, 1], step)
-            for token, x, y in zip(tokens[side::2], k[side::2, 0], heights, strict=True):
-                axis.text(x, y, f"  {token}  ", color=KEY, ha=ha, **words)
-        axis.margins(0.18)
+        points = np.concatenate([q, k])
+        axis.update_datalim(points)
+        axis.margins(0.2)
+        axis.autoscale_view()
         axis.set(xlabel=columns[0], ylabel=columns[1])
         axis.set_title(title_of_panel, size=10.5)
+        named = [(token, at, QUERY) for token, at in zip(tokens, q, strict=True)]
+        keys = [(token, at, KEY) for token, at in zip(tokens, k, strict=True)]
+        apart = np.ptp(k, axis=0).max() > 0.15 * np.ptp(points, axis=0).max()
+        if not apart:  # room for the inset below
+            low, high = axis.get_ylim()
+            axis.set_ylim(low - 0.75 * (high - low), high)
+        _joined(axis, q, k, links)
+        _names(axis, named + keys if apart else named, others=() if apart else k)
+        if apart:
+            continue
+        inset = axis.inset_axes([0.02, 0.02, 0.6, 0.41])  # of the keys alone
+        inset.set(xticks=[], yticks=[])
+        inset.spines[:].set(visible=True, color="0.4")
+        inset.update_datalim(k)
+        inset.margins(0.45)
+        inset.autoscale_view()
+        inset.set_autoscale_on(False)
+        _joined(inset, q, k, links)
+        _names(inset, keys)
+        axis.indicate_inset_zoom(inset, edgecolor="0.4")
     _kinds(figure, "")
     return _headline(figure, title)
+
+
+def _joined(axis, q, k, links):
+    """Points of queries and keys, and lines between them; the limits of the axis stay."""
+    pattern = np.exp(q @ k.T) / np.exp(q @ k.T).sum(-1, keepdims=True)
+    apart = np.linalg.norm(q[:, None] - k, axis=-1)
+    axis.set_autoscale_on(False)
+    for i, j in np.ndindex(pattern.shape):
+        if links == "attention":
+            look = {"lw": 4.5 * pattern[i, j], "color": SHARE, "alpha": 0.6}
+        else:
+            look = {"lw": 1.6 if j == apart[i].argmin() else 0, "color": "0.4", "ls": "--"}
+        axis.plot(*zip(q[i], k[j], strict=True), zorder=1, **look)
+    _cloud(axis, q, QUERY, "o", 60)
+    _cloud(axis, k, KEY, "s", 52)
+
+
+def _names(axis, named, others=()):
+    """Write (token, point, color) beside its point, each where it covers least."""
+    axis.apply_aspect()
+    pixel, (left, bottom, right, top) = DPI / 72, axis.bbox.extents
+    taken = [
+        (x - 5 * pixel, y - 5 * pixel, x + 5 * pixel, y + 5 * pixel)
+        for x, y in axis.transData.transform([*(at for _, at, _ in named), *others])
+    ]
+    for token, at, color in named:
+        x, y = axis.transData.transform(at)
+        wide, high = (6.2 * len(token) / 2 + 1) * pixel, 6.5 * pixel
+        places = []
+        for way, (a, b) in enumerate([(0, 1), (1, 0), (-1, 0), (0, -1), (1, 1), (-1, 1), (1, -1)]):
+            center = x + a * (wide + 6 * pixel), y + b * (high + 5 * pixel)
+            box = center[0] - wide, center[1] - high, center[0] + wide, center[1] + high
+            cost = sum(_overlap(box, each) for each in taken)
+            cost += 4 * wide * high - _overlap(box, (left, bottom, right, top))
+            places.append((cost, way, center, box))
+        _, _, center, box = min(places)
+        taken.append(box)
+        at = axis.transData.inverted().transform(center)
+        look = {"color": color, "size": 10, "zorder": 5, "path_effects": HALO}
+        axis.text(*at, token, ha="center", va="center", **look)
+
+
+def _overlap(one, other):
+    """The area that two boxes (left, bottom, right, top) share."""
+    wide = min(one[2], other[2]) - max(one[0], other[0])
+    high = min(one[3], other[3]) - max(one[1], other[1])
+    return max(wide, 0) * max(high, 0)
 
 
 def clouds(
@@ -77,10 +130,12 @@ def clouds(
     columns: int = 4,
     side: float = 3.0,
     links: Sequence[tuple[int, int]] = (),
+    zoom: Mapping[str, int] | None = None,
 ) -> Figure:
     """Maps of queries (orange, round) and keys (blue, square), {title: (q, k)} of [point, 2].
 
-    pos: positions [point]; later is darker. links: (query, key) to be joined by a line.
+    pos: positions [point]; later is darker. links: (query, key) to be joined by a line. zoom: for
+    the panel of a title, the query around which an inset shows the map larger.
     """
     rows = -(-len(panels) // columns)
     columns = min(columns, len(panels))
@@ -91,13 +146,10 @@ def clouds(
         axis.axis("off")
     for axis, (name, (q, k)) in zip(axes.flat, panels.items(), strict=False):
         dots = 9 if len(q) > 300 else 16 if len(q) > 100 else 40
-        for i, j in links:
-            line = zip(q[i].tolist(), k[j].tolist(), strict=True)
-            axis.plot(*line, color=SHARE, lw=1.3, alpha=0.7, zorder=2)
-        _cloud(axis, q, QUERY, "o", dots, pos)
-        _cloud(axis, k, KEY, "s", dots * 0.8, pos)
-        _bare(axis)
+        _map(axis, q, k, dots, pos, links)
         axis.set_title(name, size=10.5)
+        if name in (zoom or {}):
+            _inset(axis, q, k, 3 * dots, pos, links, zoom[name])
     _kinds(figure, "" if pos is None else "; darker: later in the text")
     return _headline(figure, title)
 
@@ -152,6 +204,27 @@ def liked_by_scale(
     return _headline(figure, title)
 
 
+def close_pairs(
+    panels: Mapping[
+        str, tuple[Float[Tensor, " pair"], Float[Tensor, " pair"], Int[Tensor, " pair"]]
+    ],
+    title: str,
+) -> Figure:
+    """Close pairs as dots, {title: (distance, dot product, the vector it shares)}.
+
+    Pairs of one vector have one color.
+    """
+    width = 3.9 * len(panels)
+    figure, axes = plt.subplots(1, len(panels), figsize=(width, 3.6), squeeze=False)
+    figure.subplots_adjust(0.65 / width, 0.15, 1 - 0.15 / width, 0.8, wspace=0.25)
+    for axis, (name, (distance, dots, shared)) in zip(axes[0], panels.items(), strict=True):
+        colors = plt.get_cmap("tab10")(np.unique(shared, return_inverse=True)[1] % 10)
+        axis.scatter(distance, dots, s=14, c=colors, alpha=0.8, linewidths=0)
+        axis.set_title(name, size=10.5)
+        axis.set(xlabel="distance", ylabel="dot product")
+    return _headline(figure, title)
+
+
 def chosen_scales(panels: Mapping[str, Float[Tensor, "layer head"]], title: str) -> Figure:
     """Layer × head maps of the c that each metric chooses, with the numbers in the cells."""
     n_layers, n_heads = np.asarray(next(iter(panels.values()))).shape
@@ -199,6 +272,31 @@ class MapView(Page):
         super().__init__("points.js", data, still, f"queries and keys of {heads[0]}, to point at")
 
 
+def _map(axis, q, k, dots, pos, links):
+    for i, j in links:
+        line = zip(q[i].tolist(), k[j].tolist(), strict=True)
+        axis.plot(*line, color=SHARE, lw=1.3, alpha=0.7, zorder=2)
+    _cloud(axis, q, QUERY, "o", dots, pos)
+    _cloud(axis, k, KEY, "s", dots * 0.8, pos)
+    _bare(axis)
+
+
+def _inset(axis, q, k, dots, pos, links, center):
+    """A tenth of a map's width around a query, larger, in room made for it below the map."""
+    points = np.concatenate([np.asarray(q), np.asarray(k)])
+    low = points.min(axis=0) - (0, 0.5 * np.ptp(points[:, 1]))
+    axis.update_datalim([low])
+    axis.autoscale_view()
+    axis.apply_aspect()
+    inset = axis.inset_axes([0.33, 0.01, 0.34, 0.3])
+    _map(inset, q, k, dots, pos, links)
+    half = 0.05 * np.ptp(points, axis=0).max()
+    x, y = np.asarray(q)[center]
+    inset.set(xlim=(x - half, x + half), ylim=(y - half, y + half), aspect="auto")
+    inset.spines[:].set(color="0.4")
+    axis.indicate_inset_zoom(inset, edgecolor="0.4")
+
+
 def _cloud(axis, points, color, marker, size, pos=None):
     points = np.asarray(points)
     look = {"s": size, "marker": marker, "linewidths": 0, "zorder": 3}
@@ -207,15 +305,6 @@ def _cloud(axis, points, color, marker, size, pos=None):
     else:
         shade = 0.25 + 0.6 * np.asarray(pos) / max(int(np.max(np.asarray(pos))), 1)
         axis.scatter(*points.T, c=SHADES[color](shade), **look)
-
-
-def _apart(heights, step):
-    """Heights of labels, the least moved up so that any two are `step` apart."""
-    placed = np.array(heights, dtype=float)
-    order = placed.argsort()
-    for lower, upper in zip(order, order[1:], strict=False):
-        placed[upper] = max(placed[upper], placed[lower] + step)
-    return placed
 
 
 def _bare(axis):

@@ -19,6 +19,7 @@ from aot_helpers.models.transformer import AttentionOnlyTransformer
 from aot_helpers.reading.geometry import (
     SCALES,
     QueriesKeys,
+    close_threshold,
     distances,
     joint_map,
     mixing,
@@ -84,18 +85,23 @@ def liked(v: QueriesKeys, causal: bool, scales: tuple, seed: int = 0) -> dict[st
     """Share of queries whose nearest key of their text is the one they like most, at each scale.
 
     "plain", "shifted" (keys to the queries' centroid); "shuffled" (the keys of a text in random
-    order); "centered" and "centered, shifted": of queries whose mean was taken off first.
+    order); "centered" and "centered, shifted": of queries whose mean was taken off first; "others"
+    and "others, shifted": of the queries that like another key than the first of their text most.
     """
     draw, allowed = torch.Generator().manual_seed(seed), v.allowed(causal)
     order = _within_texts(v.text, draw)
+    best = (v.q @ v.k.T).masked_fill(~allowed, -torch.inf).argmax(dim=-1)
+    others = allowed & (v.pos[best] > 0)[:, None]  # a query without keys does not count
     centered = v.q - v.q.mean(dim=0)
-    clouds = {"plain": (v.q, False), "shifted": (v.q, True)}
-    clouds |= {"centered": (centered, False), "centered, shifted": (centered, True)}
+    clouds = {"plain": (v.q, False, allowed), "shifted": (v.q, True, allowed)}
+    clouds |= {"centered": (centered, False, allowed)}
+    clouds |= {"centered, shifted": (centered, True, allowed)}
+    clouds |= {"others": (v.q, False, others), "others, shifted": (v.q, True, others)}
     found = {name: [] for name in (*clouds, "shuffled")}
     for c in scales:
-        for name, (q, shift) in clouds.items():
+        for name, (q, shift, counted) in clouds.items():
             apart = distances(*placed(q, v.k, c, shift))
-            found[name].append(nearest_is_liked(q, v.k, apart, allowed))
+            found[name].append(nearest_is_liked(q, v.k, apart, counted))
         apart = distances(*placed(v.q, v.k[order], c))
         found["shuffled"].append(nearest_is_liked(v.q, v.k, apart, allowed))
     return found
@@ -116,18 +122,53 @@ def mixings(v: QueriesKeys, metric: str, scales: tuple) -> dict[str, list[float]
     }
 
 
+def moved_by_lot(v: QueriesKeys, c: float, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Queries and keys at a scale, the keys moved as far as the shift would, in a random direction.
+
+    What a shift of this length does that does not lead to the queries.
+    """
+    q, k = placed(v.q, v.k, c)
+    way = (q.mean(dim=0) - k.mean(dim=0))[None]
+    return q, k + random_directions(way, torch.Generator().manual_seed(seed))
+
+
+def keys_near_keys(
+    q: Float[Tensor, "query d_head"], k: Float[Tensor, "key d_head"], n_neighbors: int = 15
+) -> float:
+    """Share of keys among the nearest neighbors of a key: 1 where no query is near."""
+    apart = distances(k, torch.cat([k, q]))
+    apart[:, : len(k)].fill_diagonal_(torch.inf)
+    near = apart.topk(n_neighbors, largest=False).indices
+    return (near < len(k)).double().mean().item()
+
+
+def close_pairs(
+    q: Float[Tensor, "query d_head"], k: Float[Tensor, "key d_head"], c: float
+) -> tuple[Float[Tensor, " pair"], Float[Tensor, " pair"], Int[Tensor, " pair"]]:
+    """Distances and dot products of the close pairs at a scale, and the vector each shares.
+
+    The last counts the queries of these pairs, or their keys if these are fewer.
+    """
+    distance = distances(*placed(q, k, c))
+    close = distance < close_threshold(distance)
+    shared = min(close.nonzero().T, key=lambda side: len(side.unique()))
+    return distance[close], (q @ k.T)[close], shared
+
+
 def along_the_text(
     at: Float[Tensor, "point 2"], pos: Int[Tensor, " point"], seed: int | None = None
 ) -> float:
-    """Distance in the text to the nearest on the map, of that of two points by lot.
+    """Distance in the text to the nearest point of another position, of that of two by lot.
 
-    0 where neighbors on the map stand at equal positions, 1 where positions do not matter. seed:
-    deals the positions out by lot first.
+    1 where positions do not matter; near 0 where they lie along a line, in their order. The same
+    position of another text does not count: its point is often the same, wherever it lies. seed:
+    deals new numbers to the positions first, all points of a position together.
     """
     if seed is not None:
-        pos = pos[torch.randperm(len(pos), generator=torch.Generator().manual_seed(seed))]
-    nearest = distances(at, at).fill_diagonal_(torch.inf).argmin(dim=-1)
-    by_lot = (pos[:, None] - pos).abs().double().mean()
+        pos = torch.randperm(int(pos.max()) + 1, generator=torch.Generator().manual_seed(seed))[pos]
+    same = pos[:, None] == pos
+    nearest = distances(at, at).masked_fill(same, torch.inf).argmin(dim=-1)
+    by_lot = (pos[:, None] - pos).abs()[~same].double().mean()
     return ((pos[nearest] - pos).abs().double().mean() / by_lot).item()
 
 
@@ -139,7 +180,7 @@ def examine(model: Model, name: str, seed: int = 0, maps: tuple = ("tsne",)) -> 
     texts, c = texts_for(model, name), model.config
     heads = []
     for head, v in queries_and_keys(model, texts).items():
-        each = {"head": str(head), "norm scale": norm_scale(v.q, v.k)}
+        each = {"head": str(head), "norm scale": norm_scale(v.q, v.k), "of halves": of_halves(v)}
         each |= {"correlations": correlations(v, c.causal, seed)}
         each |= {"liked": liked(v, c.causal, (1.0, 5.0), seed), "top": _packed(_top(v, c.causal))}
         each |= {"previous nearest": previous_nearest(v), "norms left": norms_left(v)}
@@ -162,10 +203,6 @@ def map_numbers(v: QueriesKeys, causal: bool, method: str, seed: int = 0) -> dic
     return {
         method: packed_map(*at),
         f"liked on {method}": nearest_is_liked(v.q, v.k, distances(*at), v.allowed(causal)),
-        f"along the text on {method}": {
-            kind: [along_the_text(x, v.pos), along_the_text(x, v.pos, seed)]
-            for kind, x in zip(("queries", "keys"), at, strict=True)
-        },
     }
 
 
@@ -180,6 +217,11 @@ def norms_left(v: QueriesKeys) -> list[float]:
 
     c, before = norm_scale(v.q, v.k), ratio(v.q, v.k)
     return [ratio(*placed(v.q, v.k, each)) / before for each in (c, 1 / c)]
+
+
+def of_halves(v: QueriesKeys) -> list[float]:
+    """S1's third metric of the even texts, and of the odd ones."""
+    return [norm_scale(v.q[v.text % 2 == i], v.k[v.text % 2 == i]) for i in (0, 1)]
 
 
 def film(v: QueriesKeys, seed: int = 0) -> dict[str, list[str]]:

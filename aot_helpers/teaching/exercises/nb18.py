@@ -61,22 +61,28 @@ def _lift(answer):
     return Solved("all 36 queries are nearest to the key they like most")
 
 
-def _unseen(answer):
-    q, k = _pairs(7)
-    found = answer(q.clone(), k.clone())
-    if found is None or found is ...:
-        return None
-    if problem := _two_tensors(found, [3]):
-        return problem
-    new_q, new_k = (each.double() for each in found)
-    seen = (distances(new_q, new_k, "cosine") - distances(q, k, "cosine")).abs().max().item()
-    if seen > 1e-5:
-        return f"A cosine distance has changed by {seen:.2g}: the map would show it."
-    before, after = ((a @ b.T).softmax(dim=-1) for a, b in ((q, k), (new_q, new_k)))
-    change = (after - before).abs().max().item()
-    if change < 0.3:
-        return f"The largest change of a share is {change:.2g}: attention is almost as it was."
-    return Solved(f"a share of attention changes by {change:.2f}, no cosine distance does")
+def _broken(answer):
+    left = []
+    for seed in (1, 2, 3):
+        q, k = _pairs(seed)
+        k = torch.nn.functional.normalize(k, dim=-1)
+        found = answer(q.clone(), k.clone())
+        if found is None or found is ...:
+            return None
+        if not isinstance(found, torch.Tensor) or found.shape != k.shape:
+            said = tuple(getattr(found, "shape", ())) or type(found).__name__
+            return f"Return the new keys alone, a tensor of shape (9, 3); yours is {said}."
+        if not found.isfinite().all():
+            return "Yours has NaN or infinity."
+        apart = distances(q, found.double(), "cosine")
+        if (change := (apart - distances(q, k, "cosine")).abs().max().item()) > 1e-5:
+            return f"A cosine distance has changed by {change:.2g}: the map would show it."
+        likes = (q @ found.double().T).argmax(dim=1)
+        left.append(int((apart.argmin(dim=1) == likes).sum()))
+    said = ", ".join(map(str, left))
+    if max(left) > 2:
+        return f"In three sets of 12 queries, the map is still right for {said}: 2 at most."
+    return Solved(f"in three sets of 12 queries, the map is right for {said}")
 
 
-CHECKS = {"18.1": _free_shift, "18.2": _lift, "18.3": _unseen}
+CHECKS = {"18.1": _free_shift, "18.2": _lift, "18.3": _broken}
