@@ -15,6 +15,7 @@ from aot_helpers.studies.autopsy_results import ON_REVIEWS, combinations, held_o
 
 # Two colors of this notebook alone: the report's loss, and the usual one.
 REPORT, USUAL = "#C2255C", "#137177"
+MARK = {"color": "0.6", "lw": 1, "ls": (0, (4, 3)), "zorder": 0}  # a line at what counting costs
 TICKS = [4, 5, 6, 8, 10, 15, 20, 30, 50]  # of a logarithmic axis of nats
 
 
@@ -156,7 +157,7 @@ def _marks(axis, counted, y):
         "chance": "knowing\nnothing",
     }
     for what, name in names.items():
-        axis.axvline(counted[what], color="0.6", lw=1, ls=(0, (4, 3)), zorder=0)
+        axis.axvline(counted[what], **MARK)
         axis.text(counted[what], y, name, color=PALE, size=9.5, ha="center", va="bottom")
 
 
@@ -183,14 +184,15 @@ def all_combinations(found: dict) -> Figure:
     """The held-out loss of all combinations of faults, by how many there are."""
     figure, axis = plt.subplots(figsize=(8.6, 3.8))
     figure.subplots_adjust(0.08, 0.145, 0.985, 0.78)
-    worst = max(combinations(found), key=lambda each: each["loss"])
+    tried = list(combinations(found))
+    worst = max(tried, key=lambda each: each["loss"])
     place = {"color": REPORT, "size": 9.5, "ha": "right", "va": "top"}
     axis.text(
         1.02 * worst["loss"], len(worst["faults"]) - 0.15, " + ".join(worst["faults"]), **place
     )
     _marks(axis, found["counting"]["imdb imdb-2l 20"], len(ON_REVIEWS) + 0.55)
     axis.set_ylim(-0.5, len(ON_REVIEWS) + 0.5)
-    for each in combinations(found):
+    for each in tried:
         wrong = "loss over time" in each["faults"]
         color, shift = (REPORT, 0.12) if wrong else (USUAL, -0.12)
         axis.plot(each["loss"], len(each["faults"]) + shift, "o", color=color, ms=6, alpha=0.75)
@@ -265,7 +267,7 @@ def sweep_map(table, chance: float) -> Figure:
     table: its trials; chance: the held-out loss of knowing nothing, in nats.
     """
     figure, (left, right) = plt.subplots(
-        1, 2, figsize=(10, 3.9), sharey=True, width_ratios=(1.6, 1), layout=None
+        1, 2, figsize=(10, 3.9), sharey=True, width_ratios=(1.6, 1)
     )
     figure.subplots_adjust(0.07, 0.14, 0.985, 0.74, wspace=0.06)
     marks = {20: "o", 50: "s", 80: "D"}
@@ -275,19 +277,12 @@ def sweep_map(table, chance: float) -> Figure:
             face = color if trial.learning_rate >= 1e-3 else "white"
             look = {"mec": color, "mfc": face, "ms": 7, "mew": 1.3, "alpha": 0.75}
             axis.plot(trial["own loss, last"], trial["loss"], marks[trial.max_length], **look)
-        axis.axhline(chance, color="0.6", lw=1, ls=(0, (4, 3)), zorder=0)
+        axis.axhline(chance, **MARK)
         axis.set_title(name, color=color, size=11, weight="bold", loc="left")
         axis.set_xlabel("the loss that a trial reports", size=10.5)
         axis.tick_params(labelsize=10, length=0, which="both")
-    left.text(
-        0.3,
-        chance + 0.03,
-        "knowing nothing",
-        transform=left.get_yaxis_transform(),
-        color=PALE,
-        size=9.5,
-        va="bottom",
-    )
+    place = {"transform": left.get_yaxis_transform(), "color": PALE, "size": 9.5, "va": "bottom"}
+    left.text(0.3, chance + 0.03, "knowing nothing", **place)
     left.set_ylabel("held-out loss (nats)", size=10.5)
     left.set_ylim(None, chance + 0.3)
     key = [

@@ -13,7 +13,7 @@ from matplotlib.transforms import ScaledTranslation
 from torch import Tensor
 
 from aot_helpers.models.protocol import Head
-from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE
+from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE, headline
 from aot_helpers.showing.plots import SMALL, shown
 from aot_helpers.showing.widgets import Page
 from aot_helpers.studies.query_key_maps import head_of, map_of
@@ -73,7 +73,7 @@ def toy(
         _names(inset, keys)
         axis.indicate_inset_zoom(inset, edgecolor="0.4")
     _kinds(figure, "")
-    return _headline(figure, title)
+    return headline(figure, title)
 
 
 def _joined(axis, q, k, links):
@@ -151,7 +151,7 @@ def clouds(
         if name in (zoom or {}):
             _inset(axis, q, k, 3 * dots, pos, links, zoom[name])
     _kinds(figure, "" if pos is None else "; darker: later in the text")
-    return _headline(figure, title)
+    return headline(figure, title)
 
 
 def at_a_glance(
@@ -181,7 +181,7 @@ def at_a_glance(
         if h == 0:
             axis.set_ylabel(f"layer {i}", size=SMALL + 1)
     _kinds(figure, "")
-    return _headline(figure, title)
+    return headline(figure, title)
 
 
 def liked_by_scale(
@@ -201,7 +201,7 @@ def liked_by_scale(
     axis.set_xticks(scales, [f"{c:g}" for c in scales])
     axis.minorticks_off()
     axis.set_ylabel("share of the queries")
-    return _headline(figure, title)
+    return headline(figure, title)
 
 
 def close_pairs(
@@ -222,7 +222,7 @@ def close_pairs(
         axis.scatter(distance, dots, s=14, c=colors, alpha=0.8, linewidths=0)
         axis.set_title(name, size=10.5)
         axis.set(xlabel="distance", ylabel="dot product")
-    return _headline(figure, title)
+    return headline(figure, title)
 
 
 def chosen_scales(panels: Mapping[str, Float[Tensor, "layer head"]], title: str) -> Figure:
@@ -242,7 +242,7 @@ def chosen_scales(panels: Mapping[str, Float[Tensor, "layer head"]], title: str)
         axis.set_yticks(range(n_layers), [f"layer {i}" for i in range(n_layers)], size=SMALL)
         axis.tick_params(length=0)
         axis.set_title(name, size=10.5)
-    return _headline(figure, title)
+    return headline(figure, title)
 
 
 class MapView(Page):
@@ -321,11 +321,3 @@ def _kinds(figure, more):
         figure.text(
             x / width, 0.18 / height, text, color=color, size=10, va="center", weight="bold"
         )
-
-
-def _headline(figure, text):
-    figure.set_dpi(DPI)
-    height = figure.get_size_inches()[1]
-    figure.text(0.012, 1 - 0.2 / height, text, size=12, weight="bold", va="center")
-    plt.close(figure)  # the notebook shows the returned figure once, not twice
-    return figure

@@ -69,12 +69,16 @@ def _fool(answer):
 
 def _guard(answer):
     losses = {
-        "the usual loss": (_by_hand, True),
-        "the report's loss": (lambda x, y: loss_over_time(x, y), False),
-        "a softmax over the batch": (_over_batch, False),
-        "a sum over the tokens": (lambda x, y: _by_hand(x, y) * y.numel(), False),
+        "the usual loss": (_by_hand, True, ""),
+        "the report's loss": (
+            lambda x, y: loss_over_time(x, y),
+            False,
+            " Ask for the loss of knowing nothing itself, with fewer places than words.",
+        ),
+        "a softmax over the batch": (_over_batch, False, ""),
+        "a sum over the tokens": (lambda x, y: _by_hand(x, y) * y.numel(), False, ""),
     }
-    for name, (loss_of, wanted) in losses.items():
+    for name, (loss_of, wanted, hint) in losses.items():
         try:
             found = answer(loss_of)
         except (RuntimeError, IndexError, TypeError) as error:
@@ -82,8 +86,6 @@ def _guard(answer):
         if found is None or found is ...:
             return None
         if bool(found) != wanted:
-            square = " Ask for the loss of knowing nothing itself, with fewer places than words."
-            hint = square if name == "the report's loss" else ""
             return f"Your guard says {bool(found)} to {name}; it should say {wanted}.{hint}"
     return Solved("it lets one loss through and stops three")
 

@@ -29,16 +29,17 @@ def _pairs(seed):
     return q, k * torch.linspace(0.2, 4, 9, dtype=torch.float64)[:, None]
 
 
-def _two_tensors(found, widths):
-    """What is wrong with a pair of tensors of 12 queries and 9 keys, or ""."""
+def _two_tensors(found):
+    """What is wrong with a pair of tensors, 12 queries and 9 keys of four columns, or ""."""
     if not isinstance(found, tuple | list) or len(found) != 2:
         return f"Return two tensors, queries and keys; you return {type(found).__name__}."
     if not all(isinstance(each, torch.Tensor) for each in found):
         return "Return two tensors, queries and keys."
     shapes = [tuple(each.shape) for each in found]
-    if shapes not in [[(12, width), (9, width)] for width in widths]:
-        wanted = " or ".join(f"(12, {width}) and (9, {width})" for width in widths)
-        return f"Of 12 queries and 9 keys, shapes {wanted} are wanted; yours are {shapes}."
+    if shapes != [(12, 4), (9, 4)]:
+        return (
+            f"Of 12 queries and 9 keys, shapes (12, 4) and (9, 4) are wanted; yours are {shapes}."
+        )
     return "" if all(each.isfinite().all() for each in found) else "Yours has NaN or infinity."
 
 
@@ -48,7 +49,7 @@ def _lift(answer):
         found = answer(q.clone(), k.clone())
         if found is None or found is ...:
             return None
-        if problem := _two_tensors(found, [4]):
+        if problem := _two_tensors(found):
             return problem
         high_q, high_k = (each.double() for each in found)
         dots = q @ k.T
