@@ -14,7 +14,7 @@ OMP_WAIT_POLICY ?= PASSIVE
 export OMP_NUM_THREADS OMP_WAIT_POLICY
 
 .DEFAULT_GOAL := help
-.PHONY: help run evidence test lab notebooks autopsy sweep bench checkpoints browser pins clean
+.PHONY: help run evidence test lab notebooks autopsy geometry sweep bench checkpoints browser pins clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1@/p' Makefile | awk -F@ '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -56,6 +56,9 @@ notebooks: $(MADE) ## run both floors in place and refresh the README table
 # STORAGE travels in the environment, so that no password is printed.
 autopsy: $(MADE) ## train a report's faulty and mended set-ups, going on where it stopped
 	$(PY) tools/autopsy.py
+
+geometry: $(MADE) ## measure and map the queries and keys of every head of some models
+	$(PY) tools/geometry.py
 
 sweep: $(MADE) ## sweep a report's settings, going on where it stopped; WORKERS=2 STORAGE=postgresql://…
 	$(PY) tools/sweep.py --workers $(or $(WORKERS),1)

@@ -129,6 +129,15 @@ def test_a_head_made_so_fits_and_one_of_chance_does_not(kind, maps):
     assert abs(study.fits(chance, kind).mean()) < 0.03
 
 
+def test_heads_that_were_put_there_can_be_left_out():
+    texts = study.maps_of("imdb-2l", study.openings()[:1])
+    heads = torch.stack([study.fits(texts, kind) for kind in study.KINDS])
+    assert study.put_there("imdb-2l") == [int(heads.max(dim=0).values.argmax())]
+    assert study.best_fit(texts) == heads.max().item() == 1
+    assert study.best_fit(texts, [1]) == heads[:, [0, *range(2, 8)]].max().item() < 1
+    assert study.put_there("wikitext-1l") == []
+
+
 def test_an_unknown_kind_is_named_with_those_there_are():
     with pytest.raises(ValueError, match="'topics'.*topic"):
         study.targets_of("topics", 8)

@@ -94,7 +94,7 @@ def tour_measures(notebook: dict) -> dict[str, float]:
         "cells": len(notebook["cells"]),
         "words of visible prose": n_words,
         "lines of visible code": sum(visible_cells),
-        "lines of the median code cell": statistics.median_low(visible_cells),
+        "lines of the median code cell": statistics.median(visible_cells),
         "lines of the longest code cell": longest,
         "lines of the longest definition": max(definitions),
         "figures": figures(code),

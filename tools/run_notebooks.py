@@ -47,7 +47,10 @@ def select(folder: Path, prefixes: list[str], floor: str = "both") -> list[Path]
 
 
 class MemoryWatch(threading.Thread):
-    """Samples the resident memory of our child processes (the kernel and its children)."""
+    """Samples the memory of our child processes: the kernel and its children.
+
+    Pages of files, such as PyTorch's code, are counted once, for the process that has most of them.
+    """
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -56,11 +59,14 @@ class MemoryWatch(threading.Thread):
 
     def run(self):
         while not self.stopped.wait(0.1):
-            total = 0
+            own, shared = 0, [0]
             for process in psutil.Process().children(recursive=True):
                 with contextlib.suppress(psutil.Error):  # it may have ended since it was listed
-                    total += process.memory_info().rss
-            self.peak_mb = max(self.peak_mb, total / 1e6)
+                    memory = process.memory_info()
+                    # Other systems than Linux do not say what is shared.
+                    shared.append(getattr(memory, "shared", 0))
+                    own += memory.rss - shared[-1]
+            self.peak_mb = max(self.peak_mb, (own + max(shared)) / 1e6)
 
 
 def count_checks(notebook) -> int:

@@ -223,8 +223,8 @@ def looks_and_does(
         axis.scatter(x, y, s=36, color=SHARE if name in named else "0.75", zorder=3)
         if name in named:
             head, _, where = name.partition(" ")
-            key = (head, x > 0.6) if x <= 0.6 else (name, True)
-            groups.setdefault(key, []).append((where, x, y))
+            right = x > 0.6
+            groups.setdefault((name if right else head, right), []).append((where, x, y))
     free = {True: most * 1.2, False: most * 1.2}  # labels at the right and left keep apart
     for (head, right), each in sorted(groups.items(), key=lambda item: -item[1][0][2]):
         x, y = (sum(values) / len(each) for values in list(zip(*each, strict=True))[1:])

@@ -104,9 +104,8 @@ def floor_over_time(targets: Int[Tensor, "batch pos"], d_vocab: int) -> float:
 class Fault:
     """One thing the report's code does, what is usual, and how to put it into a set-up.
 
-    part: what it changes: "loss", "targets", "model" (these change what is learned), "start" (so
-    does this, and no combination was tried), "test", "sampling" or "seed" (these change what is
-    reported). model: changes a new model in place.
+    part: "loss", "targets", "model" and "start" change what is learned (of the last no combination
+    was tried), "test", "sampling" and "seed" what is reported. model: changes it in place.
     """
 
     part: str
@@ -276,14 +275,9 @@ class Learned:
 def learn(setup: Setup, rows: Rows) -> Learned:
     """Train a new model on the rows, with the set-up's faults in model, loss and targets."""
     torch.manual_seed(setup.seed)
-    n_ctx, d_vocab = rows.tokens.shape[1], rows.tokenizer.d_vocab
-    d_head = setup.d_model // setup.n_heads
-    model = ReportModel(
-        ModelConfig(
-            d_vocab, setup.n_layers, setup.d_model, setup.n_heads, d_head, n_ctx, "standard",
-            d_mlp=setup.d_mlp,
-        )
-    )  # fmt: skip
+    width, n_heads, n_ctx = setup.d_model, setup.n_heads, rows.tokens.shape[1]
+    shape = rows.tokenizer.d_vocab, setup.n_layers, width, n_heads, width // n_heads, n_ctx
+    model = ReportModel(ModelConfig(*shape, "standard", d_mlp=setup.d_mlp))
     for name in FAULTS:
         if name in setup.faults and FAULTS[name].model:
             FAULTS[name].model(model)

@@ -5,6 +5,7 @@ import textwrap
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from aot_helpers.showing.diagrams import INK, PALE, SHADES, arrow, canvas, headline, say
@@ -14,6 +15,7 @@ from aot_helpers.studies.autopsy_results import ON_REVIEWS, combinations, held_o
 
 # Two colors of this notebook alone: the report's loss, and the usual one.
 REPORT, USUAL = "#C2255C", "#137177"
+MARK = {"color": "0.6", "lw": 1, "ls": (0, (4, 3)), "zorder": 0}  # a line at what counting costs
 TICKS = [4, 5, 6, 8, 10, 15, 20, 30, 50]  # of a logarithmic axis of nats
 
 
@@ -45,9 +47,7 @@ def two_runs(report, usual, samples, baselines) -> Figure:
     for y, (name, color) in zip((0.115, 0.045), (("A", REPORT), ("B", USUAL)), strict=True):
         said = f"run {name} writes:  {textwrap.shorten(samples[name], 96, placeholder=' …')}"
         figure.text(0.065, y, said, color=color, size=10.5, va="center")
-    return headline(
-        figure, "Run A reports a hundredth of run B's loss, and ends up worse than knowing nothing"
-    )
+    return headline(figure, "Two trainings on the same stories")
 
 
 def two_softmaxes(logits, tokens, words) -> Figure:
@@ -132,22 +132,33 @@ def ladder(found: dict) -> Figure:
             _steps(axis, y + 0.13, float(means["none"]), only_broken, USUAL)
             _steps(axis, y - 0.13, float(means["all"]), only_mended, REPORT)
         else:
-            given, color = (names, REPORT) if y == 0 else ([], USUAL)
-            x = held_out(runs(found, "ladder", given))
-            axis.plot(x, [y] * len(x), "o", color=color, ms=7)
-    for what in ("unigram", "bigram"):
-        axis.axvline(counted[what], color="0.6", lw=1, ls=(0, (4, 3)), zorder=0)
-        told = {"unigram": "counting tokens", "bigram": "counting pairs"}[what]
-        axis.text(counted[what], -0.75, told, color=PALE, size=9.5, ha="center", va="bottom")
+            x = held_out(runs(found, "ladder", names if y == 0 else []))
+            axis.plot(x, [y] * len(x), "o", color=INK, ms=7)
+    _marks(axis, counted, -0.75)
     axis.set(yticks=range(len(rows)), yticklabels=rows, ylim=(len(rows) - 0.5, -0.7))
-    _nats(axis, "held-out loss of the next token (nats; lower is better)")
-    key = (("only this fault mended", REPORT), ("only this fault put in", USUAL))
-    for x, (text, color) in zip((0.985, 0.66), key, strict=True):
-        place = {"color": color, "ha": "right", "size": 10.5, "weight": "bold", "va": "center"}
-        figure.text(x, 0.885, text, **place)
-    return headline(
-        figure, "Only with the loss mended does a model know more than a count of tokens"
+    _nats(
+        axis,
+        "held-out loss of the next token (nats, log scale); bars begin at all five or at no fault",
     )
+    key = (("● only this one put in", USUAL), ("● only this one mended", REPORT))
+    for x, (text, color) in zip((0.71, 0.985), key, strict=True):
+        place = {"color": color, "ha": "right", "size": 10.5, "weight": "bold", "va": "center"}
+        figure.text(x, 0.85, text, **place)
+    return headline(
+        figure, "On reviews, only with the loss mended is a model better than a count of tokens"
+    )
+
+
+def _marks(axis, counted, y):
+    """Dashed lines at what counting costs, and knowing nothing; their names from y upwards."""
+    names = {
+        "bigram": "counting\npairs",
+        "unigram": "counting\ntokens",
+        "chance": "knowing\nnothing",
+    }
+    for what, name in names.items():
+        axis.axvline(counted[what], **MARK)
+        axis.text(counted[what], y, name, color=PALE, size=9.5, ha="center", va="bottom")
 
 
 def _nats(axis, label):
@@ -171,16 +182,26 @@ def _steps(axis, y, start, values, color):
 
 def all_combinations(found: dict) -> Figure:
     """The held-out loss of all combinations of faults, by how many there are."""
-    figure, axis = plt.subplots(figsize=(8.6, 3.4))
-    figure.subplots_adjust(0.1, 0.16, 0.985, 0.86)
-    for each in combinations(found):
+    figure, axis = plt.subplots(figsize=(8.6, 3.8))
+    figure.subplots_adjust(0.08, 0.145, 0.985, 0.78)
+    tried = list(combinations(found))
+    worst = max(tried, key=lambda each: each["loss"])
+    place = {"color": REPORT, "size": 9.5, "ha": "right", "va": "top"}
+    axis.text(
+        1.02 * worst["loss"], len(worst["faults"]) - 0.15, " + ".join(worst["faults"]), **place
+    )
+    _marks(axis, found["counting"]["imdb imdb-2l 20"], len(ON_REVIEWS) + 0.55)
+    axis.set_ylim(-0.5, len(ON_REVIEWS) + 0.5)
+    for each in tried:
         wrong = "loss over time" in each["faults"]
         color, shift = (REPORT, 0.12) if wrong else (USUAL, -0.12)
         axis.plot(each["loss"], len(each["faults"]) + shift, "o", color=color, ms=6, alpha=0.75)
-    axis.set(yticks=range(len(ON_REVIEWS) + 1), ylabel="faults")
-    _nats(axis, "held-out loss (nats)")
+    axis.set(yticks=range(len(ON_REVIEWS) + 1))
+    axis.set_ylabel("how many faults", size=10.5)
+    _nats(axis, "held-out loss (nats, on a log scale)")
     axis.text(0.98, 0.06, "with the loss over time", color=REPORT, **_corner(axis, "right"))
-    axis.text(0.02, 0.93, "with the usual loss", color=USUAL, **_corner(axis, "left"))
+    under = {"bbox": {"fc": "white", "ec": "none", "pad": 1.5}, **_corner(axis, "left")}
+    axis.text(0.02, 0.9, "with the usual loss", color=USUAL, **under)
     return headline(figure, "All combinations of five faults: one of them decides")
 
 
@@ -240,24 +261,37 @@ def pieces_square(shares: dict[str, list[float]]) -> Figure:
     return figure
 
 
-def sweep_map(table) -> Figure:
-    """Each trial of the sweep: the loss that it reports, and what it knows. table: its trials."""
-    figure, axis = plt.subplots(figsize=(10, 3.6))
-    figure.subplots_adjust(0.075, 0.15, 0.985, 0.86)
+def sweep_map(table, chance: float) -> Figure:
+    """Each trial of the sweep: the loss that it reports, and what it knows.
+
+    table: its trials; chance: the held-out loss of knowing nothing, in nats.
+    """
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(10, 3.9), sharey=True, width_ratios=(1.6, 1)
+    )
+    figure.subplots_adjust(0.07, 0.14, 0.985, 0.74, wspace=0.06)
     marks = {20: "o", 50: "s", 80: "D"}
-    for mended, color in ((False, REPORT), (True, USUAL)):
-        for length, mark in marks.items():
-            some = table[(table.mended == mended) & (table.max_length == length)]
-            look = {"color": color, "ms": 7, "alpha": 0.6, "mew": 0}
-            axis.plot(some["own loss, last"], some["loss"], mark, **look)
-            if not mended:
-                place = {"color": color, "size": 10, "ha": "center", "va": "bottom"}
-                x = float(some["own loss, last"].median())
-                axis.text(x, float(some["loss"].max()) + 0.25, f"{length} tokens", **place)
-    axis.set(xscale="log", xlabel="the loss that a trial reports", ylabel="held-out loss (nats)")
-    usual = table[table.mended]
-    spot = float(usual["own loss, last"].median()), float(usual["loss"].max()) + 0.3
-    axis.text(*spot, "usual loss", color=USUAL, size=10.5, ha="right", weight="bold")
-    low, high = axis.get_ylim()
-    axis.set_ylim(low, high + 0.08 * (high - low))
+    panels = ((left, False, REPORT, "with the faults"), (right, True, USUAL, "without"))
+    for axis, mended, color, name in panels:
+        for _, trial in table[table.mended == mended].iterrows():
+            face = color if trial.learning_rate >= 1e-3 else "white"
+            look = {"mec": color, "mfc": face, "ms": 7, "mew": 1.3, "alpha": 0.75}
+            axis.plot(trial["own loss, last"], trial["loss"], marks[trial.max_length], **look)
+        axis.axhline(chance, **MARK)
+        axis.set_title(name, color=color, size=11, weight="bold", loc="left")
+        axis.set_xlabel("the loss that a trial reports", size=10.5)
+        axis.tick_params(labelsize=10, length=0, which="both")
+    place = {"transform": left.get_yaxis_transform(), "color": PALE, "size": 9.5, "va": "bottom"}
+    left.text(0.3, chance + 0.03, "knowing nothing", **place)
+    left.set_ylabel("held-out loss (nats)", size=10.5)
+    left.set_ylim(None, chance + 0.3)
+    key = [
+        *(
+            Line2D([], [], ls="", marker=mark, color="0.35", ms=7, label=f"{length} tokens")
+            for length, mark in marks.items()
+        ),
+        Line2D([], [], ls="", label="   filled: rate 0.001, hollow: 0.0001"),
+    ]
+    place = {"loc": "upper right", "bbox_to_anchor": (0.99, 0.93), "frameon": False}
+    figure.legend(handles=key, ncols=4, fontsize=9.5, handletextpad=0.1, columnspacing=1.2, **place)
     return headline(figure, "The report's loss ranks its trials by the length of the rows")

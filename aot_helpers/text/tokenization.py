@@ -43,8 +43,14 @@ class Tokenizer:
             check_text(f"text {i} of {len(texts)}", text)
             if not text:
                 raise ValueError(f"text {i} of {len(texts)} is empty: leave it out")
-        encodings = self.backend.encode_batch(texts, add_special_tokens=False)
-        return [torch.tensor(e.ids, dtype=torch.long) for e in encodings]
+        # Each encoding holds far more than its ids, so that all at once would take much memory.
+        return [
+            torch.tensor(encoding.ids, dtype=torch.long)
+            for first in range(0, len(texts), 1000)
+            for encoding in self.backend.encode_batch(
+                texts[first : first + 1000], add_special_tokens=False
+            )
+        ]
 
     def decode(self, tokens: Int[Tensor, " pos"] | list[int]) -> str:
         """The text of the tokens; special tokens are left out."""

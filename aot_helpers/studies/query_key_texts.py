@@ -1,0 +1,60 @@
+"""The short texts of notebook 18, and what kind of token each of their pieces is."""
+
+from torch import Tensor
+
+from aot_helpers.models.protocol import Model
+from aot_helpers.text.corpora import load_corpus
+
+_LITTLE = """\
+a an the and or but if then than as at by for from in into of off on out over to under with i you he
+she it we they me him her us them my your his its our their this that these those is was were are be
+been had has have do did does will would can could not no nobody so"""
+FUNCTION_WORDS = frozenset(_LITTLE.split())
+TYPES = ("name or other word", "function word", "punctuation", "part of a word", "special")
+
+# Ten short texts of our own, so that every token may be shipped and shown.
+_TEXTS = """\
+The old ferry leaves the harbor at six. On board are nine farmers, two goats and a piano. The \
+captain counts the goats, the goats watch the captain, and nobody watches the piano.
+My sister bought a telescope in March. She looks at Saturn, I look at the neighbors, and our dog \
+looks at the sky as if it owed her a bone. By April all three of us had a cold.
+To bake the bread, mix the flour, the salt and the water. Let the dough rest for one hour. If it \
+has not grown, let it rest for another hour. Bake it until the crust is dark.
+"Where is the key?" asked the doctor. "Under the red chair," said the girl. "There is no red \
+chair," said the doctor. "Then there is no key," said the girl, and closed the door.
+In 1911 the town had 340 houses and one bank. In 1951 it had 900 houses and four banks. Today it \
+has three houses, a museum, and a bank that opens on Mondays.
+The river rose in the night. First it took the garden, then the fence, then the road. In the \
+morning we saw a boat tied to the church tower, and in the boat sat our teacher.
+Prices fell again last week. Wheat lost two percent, copper lost five, and sugar, which had \
+gained for a year, lost more than both. Traders blamed the rain; farmers blamed the traders.
+He plays the violin badly and the cello well. She plays the cello badly and the violin well. When \
+they play together, each of them takes the wrong instrument, because it is more fun.
+The train to the north was late, so we walked along the tracks and talked about the war, the \
+weather and the price of onions. When the train came at last, it was going south.
+A cell copies its code before it divides. Small errors slip in. Most of them do nothing, some of \
+them kill, and a few of them, over a very long time, turn a fish into a bird."""
+TEXTS = _TEXTS.split("\n")
+
+
+def token_type(token: str) -> int:
+    """The place in TYPES of a token as the tokenizer shows it."""
+    bare = token.strip().lower()
+    if token.startswith("[") or token.startswith("<"):
+        return 4
+    if not any(letter.isalnum() for letter in bare):
+        return 2
+    if token.startswith("##"):
+        return 3
+    return 1 if bare in FUNCTION_WORDS else 0
+
+
+def texts_for(model: Model, name: str, n_texts: int = 10, n_tokens: int = 48) -> list[Tensor]:
+    """Tokens [pos] of the first texts, each begun by the model's token for that and cut.
+
+    Models of stories read unread stories; all others read TEXTS.
+    """
+    read_stories = name.startswith("stories")
+    texts = load_corpus("stories", "test", quiet=True).texts if read_stories else TEXTS
+    bos = model.tokenizer.bos is not None
+    return [model.tokenizer.encode(text, bos=bos)[:n_tokens] for text in texts[:n_texts]]

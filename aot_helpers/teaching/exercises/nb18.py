@@ -1,0 +1,89 @@
+"""The exercises of notebook 18: each answer is tried out on queries and keys."""
+
+import torch
+
+from aot_helpers.reading.geometry import distances
+from aot_helpers.teaching.exercises import Solved
+
+
+def _free_shift(answer, keys):
+    try:
+        shift = torch.as_tensor(answer, dtype=torch.float64)
+    except (TypeError, ValueError):
+        return f"Give two numbers, such as [1.0, 1.0]; you give {answer!r}."
+    if shift.shape != (2,) or not shift.isfinite().all():
+        return f"Give two finite numbers, one for each column; you give {answer!r}."
+    if shift.norm() < 1e-3:
+        return "A shift of length 0 moves nothing: find one that does."
+    adds = torch.as_tensor(keys, dtype=torch.float64) @ shift
+    if (adds - adds[0]).abs().max() < 1e-6 * shift.norm():
+        return Solved(f"every score grows by {adds[0]:.2f}")
+    said = ", ".join(f"{each:.2f}" for each in adds)
+    return f"It adds {said} to the scores of the four keys; only if all are equal, nothing changes."
+
+
+def _pairs(seed):
+    """Queries and keys of quite different lengths: [12, 3] and [9, 3]."""
+    draw = torch.Generator().manual_seed(seed)
+    q, k = (torch.randn(n, 3, generator=draw, dtype=torch.float64) for n in (12, 9))
+    return q, k * torch.linspace(0.2, 4, 9, dtype=torch.float64)[:, None]
+
+
+def _two_tensors(found):
+    """What is wrong with a pair of tensors, 12 queries and 9 keys of four columns, or ""."""
+    if not isinstance(found, tuple | list) or len(found) != 2:
+        return f"Return two tensors, queries and keys; you return {type(found).__name__}."
+    if not all(isinstance(each, torch.Tensor) for each in found):
+        return "Return two tensors, queries and keys."
+    shapes = [tuple(each.shape) for each in found]
+    if shapes != [(12, 4), (9, 4)]:
+        return (
+            f"Of 12 queries and 9 keys, shapes (12, 4) and (9, 4) are wanted; yours are {shapes}."
+        )
+    return "" if all(each.isfinite().all() for each in found) else "Yours has NaN or infinity."
+
+
+def _lift(answer):
+    for seed in range(3):
+        q, k = _pairs(seed)
+        found = answer(q.clone(), k.clone())
+        if found is None or found is ...:
+            return None
+        if problem := _two_tensors(found):
+            return problem
+        high_q, high_k = (each.double() for each in found)
+        dots = q @ k.T
+        if (high_q @ high_k.T - dots).abs().max() > 1e-4:
+            return "The dot products have changed, so attention has, too."
+        nearest = distances(high_q, high_k).argmin(dim=1)
+        right = int((nearest == dots.argmax(dim=1)).sum())
+        if right < len(q):
+            return f"Of {len(q)} queries, {right} are nearest to the key they like most."
+    return Solved("all 36 queries are nearest to the key they like most")
+
+
+def _broken(answer):
+    left = []
+    for seed in (1, 2, 3):
+        q, k = _pairs(seed)
+        k = torch.nn.functional.normalize(k, dim=-1)
+        found = answer(q.clone(), k.clone())
+        if found is None or found is ...:
+            return None
+        if not isinstance(found, torch.Tensor) or found.shape != k.shape:
+            said = tuple(getattr(found, "shape", ())) or type(found).__name__
+            return f"Return the new keys alone, a tensor of shape (9, 3); yours is {said}."
+        if not found.isfinite().all():
+            return "Yours has NaN or infinity."
+        apart = distances(q, found.double(), "cosine")
+        if (change := (apart - distances(q, k, "cosine")).abs().max().item()) > 1e-5:
+            return f"A cosine distance has changed by {change:.2g}: the map would show it."
+        likes = (q @ found.double().T).argmax(dim=1)
+        left.append(int((apart.argmin(dim=1) == likes).sum()))
+    said = ", ".join(map(str, left))
+    if max(left) > 2:
+        return f"In three sets of 12 queries, the map is still right for {said}: 2 at most."
+    return Solved(f"in three sets of 12 queries, the map is right for {said}")
+
+
+CHECKS = {"18.1": _free_shift, "18.2": _lift, "18.3": _broken}
