@@ -59,14 +59,20 @@ def _misleads(answer, model, mask):
     return Solved(f"the model says the wanted token in {share:.2f} of 20 texts")
 
 
-def _turns(answer):
-    given, problem = read_numbers(answer)
+def _turns(positive, times):
+    if not isinstance(positive, bool):
+        return f"`positive` is True or False, yours is {positive!r}."
+    given, problem = read_numbers(times)
     if problem:
         return problem
-    score = 3 / 50 - given / 500
-    if abs(score) <= 1e-4:
-        return Solved("ten times as much")
-    return f"At {given:g} nats the score is {score:.3f}: it has to be 0."
+    score = 3 / 50 - 3 * given / 500
+    if abs(score) > 1e-4:
+        return f"3 nats with 50 tokens, {3 * given:g} with 500: {score:.3f}; it has to be 0."
+    if not positive:
+        return (
+            "`times` is right. Measure the sign: heads.own_score(model, foreign, …).hidden.mean()."
+        )
+    return Solved("positive where the context does not help, up to ten times the loss")
 
 
 CHECKS = {
