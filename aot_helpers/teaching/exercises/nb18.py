@@ -18,13 +18,10 @@ def _liked_by_all(answer, queries, keys):
     right = int((((q + shift) @ k.T).argmax(dim=1) == len(k) - 1).sum())
     if right < len(q):
         said = ", ".join(f"{each:.2f}" for each in k @ shift)
-        return (
-            f"It adds {said} to the scores of the four keys; {right} of {len(q)} queries like "
-            "the last key most."
-        )
+        return f"It adds {said} to the scores of the four keys; mice is liked most by {right} of 4."
     before, after = (distances(*placed(each, k, 1.0, shift=True)) for each in (q, q + shift))
     return Solved(
-        "all four like it most; on the map with shifted keys, a distance changes by "
+        "all four like mice most; on the map with shifted keys, a distance changes by "
         f"{(after - before).abs().max():.2f}"
     )
 
