@@ -285,7 +285,8 @@ def one_query(result: dict, head: Head, point: int) -> Figure:
     of_text = slice(first, first + n_keys)
     nearest = first + (k[of_text] - q[point]).norm(dim=-1).argmin()
     links = [(point, (first + i).item()) for i in top.unique()]
-    title = f"{head}: what “{tokens[point]}” likes most, and what is nearest"
+    asks, best, near = tokens[point], tokens[first + top[0]], tokens[nearest]
+    title = f"{head}: “{asks}” likes “{best}” most; nearest is “{near}”"
     figure = clouds({"": (q, k)}, title, pos, side=5, links=links)
     (axis,) = figure.axes
     axis.plot(*zip(q[point], k[nearest], strict=True), color=INK, ls=(0, (2, 2)), lw=1.5, zorder=5)

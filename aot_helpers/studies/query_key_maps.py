@@ -300,12 +300,19 @@ def found_on_map(
 
     part: as in `liked_keys`. but_first: of the queries for which that is not the text's first.
     """
-    (q, k), best = map_of(result, head, method), liked_keys(result, head, part)
-    text, pos = places(result)
-    allowed = QueriesKeys(q, k, text, pos).allowed(result["causal"])
-    nearest = pos[distances(q, k).masked_fill(~allowed, torch.inf).argmin(dim=-1)]
+    best, (_, pos) = liked_keys(result, head, part), places(result)
     counted = (best > 0) if but_first else (pos >= (1 if result["causal"] else 0))
-    return (nearest == best)[counted].double().mean().item()
+    return (nearest_on_map(result, head, method) == best)[counted].double().mean().item()
+
+
+def nearest_on_map(result: dict, head: Head, method: str = "tsne") -> Int[Tensor, " point"]:
+    """The position of the key that is nearest to each query on a map of the file, in its text.
+
+    Where the model is causal, up to the query.
+    """
+    (q, k), (text, pos) = map_of(result, head, method), places(result)
+    allowed = QueriesKeys(q, k, text, pos).allowed(result["causal"])
+    return pos[distances(q, k).masked_fill(~allowed, torch.inf).argmin(dim=-1)]
 
 
 def liked_keys(result: dict, head: Head, part: str = "top") -> Int[Tensor, " point"]:
