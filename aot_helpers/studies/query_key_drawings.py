@@ -172,11 +172,11 @@ def at_a_glance(
 ) -> Figure:
     """The maps of all heads of a results file, a row for each layer; notes stand below theirs.
 
-    Later in the text is darker, in five steps.
+    Later in the text is darker, in three steps.
     """
     n_layers, n_heads, notes = result["n_layers"], result["n_heads"], notes or {}
     _, pos = places(result)
-    step = (5 * pos / (pos.max() + 1)).long()
+    step = (3 * pos / (pos.max() + 1)).long()
     size = (0.98 * n_heads + 0.75, (1.24 if notes else 1.06) * n_layers + 1.05)
     figure, axes = plt.subplots(n_layers, n_heads, figsize=size, squeeze=False)
     figure.subplots_adjust(
@@ -186,8 +186,8 @@ def at_a_glance(
         q, k = map_of(result, Head(i, h), method)
         # Four plain pixels a point: with soft edges the file would be four times as large.
         kinds = ((q, QUERY), (k, KEY))
-        for when, (points, color), x, y in product(range(5), kinds, (0, 1), (0, 1)):
-            shade = SHADES[color](0.25 + 0.15 * when)
+        for when, (points, color), x, y in product(range(3), kinds, (0, 1), (0, 1)):
+            shade = SHADES[color](0.25 + 0.3 * when)
             (dots,) = axis.plot(*points[step == when].T, ",", color=shade, zorder=3)
             moved = ScaledTranslation(x / DPI, y / DPI, figure.dpi_scale_trans)
             dots.set_transform(axis.transData + moved)
