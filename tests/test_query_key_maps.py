@@ -110,6 +110,15 @@ def test_the_norms_left_are_twice_the_ratio_and_none():
     assert math.isclose(as_said, 2) and abs(turned) < 1e-9
 
 
+def test_a_key_above_average_is_the_nearest_after_the_shift():
+    v = points()
+    v = v._replace(q=v.q + 3)
+    dots = v.q @ v.k.T
+    assert torch.allclose(study.above(v).q @ v.k.T, dots - dots.mean(dim=0))
+    found = study.liked(v, False, (1e4,))
+    assert found["above, shifted"] == [1.0] and found["above"][0] < 1
+
+
 def test_points_along_the_text_have_neighbors_of_near_positions():
     v = points(n_texts=4, n=40)
     line = torch.stack([v.pos * 1.0, 0.01 * v.text], dim=1)
@@ -223,6 +232,7 @@ def test_what_is_shipped_of_minilm_is_whole_and_small():
         assert {each.shape for each in maps} == {(2 * n, 2)}
         assert study.unpacked(each["top"], 3).shape == (n, 3)
     longest = max(map(len, MINILM["tokens"]))
+    assert all(study.unpacked(each["top above"], 1).shape == (n, 1) for each in MINILM["heads"])
     assert max(study.unpacked(each["top"], 3).max() for each in MINILM["heads"]) < longest
     assert all(path.stat().st_size < 1_000_000 for path in study.FOLDER.glob("*.json"))
 
@@ -246,12 +256,15 @@ FIGURES = {
         {"a": (torch.rand(2, 2), torch.rand(2, 2))}, ["x", "y"], "title", links="nearest"
     ),
     "clouds": lambda: drawings.clouds(panels(), "title", points().pos, links=[(0, 1)]),
-    "zoom": lambda: drawings.clouds(panels(), "title", zoom={"two": 3}, links=[(3, 1)]),
+    "zoom": lambda: drawings.clouds(panels(), "title", zoom={"two": (3, 1)}, links=[(3, 1)]),
     "close": lambda: drawings.close_pairs(
         {"one": (torch.rand(9), torch.rand(9), torch.arange(9) % 3)}, "title"
     ),
     "glance": lambda: drawings.at_a_glance(MINILM, "title", notes={Head(0, 2): "before"}),
     "liked": lambda: drawings.liked_by_scale([0.2, 1, 5], {"all": torch.rand(3, 3)}, "title"),
+    "centers": lambda: drawings.toy(
+        {"a": (torch.rand(2, 2), torch.rand(2, 2))}, ["x", "y"], "title", center=True
+    ),
     "scales": lambda: drawings.chosen_scales({"a": torch.rand(2, 3) + 0.3}, "title"),
 }
 
@@ -271,8 +284,9 @@ def test_keys_that_lie_together_and_a_chosen_query_are_shown_larger():
     q, k = torch.tensor([[-4.0, 6.0], [10.0, -2.0]]), torch.tensor([[0.1, 0.0], [0.2, 0.1]])
     (inset,) = drawings.toy({"a": (q, k)}, ["cat", "mice"], "title").axes[0].child_axes
     assert [text.get_text() for text in inset.texts] == ["cat", "mice"]
-    one = drawings.clouds({"a": (q, k)}, "title", zoom={"a": 1}).axes[0].child_axes[0]
-    assert one.get_xlim()[0] < 10 < one.get_xlim()[1] < 11
+    one = drawings.clouds({"a": (q, k)}, "title", zoom={"a": (1, 0)}).axes[0].child_axes[0]
+    assert [text.get_text() for text in one.texts] == ["query", "key"]
+    assert one.get_xlim()[0] < 10 < one.get_xlim()[1] < 12
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -283,6 +297,15 @@ def test_a_figure_has_its_title_and_labels_that_can_be_read(name):
     assert any("title" in t.get_text() for t in shown)
     assert min(t.get_fontsize() for t in shown) >= 9
     assert not plt.get_fignums()
+
+
+def test_one_query_is_joined_to_its_favorites_and_to_the_nearest_key():
+    axis = drawings.one_query(MINILM, Head(0, 2), 20).axes[0]
+    dashed = [line for line in axis.lines if line.get_linestyle() not in ("-", "None")]
+    assert len(dashed) == 1 and {t.get_text() for t in axis.texts} == {"piano", "a", "and", "the"}
+    (q, k), (text, _) = study.map_of(MINILM, Head(0, 2)), study.places(MINILM)
+    nearest = distances(q[20:21], k[text == 0])[0].argmin()
+    assert np.allclose(np.transpose(dashed[0].get_data()), torch.stack([q[20], k[nearest]]))
 
 
 def test_the_live_view_carries_its_heads_and_a_picture():
@@ -297,7 +320,8 @@ def test_the_live_view_carries_its_heads_and_a_picture():
 
 # ---- exercises ----
 
-LINE = [[1.0, 1.0], [3.0, 2.0], [5.0, 3.0], [9.0, 5.0]]
+TOY_QUERIES = [[1.6, 0.9], [-0.8, 1.2], [2.0, -0.4], [-0.4, 0.3]]
+TOY_KEYS = [[0.6, 0.8], [1.2, -0.4], [0.1, 1.8], [1.8, -1.6]]
 
 
 def lift(q, k):
@@ -306,8 +330,12 @@ def lift(q, k):
     return torch.cat([q, zeros], dim=1), torch.cat([k, (squares.max() - squares).sqrt()], dim=1)
 
 
+def heavier(q, k):
+    return q + torch.eye(4)[3], k
+
+
 def flat(q, k):
-    return (torch.nn.functional.pad(each, (0, 1)) for each in (q, k))
+    return tuple(torch.nn.functional.pad(each, (0, 1)) for each in (q, k))
 
 
 def lengthened(q, k):
@@ -321,17 +349,19 @@ def one_longer(k):
 
 
 ANSWERS = [
-    ("18.1", [1.0, -2.0], "solved (every score grows by -1.00)"),
-    ("18.1", torch.tensor([-3.0, 6.0]), "solved (every score grows by 3.00)"),
-    ("18.1", [0.0, 0.0], "not yet. A shift of length 0"),
-    ("18.1", [1.0, 1.0], "not yet. It adds 2.00, 5.00, 8.00, 14.00"),
+    ("18.1", [4.0, 0.0], "solved (all four like mice most; on the map with shifted"),
+    ("18.1", torch.tensor([0.0, -2.0]), "solved (all four like mice most; on the map with shifted"),
+    ("18.1", [0.0, 0.0], "not yet. It adds 0.00, 0.00, 0.00, 0.00 to the scores of the four"),
+    ("18.1", [1.0, 0.0], "not yet. It adds 0.60, 1.20, 0.10, 1.80 to the scores of the four"),
     ("18.1", [1.0], "not yet. Give two finite numbers"),
     ("18.1", "right", "not yet. Give two numbers"),
     ("18.1", [math.nan, 1.0], "not yet. Give two finite numbers"),
     ("18.1", ..., "not attempted"),
     ("18.2", lift, "solved (all 36 queries"),
-    ("18.2", lambda q, k: tuple(flat(q, k)), "not yet. Of 12 queries, "),
-    ("18.2", lambda q, k: lift(q, 2 * k), "not yet. The dot products have changed"),
+    ("18.2", lambda q, k: flat(q, k), "not yet. Of 12 queries, "),
+    ("18.2", lambda q, k: lift(q, 2 * k), "not yet. The first three columns of the keys must"),
+    ("18.2", lambda q, k: flat(1000 * q, k / 1000), "not yet. The first three columns of the quer"),
+    ("18.2", lambda q, k: heavier(*lift(q, k)), "not yet. The dot products have changed"),
     ("18.2", lambda q, k: (q, k), "not yet. Of 12 queries and 9 keys, shapes (12, 4) and (9, 4)"),
     ("18.2", lambda q, k: q, "not yet. Return two tensors"),
     ("18.2", lambda q, k: [1, 2], "not yet. Return two tensors"),
@@ -350,5 +380,5 @@ ANSWERS = [
 
 @pytest.mark.parametrize(("name", "answer", "said"), ANSWERS)
 def test_an_answer_is_tried_out(name, answer, said, capsys):
-    grade(name, answer, **({"keys": LINE} if name == "18.1" else {}))
+    grade(name, answer, **({"queries": TOY_QUERIES, "keys": TOY_KEYS} if name == "18.1" else {}))
     assert capsys.readouterr().out.startswith(f"exercise {name}: {said}")

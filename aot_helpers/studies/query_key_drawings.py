@@ -16,7 +16,7 @@ from aot_helpers.models.protocol import Head
 from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE, headline
 from aot_helpers.showing.plots import SMALL, shown
 from aot_helpers.showing.widgets import Page
-from aot_helpers.studies.query_key_maps import head_of, map_of
+from aot_helpers.studies.query_key_maps import head_of, map_of, places, unpacked
 from aot_helpers.studies.query_key_texts import TYPES, token_type
 
 TYPE_COLORS = ("#555555", "#009E73", "#CC79A7", "#E69F00", "#000000")
@@ -25,6 +25,7 @@ SHADES = {
     for color in (QUERY, KEY)
 }
 HALO = [withStroke(linewidth=2.5, foreground="white")]  # so that a label can be read on a line
+LATER = "; darker: later in the text"
 LARGER = LinearSegmentedColormap.from_list("larger", [KEY, "#FFFFFF", QUERY])  # which c makes large
 
 
@@ -34,12 +35,13 @@ def toy(
     title: str,
     columns: Sequence[str] = ("noun", "verb"),
     links: str = "attention",
+    center: bool = False,
 ) -> Figure:
     """Queries (round) and keys (square) of a few tokens in two named columns, panel by panel.
 
     panels: {title: (q [pos, 2], k [pos, 2])}. links: "attention", lines as wide as the share, or
     "nearest", a dashed line from each query to its nearest key. Keys that lie close together are
-    shown larger in an inset.
+    shown larger in an inset. center: mark the mean query by a cross.
     """
     width = 3.5 * len(panels)
     figure, axes = plt.subplots(1, len(panels), figsize=(width, 4.0), squeeze=False, dpi=DPI)
@@ -59,6 +61,9 @@ def toy(
             low, high = axis.get_ylim()
             axis.set_ylim(low - 0.75 * (high - low), high)
         _joined(axis, q, k, links)
+        if center:
+            _cross(axis, q)
+            named.append(("mean query", q.mean(axis=0), INK))
         _names(axis, named + keys if apart else named, others=() if apart else k)
         if apart:
             continue
@@ -70,6 +75,8 @@ def toy(
         inset.autoscale_view()
         inset.set_autoscale_on(False)
         _joined(inset, q, k, links)
+        if center:
+            _cross(inset, q)
         _names(inset, keys)
         axis.indicate_inset_zoom(inset, edgecolor="0.4")
     _kinds(figure, "")
@@ -89,6 +96,10 @@ def _joined(axis, q, k, links):
         axis.plot(*zip(q[i], k[j], strict=True), zorder=1, **look)
     _cloud(axis, q, QUERY, "o", 60)
     _cloud(axis, k, KEY, "s", 52)
+
+
+def _cross(axis, q):
+    axis.plot(*q.mean(axis=0), "+", color=INK, ms=11, mew=2, zorder=4)
 
 
 def _names(axis, named, others=()):
@@ -130,12 +141,14 @@ def clouds(
     columns: int = 4,
     side: float = 3.0,
     links: Sequence[tuple[int, int]] = (),
-    zoom: Mapping[str, int] | None = None,
+    zoom: Mapping[str, tuple[int, int]] | None = None,
+    named: tuple[str, str] = ("query", "key"),
 ) -> Figure:
     """Maps of queries (orange, round) and keys (blue, square), {title: (q, k)} of [point, 2].
 
     pos: positions [point]; later is darker. links: (query, key) to be joined by a line. zoom: for
-    the panel of a title, the query around which an inset shows the map larger.
+    the panel of a title, a query around which an inset shows the map larger, and a key; what the
+    two are is written there as `named` says.
     """
     rows = -(-len(panels) // columns)
     columns = min(columns, len(panels))
@@ -149,16 +162,21 @@ def clouds(
         _map(axis, q, k, dots, pos, links)
         axis.set_title(name, size=10.5)
         if name in (zoom or {}):
-            _inset(axis, q, k, 3 * dots, pos, links, zoom[name])
-    _kinds(figure, "" if pos is None else "; darker: later in the text")
+            _inset(axis, q, k, 3 * dots, pos, links, zoom[name], named)
+    _kinds(figure, "" if pos is None else LATER)
     return headline(figure, title)
 
 
 def at_a_glance(
     result: dict, title: str, method: str = "tsne", notes: Mapping[Head, str] | None = None
 ) -> Figure:
-    """The maps of all heads of a results file, a row for each layer; notes stand below theirs."""
+    """The maps of all heads of a results file, a row for each layer; notes stand below theirs.
+
+    Later in the text is darker, in three steps.
+    """
     n_layers, n_heads, notes = result["n_layers"], result["n_heads"], notes or {}
+    _, pos = places(result)
+    step = (3 * pos / (pos.max() + 1)).long()
     size = (0.98 * n_heads + 0.75, (1.24 if notes else 1.06) * n_layers + 1.05)
     figure, axes = plt.subplots(n_layers, n_heads, figsize=size, squeeze=False)
     figure.subplots_adjust(
@@ -167,8 +185,10 @@ def at_a_glance(
     for (i, h), axis in np.ndenumerate(axes):
         q, k = map_of(result, Head(i, h), method)
         # Four plain pixels a point: with soft edges the file would be four times as large.
-        for (points, color), x, y in product(((q, QUERY), (k, KEY)), (0, 1), (0, 1)):
-            (dots,) = axis.plot(*points.T, ",", color=color, zorder=3)
+        kinds = ((q, QUERY), (k, KEY))
+        for when, (points, color), x, y in product(range(3), kinds, (0, 1), (0, 1)):
+            shade = SHADES[color](0.25 + 0.3 * when)
+            (dots,) = axis.plot(*points[step == when].T, ",", color=shade, zorder=3)
             moved = ScaledTranslation(x / DPI, y / DPI, figure.dpi_scale_trans)
             dots.set_transform(axis.transData + moved)
         _bare(axis)
@@ -180,23 +200,30 @@ def at_a_glance(
             axis.set_title(f"H{h}", size=SMALL + 1)
         if h == 0:
             axis.set_ylabel(f"layer {i}", size=SMALL + 1)
-    _kinds(figure, "")
+    _kinds(figure, LATER)
     return headline(figure, title)
 
 
 def liked_by_scale(
     scales: Sequence[float], curves: Mapping[str, Float[Tensor, "head scale"]], title: str
 ) -> Figure:
-    """Shares of queries whose nearest key is the liked one: the median head, the middle half."""
-    figure, axis = plt.subplots(figsize=(8, 3.6))
-    figure.subplots_adjust(0.09, 0.15, 0.78, 0.88)
-    for (name, values), color in zip(curves.items(), (INK, "#C2255C", PALE), strict=False):
+    """Shares of queries whose nearest key is the one of a curve: the median head, the middle half.
+
+    Labels that would cover one another are moved apart.
+    """
+    figure, axis = plt.subplots(figsize=(8.6, 3.6))
+    figure.subplots_adjust(0.08, 0.15, 0.68, 0.88)
+    ends = sorted((np.median(np.asarray(v), axis=0)[-1], name) for name, v in curves.items())
+    at = {}
+    for end, name in reversed(ends):  # from the top
+        at[name] = min([end, *(height - 0.08 for height in at.values())])
+    for (name, values), color in zip(curves.items(), (INK, "#C2255C", SHARE, PALE), strict=False):
         values = np.asarray(values)
         middle = np.quantile(values, (0.25, 0.75), axis=0)
         axis.fill_between(scales, *middle, color=color, alpha=0.2, lw=0)
         median = np.median(values, axis=0)
         axis.plot(scales, median, color=color, lw=2.6, marker="o", ms=5)
-        axis.text(scales[-1] * 1.08, median[-1], name, color=color, va="center", size=10)
+        axis.text(scales[-1] * 1.1, at[name], name, color=color, va="center", size=10)
     axis.set(xscale="log", ylim=(-0.03, 1.03), xlabel="c: queries times c, keys divided by c")
     axis.set_xticks(scales, [f"{c:g}" for c in scales])
     axis.minorticks_off()
@@ -245,6 +272,30 @@ def chosen_scales(panels: Mapping[str, Float[Tensor, "layer head"]], title: str)
     return headline(figure, title)
 
 
+def one_query(result: dict, head: Head, point: int) -> Figure:
+    """A head's map with the lines of one query: to its three favorite keys, and the nearest one.
+
+    point: which query of all texts. The favorites' lines are purple, the nearest key's is dashed.
+    """
+    (q, k), (text, pos) = map_of(result, head), places(result)
+    top = unpacked(head_of(result, head)["top"], 3)[point]
+    first = (text == text[point]).nonzero()[0, 0]
+    tokens = [token for each in result["tokens"] for token in each]
+    n_keys = pos[point] + 1 if result["causal"] else (text == text[point]).sum()
+    of_text = slice(first, first + n_keys)
+    nearest = first + (k[of_text] - q[point]).norm(dim=-1).argmin()
+    links = [(point, (first + i).item()) for i in top.unique()]
+    asks, best, near = tokens[point], tokens[first + top[0]], tokens[nearest]
+    title = f"{head}: “{asks}” likes “{best}” most; nearest is “{near}”"
+    figure = clouds({"": (q, k)}, title, pos, side=5, links=links)
+    (axis,) = figure.axes
+    axis.plot(*zip(q[point], k[nearest], strict=True), color=INK, ls=(0, (2, 2)), lw=1.5, zorder=5)
+    axis.plot(*q[point], "o", ms=11, mfc="none", mec=INK, mew=1.6, zorder=5)
+    favorites = [(tokens[first + i], k[first + i].numpy(), KEY) for i in top.unique()]
+    _names(axis, [(tokens[point], q[point].numpy(), QUERY), *favorites])
+    return figure
+
+
 class MapView(Page):
     """Maps of a results file's heads in the page: point at a token to see its text and keys.
 
@@ -281,19 +332,27 @@ def _map(axis, q, k, dots, pos, links):
     _bare(axis)
 
 
-def _inset(axis, q, k, dots, pos, links, center):
+def _inset(axis, q, k, dots, pos, links, pair, named):
     """A tenth of a map's width around a query, larger, in room made for it below the map."""
     points = np.concatenate([np.asarray(q), np.asarray(k)])
     low = points.min(axis=0) - (0, 0.5 * np.ptp(points[:, 1]))
     axis.update_datalim([low])
     axis.autoscale_view()
     axis.apply_aspect()
-    inset = axis.inset_axes([0.33, 0.01, 0.34, 0.3])
+    inset = axis.inset_axes([0.14, 0.01, 0.72, 0.3])
     _map(inset, q, k, dots, pos, links)
     half = 0.05 * np.ptp(points, axis=0).max()
-    x, y = np.asarray(q)[center]
-    inset.set(xlim=(x - half, x + half), ylim=(y - half, y + half), aspect="auto")
+    x, y = np.asarray(q)[pair[0]]
+    wide = 0.72 / 0.3  # as the inset is, so that no distance is stretched
+    inset.set(xlim=(x - wide * half, x + wide * half), ylim=(y - half, y + half), aspect="auto")
     inset.spines[:].set(color="0.4")
+    ends = np.asarray(q)[pair[0]], np.asarray(k)[pair[1]]
+    higher = int(ends[1][1] > ends[0][1])
+    for i, (at, what, color) in enumerate(zip(ends, named, (QUERY, KEY), strict=True)):
+        look = {"color": color, "size": SMALL, "ha": "center", "path_effects": HALO, "zorder": 6}
+        up = 1 if i == higher else -1
+        moved = {"xytext": (0, 11 * up), "textcoords": "offset points", "va": "center"}
+        inset.annotate(what, at, **moved, **look)
     axis.indicate_inset_zoom(inset, edgecolor="0.4")
 
 

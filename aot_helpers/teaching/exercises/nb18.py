@@ -2,24 +2,28 @@
 
 import torch
 
-from aot_helpers.reading.geometry import distances
+from aot_helpers.reading.geometry import distances, placed
 from aot_helpers.teaching.exercises import Solved
 
 
-def _free_shift(answer, keys):
+def _liked_by_all(answer, queries, keys):
+    """All queries are moved by the answer; the key that all should like most is the last one."""
     try:
         shift = torch.as_tensor(answer, dtype=torch.float64)
     except (TypeError, ValueError):
         return f"Give two numbers, such as [1.0, 1.0]; you give {answer!r}."
     if shift.shape != (2,) or not shift.isfinite().all():
         return f"Give two finite numbers, one for each column; you give {answer!r}."
-    if shift.norm() < 1e-3:
-        return "A shift of length 0 moves nothing: find one that does."
-    adds = torch.as_tensor(keys, dtype=torch.float64) @ shift
-    if (adds - adds[0]).abs().max() < 1e-6 * shift.norm():
-        return Solved(f"every score grows by {adds[0]:.2f}")
-    said = ", ".join(f"{each:.2f}" for each in adds)
-    return f"It adds {said} to the scores of the four keys; only if all are equal, nothing changes."
+    q, k = (torch.as_tensor(each, dtype=torch.float64) for each in (queries, keys))
+    right = int((((q + shift) @ k.T).argmax(dim=1) == len(k) - 1).sum())
+    if right < len(q):
+        said = ", ".join(f"{each:.2f}" for each in k @ shift)
+        return f"It adds {said} to the scores of the four keys; mice is liked most by {right} of 4."
+    before, after = (distances(*placed(each, k, 1.0, shift=True)) for each in (q, q + shift))
+    return Solved(
+        "all four like mice most; on the map with shifted keys, a distance changes by "
+        f"{(after - before).abs().max():.2f}"
+    )
 
 
 def _pairs(seed):
@@ -52,6 +56,12 @@ def _lift(answer):
         if problem := _two_tensors(found):
             return problem
         high_q, high_k = (each.double() for each in found)
+        for what, given, high in (("queries", q, high_q), ("keys", k, high_k)):
+            if (change := (high[:, :3] - given).abs().max().item()) > 1e-5:
+                return (
+                    f"The first three columns of the {what} must stay as they are; a number "
+                    f"there has changed by {change:.2g}."
+                )
         dots = q @ k.T
         if (high_q @ high_k.T - dots).abs().max() > 1e-4:
             return "The dot products have changed, so attention has, too."
@@ -86,4 +96,4 @@ def _broken(answer):
     return Solved(f"in three sets of 12 queries, the map is right for {said}")
 
 
-CHECKS = {"18.1": _free_shift, "18.2": _lift, "18.3": _broken}
+CHECKS = {"18.1": _liked_by_all, "18.2": _lift, "18.3": _broken}
