@@ -70,7 +70,7 @@ def _turns(positive, times):
         return f"3 nats with 50 tokens, {3 * given:g} with 500: {score:.3f}; it has to be 0."
     if not positive:
         return (
-            "`times` is right. Measure the sign: heads.own_score(model, foreign, …).hidden.mean()."
+            "`times` is right. Measure the sign: heads.own_score(model, foreign, …).visible.mean()."
         )
     return Solved("positive where the context does not help, up to ten times the loss")
 
