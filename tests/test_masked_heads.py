@@ -1,6 +1,7 @@
 """Notebook 19's tools: texts changed around a hidden token, heads that feed and that are missed."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -300,17 +301,17 @@ def test_a_mirror_is_misled_from_the_right_alone(capsys):
         assert said in capsys.readouterr().out
 
 
-def test_when_the_sources_score_turns(capsys):
-    for positive, times, said in (
-        (True, 10, "solved"),
-        (True, 10.0, "solved"),
-        (True, ..., "not attempted"),
-        (False, 10, "not yet. `times` is right. Measure the sign"),
-        (True, 2, "not yet. 3 nats with 50 tokens, 6 with 500: 0.048"),
-        (True, "?", "not yet"),
-        ("yes", 10, "not yet. `positive` is True or False"),
+def test_what_the_sources_score_can_be(capsys):
+    for most, times, said in (
+        (0.2065, 10, "solved"),
+        (math.log(30522) / 50, 10.0, "solved"),
+        (0.2065, ..., "not attempted"),
+        (0.1859, 10, "not yet. `most` is 0.1859"),
+        (0.2065, 2, "not yet. 3 nats with 50 tokens, 6 with 500: 0.048"),
+        ("?", 10, "not yet"),
+        (0.2065, "?", "not yet"),
     ):
-        grade("19.3", positive, times)
+        grade("19.3", most, times)
         assert f"exercise 19.3: {said}" in capsys.readouterr().out
 
 
