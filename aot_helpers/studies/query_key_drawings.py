@@ -36,20 +36,23 @@ def toy(
     columns: Sequence[str] = ("noun", "verb"),
     links: str = "attention",
     center: bool = False,
+    alike: bool = False,
 ) -> Figure:
     """Queries (round) and keys (square) of a few tokens in two named columns, panel by panel.
 
     panels: {title: (q [pos, 2], k [pos, 2])}. links: "attention", lines as wide as the share, or
     "nearest", a dashed line from each query to its nearest key. Keys that lie close together are
-    shown larger in an inset. center: mark the mean query by a cross.
+    shown larger in an inset. center: mark the mean query by a cross. alike: the same axes in all
+    panels, so that what has moved can be seen.
     """
     width = 3.5 * len(panels)
     figure, axes = plt.subplots(1, len(panels), figsize=(width, 4.0), squeeze=False, dpi=DPI)
     figure.subplots_adjust(0.6 / width, 0.17, 1 - 0.1 / width, 0.83, wspace=0.28)
+    every = np.concatenate([np.asarray(each) for pair in panels.values() for each in pair])
     for axis, (title_of_panel, (q, k)) in zip(axes[0], panels.items(), strict=True):
         q, k = np.asarray(q), np.asarray(k)
         points = np.concatenate([q, k])
-        axis.update_datalim(points)
+        axis.update_datalim(every if alike else points)
         axis.margins(0.2)
         axis.autoscale_view()
         axis.set(xlabel=columns[0], ylabel=columns[1])
@@ -228,6 +231,28 @@ def liked_by_scale(
     axis.set_xticks(scales, [f"{c:g}" for c in scales])
     axis.minorticks_off()
     axis.set_ylabel("share of the queries")
+    return headline(figure, title)
+
+
+def exchange(
+    panels: Mapping[str, Mapping[str, tuple[float, float]]], title: str, ends: tuple[str, str]
+) -> Figure:
+    """What the nearest key answers, at two ends: a panel for each {title: {question: (at, at)}}."""
+    width = 2.35 * len(panels) + 1.7
+    figure, axes = plt.subplots(1, len(panels), figsize=(width, 3.7), squeeze=False, sharey=True)
+    figure.subplots_adjust(0.65 / width, 0.13, 1 - 1.6 / width, 0.75, wspace=0.12)
+    for axis, (name, questions) in zip(axes[0], panels.items(), strict=True):
+        for (question, shares), color in zip(questions.items(), (INK, SHARE), strict=False):
+            axis.plot((0, 1), shares, color=color, lw=2.6, marker="o", ms=6)
+            for x, share, side in ((-0.08, shares[0], "right"), (1.08, shares[1], "left")):
+                said = f"{share:.2f}"
+                if x > 0 and axis is axes[0, -1]:
+                    said += f" {question}"
+                axis.text(x, share, said, color=color, ha=side, va="center", size=10)
+        axis.set_title(name, size=10.5)
+        axis.set(xlim=(-0.5, 1.5), ylim=(-0.03, 1.05))
+        axis.set_xticks((0, 1), ends, size=10)
+    axes[0, 0].set_ylabel("share of the queries")
     return headline(figure, title)
 
 
