@@ -300,7 +300,8 @@ def chosen_scales(panels: Mapping[str, Float[Tensor, "layer head"]], title: str)
 def one_query(result: dict, head: Head, point: int) -> Figure:
     """A head's map with the lines of one query: to its three favorite keys, and the nearest one.
 
-    point: which query of all texts. The favorites' lines are purple, the nearest key's is dashed.
+    point: which query of all texts. The favorites' lines are purple, the nearest key's is dashed;
+    an inset shows the query's surroundings larger.
     """
     (q, k), (text, pos) = map_of(result, head), places(result)
     top = unpacked(head_of(result, head)["top"], 3)[point]
@@ -312,10 +313,13 @@ def one_query(result: dict, head: Head, point: int) -> Figure:
     links = [(point, (first + i).item()) for i in top.unique()]
     asks, best, near = tokens[point], tokens[first + top[0]], tokens[nearest]
     title = f"{head}: “{asks}” likes “{best}” most; nearest is “{near}”"
-    figure = clouds({"": (q, k)}, title, pos, side=5, links=links)
-    (axis,) = figure.axes
-    axis.plot(*zip(q[point], k[nearest], strict=True), color=INK, ls=(0, (2, 2)), lw=1.5, zorder=5)
-    axis.plot(*q[point], "o", ms=11, mfc="none", mec=INK, mew=1.6, zorder=5)
+    zoom = {"": (point, int(nearest))}
+    figure = clouds({"": (q, k)}, title, pos, 4, 5, links, zoom, (asks.strip(), near.strip()))
+    axis = figure.axes[0]
+    for each in (axis, *axis.child_axes):
+        dashed = {"color": INK, "ls": (0, (2, 2)), "lw": 1.5, "zorder": 5}
+        each.plot(*zip(q[point], k[nearest], strict=True), **dashed)
+        each.plot(*q[point], "o", ms=11, mfc="none", mec=INK, mew=1.6, zorder=5)
     favorites = [(tokens[first + i], k[first + i].numpy(), KEY) for i in top.unique()]
     _names(axis, [(tokens[point], q[point].numpy(), QUERY), *favorites])
     return figure
