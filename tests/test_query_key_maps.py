@@ -71,6 +71,16 @@ def test_the_shift_costs_nothing_where_the_queries_have_no_mean():
     assert study.liked(v._replace(q=v.q + 3), False, (1e4,))["shifted"][0] < 1
 
 
+def test_cosine_distance_counts_directions_alone():
+    v = points()
+    longer = v._replace(k=v.k * torch.linspace(1, 9, len(v.k), dtype=torch.float64)[:, None])
+    alike = v._replace(k=torch.nn.functional.normalize(v.k, dim=-1))
+    assert study.liked(alike, False, (1.0,), metric="cosine")["plain"] == [1]
+    found = study.liked(longer, False, (0.2, 1.0, 5.0), metric="cosine")["plain"]
+    assert len(set(found)) == 1 and found[0] < 1
+    assert len(set(study.liked(longer, False, (0.2, 1.0, 5.0))["plain"])) > 1
+
+
 def test_attention_from_queries_and_keys_is_the_models(make_model):
     model = make_model(positions="relative").requires_grad_(False)
     tokens = torch.arange(1, 8)
@@ -265,6 +275,9 @@ FIGURES = {
     "centers": lambda: drawings.toy(
         {"a": (torch.rand(2, 2), torch.rand(2, 2))}, ["x", "y"], "title", center=True
     ),
+    "exchange": lambda: drawings.exchange(
+        {"one": {"liked": (0.9, 0.1)}, "two": {"liked": (0.5, 0.4)}}, "title", ("before", "after")
+    ),
     "scales": lambda: drawings.chosen_scales({"a": torch.rand(2, 3) + 0.3}, "title"),
 }
 
@@ -287,6 +300,14 @@ def test_keys_that_lie_together_and_a_chosen_query_are_shown_larger():
     one = drawings.clouds({"a": (q, k)}, "title", zoom={"a": (1, 0)}).axes[0].child_axes[0]
     assert [text.get_text() for text in one.texts] == ["query", "key"]
     assert one.get_xlim()[0] < 10 < one.get_xlim()[1] < 12
+
+
+def test_panels_that_are_alike_have_the_same_axes():
+    q, k = torch.rand(2, 3, 2, generator=torch.Generator().manual_seed(0))
+    pairs = {"as it is": (q, k), "moved": (q, k + 0.5)}
+    for alike in (False, True):
+        one, two = drawings.toy(pairs, ["x", "y", "z"], "title", alike=alike).axes
+        assert (one.get_xlim() == two.get_xlim() and one.get_ylim() == two.get_ylim()) == alike
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -320,8 +341,10 @@ def test_the_live_view_carries_its_heads_and_a_picture():
 
 # ---- exercises ----
 
-TOY_QUERIES = [[1.6, 0.9], [-0.8, 1.2], [2.0, -0.4], [-0.4, 0.3]]
-TOY_KEYS = [[0.6, 0.8], [1.2, -0.4], [0.1, 1.8], [1.8, -1.6]]
+TOY = {
+    "queries": [[1.6, 0.9], [-0.8, 1.2], [2.0, -0.4], [-0.4, 0.3]],
+    "keys": [[0.6, 0.8], [1.2, -0.4], [0.1, 1.8], [1.8, -1.6]],
+}
 
 
 def lift(q, k):
@@ -349,14 +372,24 @@ def one_longer(k):
 
 
 ANSWERS = [
-    ("18.1", [4.0, 0.0], "solved (all four like mice most; on the map with shifted"),
-    ("18.1", torch.tensor([0.0, -2.0]), "solved (all four like mice most; on the map with shifted"),
-    ("18.1", [0.0, 0.0], "not yet. It adds 0.00, 0.00, 0.00, 0.00 to the scores of the four"),
-    ("18.1", [1.0, 0.0], "not yet. It adds 0.60, 1.20, 0.10, 1.80 to the scores of the four"),
-    ("18.1", [1.0], "not yet. Give two finite numbers"),
-    ("18.1", "right", "not yet. Give two numbers"),
-    ("18.1", [math.nan, 1.0], "not yet. Give two finite numbers"),
-    ("18.1", ..., "not attempted"),
+    ("18.1", ([4.0, 0.0], False), "solved (all four like mice most; on the map with shifted"),
+    ("18.1", (torch.tensor([0.0, -2.0]), False), "solved (all four like mice most; on the map wit"),
+    ("18.1", ([4.0, 0.0], True), "not yet. The move is right, but not the guess"),
+    ("18.1", ([4.0, 0.0], "yes"), "not yet. The move is right. As map_changes give True or False"),
+    (
+        "18.1",
+        ([0.0, 0.0], True),
+        "not yet. It adds 0.00, 0.00, 0.00, 0.00 to the scores of the four",
+    ),
+    (
+        "18.1",
+        ([1.0, 0.0], True),
+        "not yet. It adds 0.60, 1.20, 0.10, 1.80 to the scores of the four",
+    ),
+    ("18.1", ([1.0], True), "not yet. Give two finite numbers"),
+    ("18.1", ("right", True), "not yet. Give two numbers"),
+    ("18.1", ([math.nan, 1.0], True), "not yet. Give two finite numbers"),
+    ("18.1", (..., True), "not attempted"),
     ("18.2", lift, "solved (all 36 queries"),
     ("18.2", lambda q, k: flat(q, k), "not yet. Of 12 queries, "),
     ("18.2", lambda q, k: lift(q, 2 * k), "not yet. The first three columns of the keys must"),
@@ -378,7 +411,14 @@ ANSWERS = [
 ]
 
 
+def test_what_keeps_a_map_right_is_said(capsys):
+    grade("18.3", lambda q, k: one_longer(k))
+    said = capsys.readouterr().out
+    assert " have a negative score with the key that has grown most, and " in said
+
+
 @pytest.mark.parametrize(("name", "answer", "said"), ANSWERS)
 def test_an_answer_is_tried_out(name, answer, said, capsys):
-    grade(name, answer, **({"queries": TOY_QUERIES, "keys": TOY_KEYS} if name == "18.1" else {}))
+    parts, given = (answer, TOY) if name == "18.1" else ((answer,), {})
+    grade(name, *parts, **given)
     assert capsys.readouterr().out.startswith(f"exercise {name}: {said}")

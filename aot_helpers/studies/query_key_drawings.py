@@ -36,20 +36,23 @@ def toy(
     columns: Sequence[str] = ("noun", "verb"),
     links: str = "attention",
     center: bool = False,
+    alike: bool = False,
 ) -> Figure:
     """Queries (round) and keys (square) of a few tokens in two named columns, panel by panel.
 
     panels: {title: (q [pos, 2], k [pos, 2])}. links: "attention", lines as wide as the share, or
     "nearest", a dashed line from each query to its nearest key. Keys that lie close together are
-    shown larger in an inset. center: mark the mean query by a cross.
+    shown larger in an inset. center: mark the mean query by a cross. alike: the same axes in all
+    panels, so that what has moved can be seen.
     """
     width = 3.5 * len(panels)
     figure, axes = plt.subplots(1, len(panels), figsize=(width, 4.0), squeeze=False, dpi=DPI)
     figure.subplots_adjust(0.6 / width, 0.17, 1 - 0.1 / width, 0.83, wspace=0.28)
+    every = np.concatenate([np.asarray(each) for pair in panels.values() for each in pair])
     for axis, (title_of_panel, (q, k)) in zip(axes[0], panels.items(), strict=True):
         q, k = np.asarray(q), np.asarray(k)
         points = np.concatenate([q, k])
-        axis.update_datalim(points)
+        axis.update_datalim(every if alike else points)
         axis.margins(0.2)
         axis.autoscale_view()
         axis.set(xlabel=columns[0], ylabel=columns[1])
@@ -231,6 +234,28 @@ def liked_by_scale(
     return headline(figure, title)
 
 
+def exchange(
+    panels: Mapping[str, Mapping[str, tuple[float, float]]], title: str, ends: tuple[str, str]
+) -> Figure:
+    """What the nearest key answers, at two ends: a panel for each {title: {question: (at, at)}}."""
+    width = 2.35 * len(panels) + 1.7
+    figure, axes = plt.subplots(1, len(panels), figsize=(width, 3.7), squeeze=False, sharey=True)
+    figure.subplots_adjust(0.65 / width, 0.13, 1 - 1.6 / width, 0.75, wspace=0.12)
+    for axis, (name, questions) in zip(axes[0], panels.items(), strict=True):
+        for (question, shares), color in zip(questions.items(), (INK, SHARE), strict=False):
+            axis.plot((0, 1), shares, color=color, lw=2.6, marker="o", ms=6)
+            for x, share, side in ((-0.08, shares[0], "right"), (1.08, shares[1], "left")):
+                said = f"{share:.2f}"
+                if x > 0 and axis is axes[0, -1]:
+                    said += f" {question}"
+                axis.text(x, share, said, color=color, ha=side, va="center", size=10)
+        axis.set_title(name, size=10.5)
+        axis.set(xlim=(-0.5, 1.5), ylim=(-0.03, 1.05))
+        axis.set_xticks((0, 1), ends, size=10)
+    axes[0, 0].set_ylabel("share of the queries")
+    return headline(figure, title)
+
+
 def close_pairs(
     panels: Mapping[
         str, tuple[Float[Tensor, " pair"], Float[Tensor, " pair"], Int[Tensor, " pair"]]
@@ -275,7 +300,8 @@ def chosen_scales(panels: Mapping[str, Float[Tensor, "layer head"]], title: str)
 def one_query(result: dict, head: Head, point: int) -> Figure:
     """A head's map with the lines of one query: to its three favorite keys, and the nearest one.
 
-    point: which query of all texts. The favorites' lines are purple, the nearest key's is dashed.
+    point: which query of all texts. The favorites' lines are purple, the nearest key's is dashed;
+    an inset shows the query's surroundings larger.
     """
     (q, k), (text, pos) = map_of(result, head), places(result)
     top = unpacked(head_of(result, head)["top"], 3)[point]
@@ -287,10 +313,13 @@ def one_query(result: dict, head: Head, point: int) -> Figure:
     links = [(point, (first + i).item()) for i in top.unique()]
     asks, best, near = tokens[point], tokens[first + top[0]], tokens[nearest]
     title = f"{head}: “{asks}” likes “{best}” most; nearest is “{near}”"
-    figure = clouds({"": (q, k)}, title, pos, side=5, links=links)
-    (axis,) = figure.axes
-    axis.plot(*zip(q[point], k[nearest], strict=True), color=INK, ls=(0, (2, 2)), lw=1.5, zorder=5)
-    axis.plot(*q[point], "o", ms=11, mfc="none", mec=INK, mew=1.6, zorder=5)
+    zoom = {"": (point, int(nearest))}
+    figure = clouds({"": (q, k)}, title, pos, 4, 5, links, zoom, (asks.strip(), near.strip()))
+    axis = figure.axes[0]
+    for each in (axis, *axis.child_axes):
+        dashed = {"color": INK, "ls": (0, (2, 2)), "lw": 1.5, "zorder": 5}
+        each.plot(*zip(q[point], k[nearest], strict=True), **dashed)
+        each.plot(*q[point], "o", ms=11, mfc="none", mec=INK, mew=1.6, zorder=5)
     favorites = [(tokens[first + i], k[first + i].numpy(), KEY) for i in top.unique()]
     _names(axis, [(tokens[point], q[point].numpy(), QUERY), *favorites])
     return figure

@@ -81,7 +81,9 @@ def correlations(v: QueriesKeys, causal: bool, seed: int = 0) -> dict[str, list[
     return {name: each.tolist() for name, each in found.items()}
 
 
-def liked(v: QueriesKeys, causal: bool, scales: tuple, seed: int = 0) -> dict[str, list[float]]:
+def liked(
+    v: QueriesKeys, causal: bool, scales: tuple, seed: int = 0, metric: str = "euclidean"
+) -> dict[str, list[float]]:
     """Share of queries whose nearest key of their text is the one they like most, at each scale.
 
     "plain", "shifted" (keys to the queries' centroid); "shuffled" (the keys of a text in random
@@ -101,12 +103,12 @@ def liked(v: QueriesKeys, causal: bool, scales: tuple, seed: int = 0) -> dict[st
     found = {name: [] for name in (*clouds, "above", "above, shifted", "shuffled")}
     for c in scales:
         for name, (q, shift, counted) in clouds.items():
-            apart = distances(*placed(q, v.k, c, shift))
+            apart = distances(*placed(q, v.k, c, shift), metric)
             found[name].append(nearest_is_liked(q, v.k, apart, counted))
         for name, shift in (("above", False), ("above, shifted", True)):
-            apart = distances(*placed(v.q, v.k, c, shift))
+            apart = distances(*placed(v.q, v.k, c, shift), metric)
             found[name].append(nearest_is_liked(above(v).q, v.k, apart, allowed))
-        apart = distances(*placed(v.q, v.k[order], c))
+        apart = distances(*placed(v.q, v.k[order], c), metric)
         found["shuffled"].append(nearest_is_liked(v.q, v.k, apart, allowed))
     return found
 

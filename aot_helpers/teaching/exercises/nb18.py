@@ -6,8 +6,11 @@ from aot_helpers.reading.geometry import distances, placed
 from aot_helpers.teaching.exercises import Solved
 
 
-def _liked_by_all(answer, queries, keys):
-    """All queries are moved by the answer; the key that all should like most is the last one."""
+def _liked_by_all(answer, map_changes, queries, keys):
+    """All queries are moved by the answer; the key that all should like most is the last one.
+
+    map_changes: whether the reader expects the map with shifted keys to change.
+    """
     try:
         shift = torch.as_tensor(answer, dtype=torch.float64)
     except (TypeError, ValueError):
@@ -19,6 +22,13 @@ def _liked_by_all(answer, queries, keys):
     if right < len(q):
         said = ", ".join(f"{each:.2f}" for each in k @ shift)
         return f"It adds {said} to the scores of the four keys; mice is liked most by {right} of 4."
+    if not isinstance(map_changes, bool):
+        return f"The move is right. As map_changes give True or False; you give {map_changes!r}."
+    if map_changes:
+        return (
+            "The move is right, but not the guess: the keys are shifted onto the mean query. "
+            "Where is that now?"
+        )
     before, after = (distances(*placed(each, k, 1.0, shift=True)) for each in (q, q + shift))
     return Solved(
         "all four like mice most; on the map with shifted keys, a distance changes by "
@@ -72,8 +82,19 @@ def _lift(answer):
     return Solved("all 36 queries are nearest to the key they like most")
 
 
+def _survivors(q, k, found, right):
+    """Why the map is still right for some queries, as the key that has grown most tells it."""
+    grown = (found.norm(dim=-1) / k.norm(dim=-1)).argmax()
+    repelled = int((q @ k[grown] < 0)[right].sum())
+    nearest = int((distances(q, k, "cosine").argmin(dim=1) == grown)[right].sum())
+    return (
+        f" Of the {int(right.sum())} that it is right for in the first such set, {repelled} have "
+        f"a negative score with the key that has grown most, and {nearest} lie nearest to it."
+    )
+
+
 def _broken(answer):
-    left = []
+    left, why = [], ""
     for seed in (1, 2, 3):
         q, k = _pairs(seed)
         k = torch.nn.functional.normalize(k, dim=-1)
@@ -89,10 +110,13 @@ def _broken(answer):
         if (change := (apart - distances(q, k, "cosine")).abs().max().item()) > 1e-5:
             return f"A cosine distance has changed by {change:.2g}: the map would show it."
         likes = (q @ found.double().T).argmax(dim=1)
-        left.append(int((apart.argmin(dim=1) == likes).sum()))
+        right = apart.argmin(dim=1) == likes
+        left.append(int(right.sum()))
+        if left[-1] > 2 and not why:
+            why = _survivors(q, k, found.double(), right)
     said = ", ".join(map(str, left))
     if max(left) > 2:
-        return f"In three sets of 12 queries, the map is still right for {said}: 2 at most."
+        return f"In three sets of 12 queries, the map is still right for {said}: 2 at most.{why}"
     return Solved(f"in three sets of 12 queries, the map is right for {said}")
 
 
