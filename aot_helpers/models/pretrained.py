@@ -14,7 +14,15 @@ from torch import Tensor, nn
 from aot_helpers.base import network
 from aot_helpers.base.errors import unknown_name
 from aot_helpers.models.gguf_files import read_llama
-from aot_helpers.models.protocol import Edits, Head, HeadWeights, check_call, check_head, recorder
+from aot_helpers.models.protocol import (
+    Edits,
+    Head,
+    HeadWeights,
+    check_call,
+    check_head,
+    check_mlp,
+    recorder,
+)
 from aot_helpers.models.transformer import masked_softmax
 from aot_helpers.text.tokenization import Tokenizer
 
@@ -22,13 +30,14 @@ from aot_helpers.text.tokenization import Tokenizer
 PARTS = {
     "gpt2": {  # W_Q, W_K and W_V stand side by side in c_attn
         "embed": "transformer.wte", "pos_embed": "transformer.wpe", "block": "transformer.h.{}",
-        "ln1": "ln_1", "W_QKV": "attn.c_attn", "W_O": "attn.c_proj", "mlp_out": "mlp.c_proj",
+        "ln1": "ln_1", "W_QKV": "attn.c_attn", "W_O": "attn.c_proj",
+        "ln2": "ln_2", "mlp_out": "mlp.c_proj",
         "ln_final": "transformer.ln_f", "logits": "lm_head",
     },
     "llama": {
         "embed": "model.embed_tokens", "block": "model.layers.{}", "ln1": "input_layernorm",
         "W_Q": "self_attn.q_proj", "W_K": "self_attn.k_proj", "W_V": "self_attn.v_proj",
-        "W_O": "self_attn.o_proj", "mlp_out": "mlp.down_proj",
+        "W_O": "self_attn.o_proj", "ln2": "post_attention_layernorm", "mlp_out": "mlp.down_proj",
         "ln_final": "model.norm", "logits": "lm_head",
     },
     "bert": {  # its heads read the stream itself
@@ -167,6 +176,17 @@ class PretrainedTransformer(nn.Module):
         """What a layer's heads read the stream through: LayerNorm, RMSNorm or Identity (BERT)."""
         check_head(self.config, Head(layer, 0))
         return nn.Identity() if self.config.post_norm else _plain(self._part("ln1", layer))
+
+    def mlp_norm(self, layer: int) -> nn.Module:
+        """What a layer's MLP reads the stream through: LayerNorm, RMSNorm or Identity (BERT)."""
+        check_mlp(self.config, layer)
+        return nn.Identity() if self.config.post_norm else _plain(self._part("ln2", layer))
+
+    def mlp_values(self, layer: int) -> Float[Tensor, "d_mlp d_model"]:
+        """What a layer's neurons write, times their activations (no bias)."""
+        check_mlp(self.config, layer)
+        W = self._part("mlp_out", layer).weight.detach()
+        return W if self.config.family == "gpt2" else W.T
 
     def final_norm(self) -> nn.Module:
         """What W_U reads the stream through: LayerNorm, RMSNorm, or the rest of BERT's head."""
