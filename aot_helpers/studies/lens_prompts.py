@@ -19,12 +19,12 @@ _CAPITALS = """\
 Norway Oslo,France Paris,Japan Tokyo,Germany Berlin,Italy Rome,Spain Madrid,Portugal Lisbon,\
 Russia Moscow,China Beijing,Egypt Cairo,Greece Athens,Poland Warsaw,Austria Vienna,\
 Hungary Budapest,Ireland Dublin,Sweden Stockholm,Finland Helsinki,Denmark Copenhagen,\
-England London,Scotland Edinburgh,Belgium Brussels,Switzerland Bern,Turkey Ankara,Iran Tehran,Iraq Baghdad,\
-Syria Damascus,Israel Jerusalem,Cuba Havana,Peru Lima,Chile Santiago,Canada Ottawa,Kenya Nairobi,\
-Thailand Bangkok,Vietnam Hanoi,Indonesia Jakarta,Nepal Kathmandu,Afghanistan Kabul,Ukraine Kiev,\
-Romania Bucharest,Bulgaria Sofia,Colombia Bogota,Australia Canberra,Ghana Accra,Nigeria Abuja,\
-Lebanon Beirut,Jordan Amman,Libya Tripoli,Tunisia Tunis,Morocco Rabat,Iceland Reykjavik,\
-Croatia Zagreb,Serbia Belgrade"""
+England London,Scotland Edinburgh,Belgium Brussels,Switzerland Bern,Turkey Ankara,Iran Tehran,\
+Iraq Baghdad,Syria Damascus,Israel Jerusalem,Cuba Havana,Peru Lima,Chile Santiago,Canada Ottawa,\
+Kenya Nairobi,Thailand Bangkok,Vietnam Hanoi,Indonesia Jakarta,Nepal Kathmandu,\
+Afghanistan Kabul,Ukraine Kiev,Romania Bucharest,Bulgaria Sofia,Colombia Bogota,\
+Australia Canberra,Ghana Accra,Nigeria Abuja,Lebanon Beirut,Jordan Amman,Libya Tripoli,\
+Tunisia Tunis,Morocco Rabat,Iceland Reykjavik,Croatia Zagreb,Serbia Belgrade"""
 _LANGUAGES = """\
 France French,Germany German,Spain Spanish,Italy Italian,Russia Russian,Japan Japanese,\
 China Chinese,Portugal Portuguese,Brazil Portuguese,Mexico Spanish,Argentina Spanish,Egypt Arabic,\

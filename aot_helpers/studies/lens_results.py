@@ -17,6 +17,7 @@ from aot_helpers.studies.lens_readings import (
     read_prompts,
     shared,
 )
+from aot_helpers.text.corpora import load_corpus
 
 FOLDER = DATA / "results" / "pretrained"
 EXAMPLE = "The capital of Norway is"
@@ -71,7 +72,9 @@ def shares(r: Readings) -> dict[str, Tensor]:
             found |= _pair(r, a, b)
     found |= {name: each.mean(dim=2) for name, each in _pair(r, "value", "head").items()}
     found |= _pair(r, "attention output", "residual") | _pair(r, "attention output", "block output")
-    found |= _pair(r, "attention output", "one before")
+    first = torch.tensor(r.layers) == 0  # it has none before it
+    for name, each in _pair(r, "attention output", "one before").items():
+        found[name] = each.masked_fill(first, torch.nan)
     k = r.ids["final"].shape[-1]
     for token in ("own token", "another's token"):
         found[f"p of {token}"] = r.numbers[f"p of {token}"].mean(dim=2)
@@ -177,6 +180,32 @@ def measure(
     return facts | {"n_tests": min(n_tests, how_many["right"])} | found
 
 
+def mean(result: dict, name: str, kind: str = "right", of: str = "shares") -> float:
+    """One number of a result: the mean over prompts and layers."""
+    return result[of][kind][name]["mean"]
+
+
+def above(result: dict, name: str, kind: str = "right") -> float:
+    """I_k of a pair of readings minus that with another prompt's."""
+    return mean(result, name, kind) - mean(result, name + OTHER, kind)
+
+
+def first_minus_rest(result: dict, name: str, last: bool = False) -> float:
+    """Of a ranking: the first minus the mean of the rest, or minus the last one."""
+    rows = torch.tensor(result["shares"]["right"][name]["more"])
+    return (rows[:, 0] - (rows[:, -1] if last else rows[:, 1:].mean(dim=1))).mean().item()
+
+
+def specific(result: dict, gone: str, words: str = "words") -> float:
+    """By how much more some words fall than another prompt's words when something goes."""
+    return tested(result, f"{gone}, {words}") - tested(result, f"{gone}, other words")
+
+
+def tested(result: dict, name: str, kind: str = "right") -> float:
+    """One number of a causal test: the mean over prompts and layers."""
+    return mean(result, name, kind, "tests")
+
+
 def grid(model: Model, tokens: Tensor) -> dict:
     """One text, layer by layer: {"top": the top token after each layer, "p" and "rank": of what the
     model says in the end at that place}, each [layer, pos], the embedding first.
@@ -222,8 +251,13 @@ def example(model: Model, text: str = EXAMPLE) -> dict:
     }
 
 
-def pretrained(model: Model) -> dict:
-    """What `make pretrained` keeps of a model that knows facts, for notebook 20."""
+def pretrained(model: Model, name: str) -> dict:
+    """What `make pretrained` keeps of a model for notebook 20.
+
+    A model of docstrings reads windows of docstrings; all others are asked for facts.
+    """
+    if name.startswith("docstrings"):
+        return measure(model, load_corpus("docstrings", "test", quiet=True).texts)
     return measure(model, counts=(60, 40, 40)) | {"example": example(model)}
 
 
