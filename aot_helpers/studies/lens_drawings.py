@@ -15,6 +15,12 @@ from aot_helpers.studies.lens_results import OTHER
 STREAM = LinearSegmentedColormap.from_list("stream", ["#FFFFFF", "#C8C8C8", "#4A4A4A"])
 
 
+def _short(token: str) -> str:
+    """A token as a label of at most ten characters; what cannot be printed by its number."""
+    text = "".join(c if c.isprintable() or c == "\n" else f"‹{ord(c):02x}›" for c in shown(token))
+    return text if len(text) < 11 else text[:9] + "…"
+
+
 def grid(
     top: Sequence[Sequence[str]],
     values: Sequence[Sequence[float]],
@@ -37,9 +43,7 @@ def grid(
     for y, row in enumerate(rows):
         for x, token in enumerate(top[row]):
             color = "white" if shades[y, x] > 0.6 else INK
-            text = shown(token)
-            text = text if len(text) < 11 else text[:9] + "…"
-            axis.text(x, y, text, ha="center", va="center", size=size, color=color)
+            axis.text(x, y, _short(token), ha="center", va="center", size=size, color=color)
     names = ["embedding" if row == 0 else f"after L{row - 1}" for row in rows]
     axis.set_yticks(range(len(rows)), names, fontsize=SMALL)
     axis.set_xticks(range(len(tokens)), [shown(token) for token in tokens], fontsize=SMALL)
@@ -69,11 +73,9 @@ def head_words(heads: Mapping[str, Mapping], marked: Sequence[str], title: str) 
             for line, token in enumerate(said[kind]):
                 mine = kind == "words" and token in marked
                 color = VALUE if mine else (INK if kind == "words" else "#9A9A9A")
-                text = shown(token)
-                text = text if len(text) < 11 else text[:9] + "…"
                 place = x + 1.12 * column, y - 0.27 - 0.24 * line
                 weight = "bold" if mine else "normal"
-                _say(axis, *place, text, color, 10, ha="left", weight=weight)
+                _say(axis, *place, _short(token), color, 10, ha="left", weight=weight)
     return headline(figure, title)
 
 

@@ -70,7 +70,7 @@ class Prompts(NamedTuple):
 def gather(texts: list[Int[Tensor, " _"]], answers: list[int]) -> Prompts:
     """Prompts from texts of tokens and what comes next. Raises ValueError where there are none."""
     if not texts:
-        raise ValueError("there is no such prompt: give more texts, or another kind")
+        raise ValueError("no prompt is left: give longer texts, or a model with these words")
     tokens, _ = pad_batch(texts, 0)
     last = torch.tensor([len(text) - 1 for text in texts])
     return Prompts(tokens, last, torch.tensor(answers))
@@ -88,16 +88,18 @@ def predictions(model: Model, prompts: Prompts) -> Int[Tensor, " prompt"]:
     return torch.cat(found)
 
 
-def some(prompts: Prompts, which: Tensor) -> Prompts:
-    """The chosen prompts: a mask or indices."""
+def some(prompts: Prompts, which: Tensor | slice) -> Prompts:
+    """The chosen prompts: a mask, indices or a slice."""
     return Prompts(*(part[which] for part in prompts))
 
 
 def facts(model: Model, seed: int = 0) -> Prompts:
     """All facts whose answer is one token of this model, in an order drawn by lot.
 
-    No token stands before the text, as in the source.
+    No token stands before the text, as in the source. ValueError for a model without a tokenizer.
     """
+    if model.tokenizer is None:
+        raise ValueError("this model has no tokenizer, so facts cannot be asked: give one that has")
     texts, answers = [], []
     for template, pairs in FACTS.items():
         for pair in pairs.split(","):
@@ -142,10 +144,16 @@ def by_kind(
     """At most n prompts that this model answers "right", at most n_others of each other kind.
 
     texts: windows of these; None: facts. "wrong": answered otherwise; "other text": windows of
-    stories, beside facts only; "random tokens": as long as the right ones.
+    stories, beside facts only; "random tokens": as long as the right ones. Raises ValueError for a
+    model that answers fewer than 4 rightly, or fewer than 2 wrongly.
     """
     asked = facts(model, seed) if texts is None else windows(model, texts, len(texts), seed)
     right = predictions(model, asked) == asked.answers
+    if right.sum() < 4 or (~right).sum() < 2:
+        raise ValueError(
+            f"of {len(right)} prompts this model answers {right.sum()} as they go on: at least 4, "
+            "and at least 2 others, are needed; give texts of the kind that it was trained on"
+        )
     kinds = {"right": some(asked, right), "wrong": some(asked, ~right)}
     if texts is None:
         stories = load_corpus("stories", "test", quiet=True).texts
