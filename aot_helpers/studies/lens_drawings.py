@@ -63,8 +63,8 @@ def head_words(heads: Mapping[str, Mapping], marked: Sequence[str], title: str) 
     """
     columns = 4
     rows = -(-len(heads) // columns)
-    figure, axis = canvas(9.6, 1.52 * rows + 0.85)
-    top = 1.52 * rows + 0.25
+    figure, axis = canvas(9.6, 1.52 * rows + 0.35)
+    top = 1.52 * rows - 0.3
     for i, (name, said) in enumerate(heads.items()):
         x, y = 0.15 + 2.38 * (i % columns), top - 1.52 * (i // columns)
         _say(axis, x, y, name, SHARE, 11, ha="left", weight="bold")
