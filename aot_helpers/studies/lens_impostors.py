@@ -107,9 +107,9 @@ def patched(model: Model, clean: Clean, layer: int) -> dict[str, Float[Tensor, "
     The head that likes this prompt's answer most ("says it"), and the one of the others that is
     nearest to it in norm ("as large"). Answers are what the model says. Keys "which, whose": the
     rise of the final logit of the answer of the prompt it came from ("its answer"), and of two more
-    prompts for comparison ("a third's", "a fourth's"). "brought": its answer's rise minus a third's,
-    of the one head minus the other; "by chance": the same of a third's and a fourth's. NaN where
-    there are not as many answers.
+    prompts for comparison ("a third's", "a fourth's"). "which, brought": its answer's rise minus a
+    third's; "which, by chance": a third's minus a fourth's; both without "which": of the one head
+    minus the other. NaN where there are not as many answers.
     """
     rows, z, answers = torch.arange(len(clean.z)), clean.z[:, layer], clean.logits.argmax(dim=-1)
     come_from = next_with_other_answers(answers)
@@ -129,6 +129,7 @@ def patched(model: Model, clean: Clean, layer: int) -> dict[str, Float[Tensor, "
             each = rise.gather(1, other[:, None])[:, 0]
             found[f"{said}, {whose}"] = each.masked_fill((come_from < 0).any(dim=1), torch.nan)
     for said, (one, two) in {"brought": WHOSE[:2], "by chance": WHOSE[1:]}.items():
-        more = [found[f"{head}, {one}"] - found[f"{head}, {two}"] for head in PATCHED]
-        found[said] = more[0] - more[1]
+        for head in PATCHED:
+            found[f"{head}, {said}"] = found[f"{head}, {one}"] - found[f"{head}, {two}"]
+        found[said] = found[f"says it, {said}"] - found[f"as large, {said}"]
     return found

@@ -209,8 +209,8 @@ def value_off(
 
     The token is the favorite of a head drawn by lot. Keys: "own token" and "another's token"; both
     also ", value by lot" and ", again": there as much of another position's value goes instead
-    (the favorite's own norm), and the same tokens are asked for. "more than by lot": the own token's
-    fall minus another's, of the favorite minus the lot; "lots apart": of one lot minus the other.
+    (the favorite's own norm), and the same tokens are asked for. "more than by lot": how much more
+    the own token falls than another's, of the favorite minus the lot; "lots apart": of both lots.
     """
     n, rows, last = len(clean.z), torch.arange(len(clean.z)), clean.prompts.last
     draw = torch.Generator().manual_seed(seed + layer)
