@@ -11,11 +11,13 @@ from torch import Tensor
 
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.lens import lens, overlap, words
+from aot_helpers.studies.lens_prompts import Prompts
 from aot_helpers.studies.lens_readings import K, others
 from aot_helpers.studies.lens_removals import (
     Clean,
     centered,
     chosen_heads,
+    clean_run,
     run_with,
     specific_fall,
 )
@@ -101,6 +103,14 @@ def next_with_other_answers(answers: Int[Tensor, " prompt"], n: int = 3) -> Int[
     return found
 
 
+def likes_of(
+    model: Model, layer: int, z: Tensor, tokens: Int[Tensor, " prompt"]
+) -> Float[Tensor, "prompt head"]:
+    """The centered logit of one token for each prompt in the reading of each head."""
+    parts = written_by(model, layer, z).unbind(dim=1)
+    return torch.cat([centered(lens(model, x)).gather(1, tokens[:, None]) for x in parts], dim=1)
+
+
 def patched(model: Model, clean: Clean, layer: int) -> dict[str, Float[Tensor, " prompt"]]:
     """What a head wrote in another prompt, given to this one: does it bring that prompt's answer?
 
@@ -113,10 +123,8 @@ def patched(model: Model, clean: Clean, layer: int) -> dict[str, Float[Tensor, "
     """
     rows, z, answers = torch.arange(len(clean.z)), clean.z[:, layer], clean.logits.argmax(dim=-1)
     come_from = next_with_other_answers(answers)
-    parts = written_by(model, layer, z)
-    likes = [centered(lens(model, part)).gather(1, answers[:, None]) for part in parts.unbind(1)]
-    says = torch.cat(likes, dim=1).argmax(dim=1)
-    norms = parts.norm(dim=-1).log()
+    says = likes_of(model, layer, z, answers).argmax(dim=1)
+    norms = written_by(model, layer, z).norm(dim=-1).log()
     apart = (norms - norms.gather(1, says[:, None])).abs()
     as_large = apart.scatter(1, says[:, None], torch.inf).argmin(dim=1)
     found = {}
@@ -132,4 +140,22 @@ def patched(model: Model, clean: Clean, layer: int) -> dict[str, Float[Tensor, "
         for head in PATCHED:
             found[f"{head}, {said}"] = found[f"{head}, {one}"] - found[f"{head}, {two}"]
         found[said] = found[f"says it, {said}"] - found[f"as large, {said}"]
+    return found
+
+
+def names_moved(model: Model, prompts: Prompts) -> dict[str, Float[Tensor, " prompt"]]:
+    """Heads of the last layer write what they wrote in a prompt with another name: 1 where the
+    model then says that other name, else 0. Half of the heads at a time: those that like the
+    answer most in the prompt itself ("say it"), and the others ("do not").
+    """
+    clean, layer = clean_run(model, prompts), model.config.n_layers - 1
+    z, answers = clean.z[:, layer], clean.logits.argmax(dim=-1)
+    come_from = next_with_other_answers(answers, 1)[:, 0]
+    order = likes_of(model, layer, z, answers).argsort(dim=1, descending=True)
+    n, found = order.shape[1] // 2, {}
+    for said, heads in {"say it": order[:, :n], "do not": order[:, n:]}.items():
+        chosen = torch.zeros(order.shape, dtype=torch.bool).scatter(1, heads, True)
+        new = torch.where(chosen[..., None], z[come_from], z)
+        now = run_with(model, prompts, layer, new).argmax(dim=-1)
+        found[said] = (now == answers[come_from]).float()
     return found

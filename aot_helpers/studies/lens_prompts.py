@@ -42,6 +42,9 @@ FACTS = {
     "People in {} speak": _LANGUAGES,
     "The opposite of {} is": _OPPOSITES,
 }
+NAMED = "Then Mila Toren met {} {}. Mila Toren gave {}"
+FIRST = ("Deko", "Tavi", "Orin", "Kela", "Bruno", "Sana", "Nuri", "Palo")
+LAST = ("Balis", "Zorin", "Reban", "Tomak", "Sorel", "Dunar", "Feltz", "Marov")
 LOGITS = 4_000_000  # so many at a time: 16 MB
 LENGTHS = (24, 72)  # tokens of a window, at least and at most
 
@@ -109,6 +112,20 @@ def facts(model: Model, seed: int = 0) -> Prompts:
                 answers.append(int(ids[0]))
     order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(seed)).tolist()
     return gather([texts[i] for i in order], [answers[i] for i in order])
+
+
+def named(model: Model) -> Prompts:
+    """Prompts that tell a made-up name and ask for its second half, as "Deko" for "Balis".
+
+    Those that this model answers rightly: with the first token of the half that it was told.
+    """
+    texts, answers = [], []
+    for first in FIRST:
+        for last in LAST:
+            texts.append(model.tokenizer.encode(NAMED.format(first, last, first), bos=True))
+            answers.append(int(model.tokenizer.encode(" " + last)[0]))
+    asked = gather(texts, answers)
+    return some(asked, predictions(model, asked) == asked.answers)
 
 
 def windows(model: Model, texts: list[str], n: int, seed: int = 0) -> Prompts:
