@@ -54,7 +54,10 @@ class Graph:
 
     run: Run
     targets: tuple[int, ...]
-    logits: tuple[float, ...]  # of the targets at the root, less the mean logit
+    logits: tuple[float, ...]  # of the targets at the root, less the mean logit or the rival's
+    against: int | None
+    most: int  # what it was unfolded with: prune with as many or fewer, as much or more
+    least: float
     nodes: list[Node]
     vectors: Float[Tensor, "node d_model"]
     edges: list[Edge]
@@ -87,9 +90,9 @@ def flow_graph(
     """Unfold the root backwards, as far as any measure keeps a node's edges (see `prune`).
 
     targets: tokens whose logits are traced, from the mean logit or from that of `against`. most,
-    least: as in `prune`; what that can keep by any measure, for any target, is in the graph. keys: unfold where a head looks as well. Raises
-    ValueError for a target of several tokens or unknown, no target, most < 1, least outside (0, 1],
-    keys of a model that smears them.
+    least: as in `prune`; what that can keep by any measure, for any target, is in the graph. keys:
+    unfold where a head looks as well. Raises ValueError for a target of several tokens or unknown,
+    no target, most < 1, least outside (0, 1], keys of a model that smears them.
     """
     ids = [target_id(run.model, target) for target in targets]
     if not ids or most < 1 or not 0 < least <= 1:
@@ -106,7 +109,7 @@ def flow_graph(
     growing.unfold()
     vectors = torch.stack(growing.vectors)
     logits = tuple(logits.tolist())
-    return Graph(run, tuple(ids), logits, growing.nodes, vectors, growing.edges)
+    return Graph(run, tuple(ids), logits, rival, most, least, growing.nodes, vectors, growing.edges)
 
 
 class _Growing:
@@ -208,14 +211,15 @@ def prune(
     it is one of the `most` strongest into its node (VISIT keeps so many at each step), and if what
     it passes on, its node's weight times its strength beside the strongest, is at least `least`;
     the root has weight 1. Nodes without any edge left are removed. Raises ValueError for an unknown
-    measure or target, most < 1, least outside (0, 1].
+    measure or target, and for more edges than the graph was unfolded with.
     """
     if by not in MEASURES:
         raise unknown_name("measure", by, MEASURES)
-    if not 0 <= target < len(graph.targets) or most < 1 or not 0 < least <= 1:
+    allowed = 1 <= most <= graph.most and graph.least <= least <= 1
+    if not 0 <= target < len(graph.targets) or not allowed:
         raise ValueError(
-            f"need a target of 0 … {len(graph.targets) - 1}, most >= 1, 0 < least <= 1; got "
-            f"target = {target}, most = {most}, least = {least}"
+            f"need a target of 0 … {len(graph.targets) - 1}, most of 1 … {graph.most} and least of "
+            f"{graph.least} … 1, as the graph was unfolded; got {target}, {most} and {least}"
         )
     into = {}
     for edge in graph.edges:
@@ -289,7 +293,11 @@ def as_data(graph: Graph, n_top: int = 5) -> dict:
         "tokens": say(graph.run.tokens.tolist()),
         "targets": say(list(graph.targets)),
         "logits": [_short(x) for x in graph.logits],
+        "from": "less the mean logit"
+        if graph.against is None
+        else f"less {say([graph.against])[0]!r}",
         "layers": [layers.start, layers.stop, model.config.n_layers],
+        "unfolded": [graph.most, graph.least],
         "d_vocab": model.config.d_vocab,
         "nodes": rows,
         "edges": edges,

@@ -28,6 +28,7 @@ ORDERS = (
     "share overall",
     "smallest first",
 )
+RANDOM = "random"
 CHUNK = 24  # runs at once
 LEVELS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
@@ -87,6 +88,8 @@ def ordered(
         raise unknown_name("order", order, ORDERS)
     measure = "coefficient" if order == "smallest first" else order.split()[0]
     size = weights[MEASURES.index(measure)].abs()
+    if not size.numel():  # no MLPs
+        return size.long()
     if order.endswith("overall"):
         places = size.flatten().argsort(descending=True).argsort()
         return places.view_as(size)

@@ -1,4 +1,4 @@
-"""Causal tests of whole flow graphs, of single edges, and of heads by what the graph says of them."""
+"""Causal tests of whole flow graphs, of single edges, and of heads by what a graph says of them."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -170,8 +170,9 @@ def kept_writers(
             {"share": (each @ toward).abs(), "norm": each.norm(dim=-1)},
         )
         rows = [torch.ones(len(each)), torch.zeros(len(each))]
-        for order in [*(s.argsort(descending=True) for s in size.values()),
-                      *(torch.randperm(len(each), generator=draw) for _ in range(draws))]:  # fmt: skip
+        orders = [s.argsort(descending=True) for s in size.values()]
+        orders += [torch.randperm(len(each), generator=draw) for _ in range(draws)]
+        for order in orders:
             rows.append(torch.zeros(len(each)).index_fill(0, order[:n], 1.0))
         aim = _at_means(model, edges, torch.stack(rows).bool(), mean_z, mean_mlp)
         for name, values in zip(found, aim.split([1, 1, 1, 1, draws]), strict=True):
