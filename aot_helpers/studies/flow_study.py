@@ -1,13 +1,14 @@
 """All of notebook 21's measurements on one model, as numbers that JSON can hold."""
 
-import json
 from collections.abc import Sequence
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
-from aot_helpers.base.files import DATA, read_json, write_atomically
+from aot_helpers.base.files import DATA, read_json
 from aot_helpers.models.protocol import Model
-from aot_helpers.reading.flow import Run, sum_of, vector_of
+from aot_helpers.reading.flow import Node, Run, sum_of, vector_of
 from aot_helpers.reading.flow_graph import Graph, as_data, flow_graph, prune
 from aot_helpers.studies import flow_ablation as ablation
 from aot_helpers.studies import flow_checks as checks
@@ -40,6 +41,37 @@ def largest_gap(graph: Graph) -> float:
                 score = score - bias[(node.number, *at)]
             gaps.append((found.scores.sum() - score).abs() / score.abs().clamp(min=1.0))
     return max(gap.item() for gap in gaps)
+
+
+def induction_text(d_vocab: int, length: int, seed: int) -> tuple[Int[Tensor, " pos"], int, int]:
+    """BOS, different tokens, and one of them again: (tokens, what followed it, where it stood)."""
+    draw = torch.Generator().manual_seed(seed)
+    row = 1 + torch.randperm(d_vocab - 1, generator=draw)[: length - 1]
+    at = int(torch.randint(1, length - 2, (1,), generator=draw))
+    tokens = torch.cat([torch.tensor([0]), row, row[at - 1 : at]])
+    return tokens, int(tokens[at + 1]), at
+
+
+def circuit_errors(graph: Graph, at: int) -> int:
+    """Edges too many or missing, beside the circuit of `handmade.induction_model`.
+
+    at: where the text's last token stood before. Of the sums: the last stream is L1H0, that the
+    token after `at`; of why: its key there is L0H0, that the token at `at`, chosen by its distance;
+    its query is the last token itself.
+    """
+    last, after = graph.run.pos, at + 1
+    head, before = Node("head", 1, 0, last), Node("head", 0, 0, after)
+    value, early = Node("value", 1, 0, after), Node("value", 0, 0, at)
+    key, query = Node("key", 1, 0, after, last), Node("query", 1, 0, last, after)
+    near = Node("key", 0, 0, at, after)
+    known = {
+        (head, graph.run.root), (value, head), (Node("token", 0, 0, after), value),
+        (key, head), (before, key), (early, before), (Node("token", 0, 0, at), early),
+        (near, before), (Node("position", 0, 0, at, after), near),
+        (query, head), (Node("token", 0, 0, last), query),
+    }  # fmt: skip
+    drawn = {(graph.nodes[e.source], graph.nodes[e.into]) for e in graph.edges}
+    return len(known ^ drawn)
 
 
 def swapped(run: Run) -> int:
@@ -229,28 +261,25 @@ def gelu_signs(model: Model, edges: Sequence[LastEdges]) -> int:
     return n
 
 
-def examine_pretrained(model: Model, name: str, seed: int = 0) -> dict:
+def pretrained(model: Model, seed: int = 0) -> dict:
     """Measure gifts and capitals on a model from outside; for `make pretrained`.
 
-    Whole graphs and means are measured on the first 12 of the prompts (the gifts), what each head
-    is worth on 8. The graph of the first prompt, to be drawn, is among the results.
+    Whole graphs and means are measured on the first 12 of the prompts (the gifts, if the model
+    answers all), what each head is worth on 8. The graph of the first prompt is there to be drawn.
     """
     prompts, n_asked = written_prompts(model)
     found = examine(model, prompts, seed=seed, n_heads=8, n_graphs=12)
-    edges = [ablation.last_edges(model, prompt) for prompt in prompts]
     if model.config.family == "llama":
-        found["gate signs"] = gate_signs(model, edges)
-    first = prompts[0]
-    graph = flow_graph(edges[0].run, [first.target], 3, 0.2, against=first.rival)
-    texts = {"text": model.tokenizer.decode(first.tokens), "n_asked": n_asked}
-    return found | texts | {"model": name, "graph": as_data(graph)}
+        found["gate signs"] = gate_signs(model, [ablation.last_edges(model, p) for p in prompts])
+    texts = {"text": model.tokenizer.decode(prompts[0].tokens), "n_asked": n_asked}
+    return _short(found | texts | drawn(model, prompts[0]))
 
 
-def write_results(result: dict, versions: dict) -> None:
-    """Keep what `examine_pretrained` gave, with the versions it was measured with."""
-    content = json.dumps(_short(result | {"versions": versions}), allow_nan=False)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    write_atomically(FOLDER / f"21-{result['model']}.json", (content + "\n").encode())
+def drawn(model: Model, prompt: Prompt) -> dict:
+    """The graph of a prompt as numbers, "graph" whole and "still" pruned."""
+    run = ablation.last_edges(model, prompt).run
+    graph = flow_graph(run, [prompt.target], 3, 0.2, against=prompt.rival)
+    return {"graph": as_data(graph), "still": as_data(prune(graph, "share", 0, 3, 0.4))}
 
 
 def read_results(name: str) -> dict:
