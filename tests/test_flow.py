@@ -254,8 +254,7 @@ def test_everything_is_measured_on_a_tiny_gpt2(tiny_gpt2):
     assert found["strongest"]["n"] >= 1 and len(found["recovered"]) == len(found["rows"]) == 10
     assert study.row(found, "random", 1.0) == pytest.approx(1)
     assert study.nearer(found, "share overall", "share overall", 0.1) == 0
-    edges = [ablation.last_edges(tiny_gpt2, prompt) for prompt in prompts]
-    assert study.gelu_signs(tiny_gpt2, edges) == 0
+    assert study.gelu_signs(tiny_gpt2, prompts) == 0
     json.dumps(found)
 
 

@@ -29,7 +29,7 @@ ORDERS = (
     "smallest first",
 )
 RANDOM = "random"
-CHUNK = 24  # runs at once
+ROOM = 8_000_000  # logits at once: 32 MB
 LEVELS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
@@ -167,13 +167,23 @@ def curves(
     values, neurons = masks(edges, orders, levels, draws, seed)
     if only_neurons:
         values = torch.ones_like(values)
-    parts = [
-        aims(model, edges, keep(v, n), len(v))
-        for v, n in zip(values.split(CHUNK), neurons.split(CHUNK), strict=True)
-    ]
     shape = (len(orders) + draws, len(levels))
-    aim, first = (torch.cat(each).float().view(shape) for each in zip(*parts, strict=True))
+    # Without any edge, and with all of them, one run serves every order.
+    flat = torch.cat([values.flatten(1), neurons.flatten(1)], dim=1)
+    distinct, of = flat.unique(dim=0, return_inverse=True)
+    row = torch.zeros(len(distinct), dtype=torch.long).scatter_(0, of, torch.arange(len(of)))
+    parts = [
+        aims(model, edges, keep(values[some], neurons[some]), len(some))
+        for some in row.split(chunk(edges))
+    ]
+    aim, first = (torch.cat(each).float()[of].view(shape) for each in zip(*parts, strict=True))
     return aim, first
+
+
+def chunk(edges: LastEdges) -> int:
+    """How many runs of a prompt go at once."""
+    size = len(edges.run.tokens) * edges.run.model.config.d_vocab
+    return max(1, min(48, ROOM // size))
 
 
 def on_paper(edges: LastEdges, orders: tuple[str, ...], levels: tuple[float, ...]) -> Tensor:

@@ -1,13 +1,17 @@
 """Causal tests of whole flow graphs, of single edges, and of heads by what a graph says of them."""
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from aot_helpers.models.protocol import Edits, Model
 from aot_helpers.reading import lens
+from aot_helpers.reading.flow import run_of
 from aot_helpers.reading.flow_graph import MEASURES, Graph, logit_directions
-from aot_helpers.studies.flow_ablation import CHUNK, LastEdges, aims, keep
+from aot_helpers.studies.flow_ablation import LastEdges, aims, chunk, keep, last_edges
+from aot_helpers.studies.flow_prompts import Prompt
 
 SHARE, NORM = MEASURES.index("share"), MEASURES.index("norm")
 
@@ -112,7 +116,9 @@ def head_facts(
     n = c.n_layers * c.n_heads
     masks = torch.ones(n, n, dtype=torch.bool).fill_diagonal_(False)
     masks = masks.view(n, c.n_layers, c.n_heads, 1).expand(-1, -1, -1, len(run.tokens))
-    aim = torch.cat([aims(model, edges, keep(m, None), len(m))[0] for m in masks.split(CHUNK)])
+    aim = torch.cat(
+        [aims(model, edges, keep(m, None), len(m))[0] for m in masks.split(chunk(edges))]
+    )
     return {
         "rank": lens.rank(logits, edges.prompt.target).float(),
         "other rank": lens.rank(logits, other).float(),
@@ -134,19 +140,8 @@ def rank_correlation(a: Float[Tensor, "*shape"], b: Float[Tensor, "*shape"]) -> 
     return torch.corrcoef(pair)[0, 1].nan_to_num(0).item()
 
 
-def writers(edges: LastEdges) -> tuple[Tensor, Tensor | None]:
-    """What heads [layer, head, d_model] and MLPs [layer, d_model] write at the last position."""
-    run, n_layers = edges.run, edges.run.model.config.n_layers
-    heads = torch.stack([run.heads(i)[:, -1] for i in range(n_layers)])
-    has = run.model.config.d_mlp
-    mlps = (
-        torch.stack([run.cache[f"L{i}.mlp_out"][0, -1] for i in range(n_layers)]) if has else None
-    )
-    return heads, mlps
-
-
 def kept_writers(
-    model: Model, all_edges: list[LastEdges], part: float, draws: int, seed: int
+    model: Model, prompts: Sequence[Prompt], part: float, draws: int, seed: int
 ) -> dict[str, Float[Tensor, "prompt run"]]:
     """The aim with part of the heads and MLPs at the last position, the rest at their mean.
 
@@ -154,30 +149,35 @@ def kept_writers(
     to the target's logit, those that write the longest vectors; "random": draw by draw; "whole" and
     "none": all stay, and none.
     """
-    draw = torch.Generator().manual_seed(seed)
-    c, found = model.config, {k: [] for k in ("whole", "none", "share", "norm", "random")}
-    z = [torch.stack([e.run.cache[f"L{i}.z"][0, -1] for i in range(c.n_layers)]) for e in all_edges]
-    wrote = [writers(e) for e in all_edges]
-    for i, edges in enumerate(all_edges):
-        rest = [j for j in range(len(all_edges)) if j != i]
-        mean_z = torch.stack([z[j] for j in rest]).mean(dim=0)
-        heads, mlps = wrote[i]
-        mean_mlp = torch.stack([wrote[j][1] for j in rest]).mean(dim=0) if c.d_mlp else None
-        each = heads.flatten(0, 1) if mlps is None else torch.cat([heads.flatten(0, 1), mlps])
-        toward = logit_directions(edges.run, [edges.prompt.target], edges.prompt.rival)[:, 0]
-        n, size = (
-            round(part * len(each)),
-            {"share": (each @ toward).abs(), "norm": each.norm(dim=-1)},
-        )
-        rows = [torch.ones(len(each)), torch.zeros(len(each))]
-        orders = [s.argsort(descending=True) for s in size.values()]
+    draw, c = torch.Generator().manual_seed(seed), model.config
+    found = {name: [] for name in ("whole", "none", "share", "norm", "random")}
+    last = [_last_writes(model, prompt) for prompt in prompts]
+    for i, prompt in enumerate(prompts):
+        rest = [last[j] for j in range(len(last)) if j != i]
+        means = [torch.stack(parts).mean(dim=0) for parts in zip(*rest, strict=True)]
+        edges = last_edges(model, prompt)
+        heads = torch.stack([edges.run.heads(layer)[:, -1] for layer in range(c.n_layers)])
+        each = torch.cat([heads.flatten(0, 1), last[i][1]])
+        toward = logit_directions(edges.run, [prompt.target], prompt.rival)[:, 0]
+        sizes = (each @ toward).abs(), each.norm(dim=-1)
+        orders = [size.argsort(descending=True) for size in sizes]
         orders += [torch.randperm(len(each), generator=draw) for _ in range(draws)]
-        for order in orders:
-            rows.append(torch.zeros(len(each)).index_fill(0, order[:n], 1.0))
-        aim = _at_means(model, edges, torch.stack(rows).bool(), mean_z, mean_mlp)
+        stays = torch.zeros(2 + len(orders), len(each), dtype=torch.bool)
+        stays[0] = True
+        for row, order in zip(stays[2:], orders, strict=True):
+            row[order[: round(part * len(each))]] = True
+        aim = _at_means(model, edges, stays, *means)
         for name, values in zip(found, aim.split([1, 1, 1, 1, draws]), strict=True):
             found[name].append(values)
     return {name: torch.stack(values) for name, values in found.items()}
+
+
+def _last_writes(model: Model, prompt: Prompt) -> tuple[Tensor, Tensor]:
+    """The z [layer, head, d_head] and what MLPs write [layer or none, d_model], at the end."""
+    cache, c = run_of(model, prompt.tokens).cache, model.config
+    z = torch.stack([cache[f"L{i}.z"][0, -1] for i in range(c.n_layers)])
+    mlps = [cache[f"L{i}.mlp_out"][0, -1] for i in range(c.n_layers if c.d_mlp else 0)]
+    return z, torch.stack(mlps) if mlps else torch.zeros(0, c.d_model)
 
 
 def _at_means(model, edges, stays, mean_z, mean_mlp) -> Float[Tensor, " run"]:

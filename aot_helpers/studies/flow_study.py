@@ -8,7 +8,7 @@ from torch import Tensor
 
 from aot_helpers.base.files import DATA, read_json
 from aot_helpers.models.protocol import Model
-from aot_helpers.reading.flow import Node, Run, sum_of, vector_of
+from aot_helpers.reading.flow import Node, Run, run_of, sum_of, vector_of
 from aot_helpers.reading.flow_graph import Graph, as_data, flow_graph, prune
 from aot_helpers.studies import flow_ablation as ablation
 from aot_helpers.studies import flow_checks as checks
@@ -102,112 +102,117 @@ def examine(
     """Everything that notebook 21 asks of a model.
 
     n_heads: so many prompts for what each head is worth (one run for every head), n_graphs: for
-    whole graphs; None takes all.
+    whole graphs and means; None takes all. One prompt's activations are held at a time.
     """
-    edges = [ablation.last_edges(model, prompt) for prompt in prompts]
-    some, few = edges[: n_graphs or len(edges)], edges[: n_heads or len(edges)]
-    found = {
-        "n_prompts": len(edges),
-        "n_edges": [e.n_edges for e in edges],
-        "levels": list(LEVELS),
-        "rows": [*ORDERS, *[ablation.RANDOM] * draws],
-        "swapped": sum(swapped(e.run) for e in edges),
-        **_curves(model, edges, draws, seed),
-        **_single(model, edges, draws, seed),
-        **_graphs(model, some, draws, seed),
-        **_heads(model, few, edges),
-        **_arrivals(edges, seed),
-    }
-    whole = checks.kept_writers(model, some, PART, draws, seed)
-    ends = whole["none"].mean(), whole["whole"].mean()
+    n_heads, n_graphs = n_heads or len(prompts), n_graphs or len(prompts)
+    rows = []
+    for i, prompt in enumerate(prompts):
+        edges = ablation.last_edges(model, prompt)
+        row = {"n_edges": edges.n_edges, "swapped": swapped(edges.run), "aim": edges.aim}
+        row |= _curves(model, edges, draws, seed + i) | _arrivals(edges, seed + i)
+        if prompt.target in prompt.tokens:
+            row["strongest"] = _strongest(model, edges, row["none"], draws, seed + i)
+        if i < n_graphs:
+            row |= _graphs(model, edges, draws, seed + i)
+        if i < n_heads:
+            others = [p.target for p in prompts if p.target != prompt.target]
+            row["heads"] = _heads(model, edges, others[i % len(others)])
+        rows.append(row)
+    found = _together(model, rows, draws)
+    at_means = checks.kept_writers(model, prompts[:n_graphs], PART, draws, seed)
+    none, whole = at_means.pop("none").mean(), at_means.pop("whole").mean()
     found["at means"] = {
-        name: ((whole[name].mean() - ends[0]) / (ends[1] - ends[0])).item()
-        for name in ("share", "norm", "random")
+        name: ((aims.mean() - none) / (whole - none)).item() for name, aims in at_means.items()
     }
     return found
 
 
 def _curves(model, edges, draws, seed) -> dict:
-    each = [ablation.curves(model, e, draws=draws, seed=seed + i) for i, e in enumerate(edges)]
-    aim, first = (torch.stack(parts) for parts in zip(*each, strict=True))
-    paper = torch.stack([ablation.on_paper(e, ORDERS, LEVELS) for e in edges])
-    found = {
-        "recovered": ablation.recovered(aim).tolist(),
-        "first": first.mean(dim=0).tolist(),
-        "aims": aim.mean(dim=0).tolist(),
-        "on paper": ablation.recovered(paper).tolist(),
-    }
+    aim, first = ablation.curves(model, edges, draws=draws, seed=seed)
+    row = {"aims": aim, "first": first, "none": aim[0, 0].item()}
+    row["on paper"] = ablation.on_paper(edges, ORDERS, LEVELS)
     if model.config.d_mlp:
-        each = [
-            ablation.curves(model, e, NEURON_ORDERS, NEURON_LEVELS, draws, seed + i, True)[0]
-            for i, e in enumerate(edges)
-        ]
-        found["neurons"] = ablation.recovered(torch.stack(each)).tolist()
-        found["neuron levels"] = list(NEURON_LEVELS)
-        found["neuron rows"] = [*NEURON_ORDERS, *[ablation.RANDOM] * draws]
-    return found
+        more = NEURON_ORDERS, NEURON_LEVELS, draws, seed, True
+        row["neurons"] = ablation.curves(model, edges, *more)[0]
+    return row
 
 
-def _single(model, edges, draws, seed) -> dict:
+def _strongest(model, edges, none, draws, seed) -> dict:
     """The strongest value and random ones: where they stand, and what is lost without each."""
-    stands, by_lot, lost, lost_by_lot = [], [], [], []
-    for i, e in enumerate(edges):
-        if e.prompt.target not in e.run.tokens:
-            continue
-        here, there, aim = checks.one_edge(model, e, draws, seed + i)
-        none = ablation.curves(model, e, (), (0.0,), 1, seed)[0].item()
-        less = (e.aim - aim) / (e.aim - none)
-        stands.append(float(here))
-        by_lot.append(sum(there) / len(there))
-        lost.append(less[0].item())
-        lost_by_lot.append(less[1:].mean().item())
-    means = (_mean(each) for each in (stands, by_lot, lost, lost_by_lot))
-    names = "stands", "stands by lot", "lost", "lost by lot"
-    return {"strongest": dict(zip(names, means, strict=True)) | {"n": len(stands)}}
+    here, there, aim = checks.one_edge(model, edges, draws, seed)
+    less = ((edges.aim - aim) / (edges.aim - none)).tolist()
+    by_lot = {"stands by lot": _mean(there), "lost by lot": _mean(less[1:])}
+    return {"stands": float(here), "lost": less[0]} | by_lot
 
 
 def _graphs(model, edges, draws, seed) -> dict:
-    found, sizes, gaps = {}, [], []
-    for keys in (True, False):
-        aims = []
-        for i, e in enumerate(edges):
-            graph = pruned(e, keys)
-            with_only = checks.with_only(model, e, graph, draws, seed + i)
-            aims.append([checks.without_all(model, e, graph), *with_only, e.aim])
-            if keys:
-                gaps.append(largest_gap(graph))
-                masks = checks.graph_masks(graph)
-                sizes.append([len(graph.nodes), len(graph.edges), *(int(m.sum()) for m in masks)])
-        none, only, *by_lot, whole = torch.tensor(aims).mean(dim=0).tolist()
-        name = "with keys" if keys else "without keys"
-        found[name] = [(x - none) / (whole - none) for x in (only, sum(by_lot) / len(by_lot))]
-    return {"graphs": found, "graph sizes": sizes, "largest gap": max(gaps)}
+    """Aims with a graph's edges alone: [without all, with only these, by lot …, the whole run]."""
+    row = {}
+    for name, keys in (("with keys", True), ("without keys", False)):
+        graph = pruned(edges, keys)
+        only = checks.with_only(model, edges, graph, draws, seed)
+        row[name] = torch.tensor([checks.without_all(model, edges, graph), *only, edges.aim])
+        if keys:
+            row["largest gap"] = largest_gap(graph)
+            n_kept = [int(mask.sum()) for mask in checks.graph_masks(graph)]
+            row["graph size"] = [len(graph.nodes), len(graph.edges), *n_kept]
+    return row
 
 
-def _heads(model, few, edges) -> dict:
-    """Rank correlations over the heads of what is lost with what a graph says; means of prompts."""
-    found = {name: [] for name in ("rank", "other rank", "share", "other share", "norm")}
-    for i, e in enumerate(few):
-        others = [o.prompt.target for o in edges if o.prompt.target != e.prompt.target]
-        facts = checks.head_facts(model, e, others[i % len(others)])
-        for name, values in found.items():
-            sign = -1 if "rank" in name else 1
-            values.append(checks.rank_correlation(sign * facts[name], facts["lost"]))
-    return {"heads": {name: _mean(values) for name, values in found.items()}}
+def _heads(model, edges, other: int) -> dict:
+    """Rank correlations over the heads of what is lost with what a graph says."""
+    facts = checks.head_facts(model, edges, other)
+    return {
+        name: checks.rank_correlation(facts[name] * (-1 if "rank" in name else 1), facts["lost"])
+        for name in ("rank", "other rank", "share", "other share", "norm")
+    }
 
 
 def _arrivals(edges, seed) -> dict:
     """How often the most attended value is the longest to arrive; a random key as well."""
-    draw, same, by_lot = torch.Generator().manual_seed(seed), [], []
-    for e in edges:
-        a, norm = e.values[0], e.values[checks.NORM]
-        same.append((a.argmax(-1) == norm.argmax(-1)).float().mean().item())
-        key = torch.randint(a.shape[-1], a.shape[:2], generator=draw)
-        by_lot.append((key == norm.argmax(-1)).float().mean().item())
-    return {"most attended is longest": [_mean(same), _mean(by_lot)]}
+    draw = torch.Generator().manual_seed(seed)
+    a, norm = edges.values[0], edges.values[checks.NORM]
+    key = torch.randint(a.shape[-1], a.shape[:2], generator=draw)
+    same = (each == norm.argmax(-1) for each in (a.argmax(-1), key))
+    return {"most attended is longest": [each.float().mean().item() for each in same]}
 
 
-def _mean(values: list[float]) -> float:
+def _together(model, rows: list[dict], draws: int) -> dict:
+    """What stands in the rows of all prompts, as sums, means and shares."""
+    stacked = {name: torch.stack([row[name] for row in rows]) for name in ("aims", "on paper")}
+    said = [row["strongest"] for row in rows if "strongest" in row]
+    graphs = [row for row in rows if "largest gap" in row]
+    found = {
+        "n_prompts": len(rows),
+        "n_edges": [row["n_edges"] for row in rows],
+        "levels": list(LEVELS),
+        "rows": [*ORDERS, *[ablation.RANDOM] * draws],
+        "swapped": sum(row["swapped"] for row in rows),
+        "recovered": ablation.recovered(stacked["aims"]).tolist(),
+        "on paper": ablation.recovered(stacked["on paper"]).tolist(),
+        "aims": stacked["aims"].mean(dim=0).tolist(),
+        "first": torch.stack([row["first"] for row in rows]).mean(dim=0).tolist(),
+        "strongest": {name: _mean([each[name] for each in said]) for name in said[0]},
+        "graph sizes": [row["graph size"] for row in graphs],
+        "largest gap": max(row["largest gap"] for row in graphs),
+        "graphs": {},
+    }
+    found["strongest"]["n"] = len(said)
+    for name in ("with keys", "without keys"):
+        none, only, *lot, whole = torch.stack([row[name] for row in graphs]).mean(dim=0).tolist()
+        found["graphs"][name] = [(x - none) / (whole - none) for x in (only, _mean(lot))]
+    if model.config.d_mlp:
+        neurons = torch.stack([row["neurons"] for row in rows])
+        found["neurons"] = ablation.recovered(neurons).tolist()
+        found["neuron levels"] = list(NEURON_LEVELS)
+        found["neuron rows"] = [*NEURON_ORDERS, *[ablation.RANDOM] * draws]
+    heads = [row["heads"] for row in rows if "heads" in row]
+    found["heads"] = {name: _mean([each[name] for each in heads]) for name in heads[0]}
+    same = zip(*(row["most attended is longest"] for row in rows), strict=True)
+    return found | {"most attended is longest": [_mean(each) for each in same]}
+
+
+def _mean(values: Sequence[float]) -> float:
     return sum(values) / max(len(values), 1)
 
 
@@ -232,31 +237,33 @@ def nearer_by_lot(found: dict, level: float) -> float:
     return abs(abs(1 - (a + b) / 2) - abs(1 - (c + d) / 2))
 
 
-def gate_signs(model: Model, edges: Sequence[LastEdges]) -> tuple[float, float]:
+def gate_signs(model: Model, prompts: Sequence[Prompt]) -> tuple[float, float]:
     """(share of a gated MLP's neurons whose coefficient has its gate's sign, the same of the gate
     beside), at the last positions of the prompts.
     """
     own, beside = [], []
-    for e in edges:
+    for prompt in prompts:
+        run = run_of(model, prompt.tokens)
         for layer, block in enumerate(model.hf.model.layers):
-            before = e.run.stream(layer)[-1] + e.run.cache[f"L{layer}.attn_out"][0, -1]
+            before = run.stream(layer)[-1] + run.cache[f"L{layer}.attn_out"][0, -1]
             with torch.no_grad():
                 gate = block.mlp.gate_proj(model.mlp_norm(layer)(before))
-            hidden = e.run.cache[f"L{layer}.mlp_hidden"][0, -1]
+            hidden = run.cache[f"L{layer}.mlp_hidden"][0, -1]
             own.append((gate.sign() == hidden.sign()).float().mean().item())
             beside.append((gate.roll(1).sign() == hidden.sign()).float().mean().item())
     return _mean(own), _mean(beside)
 
 
-def gelu_signs(model: Model, edges: Sequence[LastEdges]) -> int:
+def gelu_signs(model: Model, prompts: Sequence[Prompt]) -> int:
     """Neurons of a GPT-2 at the last positions whose sign its activation changes."""
     n = 0
-    for e in edges:
+    for prompt in prompts:
+        run = run_of(model, prompt.tokens)
         for layer, block in enumerate(model.hf.transformer.h):
-            before = e.run.stream(layer)[-1] + e.run.cache[f"L{layer}.attn_out"][0, -1]
+            before = run.stream(layer)[-1] + run.cache[f"L{layer}.attn_out"][0, -1]
             with torch.no_grad():
                 first = block.mlp.c_fc(model.mlp_norm(layer)(before))
-            hidden = e.run.cache[f"L{layer}.mlp_hidden"][0, -1]
+            hidden = run.cache[f"L{layer}.mlp_hidden"][0, -1]
             n += int((first.sign() * hidden.sign() < 0).sum())
     return n
 
@@ -265,20 +272,19 @@ def pretrained(model: Model, seed: int = 0) -> dict:
     """Measure gifts and capitals on a model from outside; for `make pretrained`.
 
     Whole graphs and means are measured on the first 12 of the prompts (the gifts, if the model
-    answers all), what each head is worth on 8. The graph of the first prompt is there to be drawn.
+    answers all), what each head is worth on 6. The graph of the first prompt is there to be drawn.
     """
     prompts, n_asked = written_prompts(model)
-    found = examine(model, prompts, seed=seed, n_heads=8, n_graphs=12)
+    found = examine(model, prompts, seed=seed, n_heads=6, n_graphs=12)
     if model.config.family == "llama":
-        found["gate signs"] = gate_signs(model, [ablation.last_edges(model, p) for p in prompts])
+        found["gate signs"] = gate_signs(model, prompts)
     texts = {"text": model.tokenizer.decode(prompts[0].tokens), "n_asked": n_asked}
     return _short(found | texts | drawn(model, prompts[0]))
 
 
 def drawn(model: Model, prompt: Prompt) -> dict:
     """The graph of a prompt as numbers, "graph" whole and "still" pruned."""
-    run = ablation.last_edges(model, prompt).run
-    graph = flow_graph(run, [prompt.target], 3, 0.2, against=prompt.rival)
+    graph = flow_graph(run_of(model, prompt.tokens), [prompt.target], 3, 0.2, against=prompt.rival)
     return {"graph": as_data(graph), "still": as_data(prune(graph, "share", 0, 3, 0.4))}
 
 
