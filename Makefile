@@ -69,6 +69,7 @@ bench: $(MADE) ## measure training, skip-trigram tables and live figures
 checkpoints: $(MADE) ## train the shipped checkpoints again
 	$(PY) tools/train_checkpoints.py
 	$(PY) tools/train_torus.py
+	$(PY) tools/train_gpt2.py
 
 browser: $(MADE) ## try the first notebook in a real browser (needs Chromium)
 	$(PY) -m pip install --quiet playwright==1.65.2
