@@ -26,7 +26,7 @@ BORDERS = {
 STEPS = {"value": 0, "key": 0, "query": 0, "head": 1, "neuron": 2, "mlp": 3, "stream": 4}
 RANKS = ("#FFC629", "#FFE394", "#FFF4D1", "#FFFFFF", "#F6D3DA")
 RANK_NAMES = ("first", "2 to 10", "best 1 %", "others", "last 10 %")
-COLUMN, ROW, WIDTH, HEIGHT = 1.5, 0.5, 1.16, 0.4  # inches
+COLUMN, ROW, WIDTH, HEIGHT = 1.55, 0.5, 1.26, 0.4  # inches
 
 
 def stage(node: list) -> tuple[int, int]:
@@ -166,7 +166,7 @@ def _cut(text: str, n: int) -> str:
 
 def _legend(axis, target):
     x, y = 0.1, 0.17
-    axis.text(x, y, f"rank of {shown(target)!r}:", size=SMALL, va="center", parse_math=False)
+    axis.text(x, y, f"rank of {shown(target)}:", size=SMALL, va="center", parse_math=False)
     x += 0.95 + 0.075 * len(shown(target))
     for color, name in zip(RANKS, RANK_NAMES, strict=True):
         axis.add_patch(FancyBboxPatch((x, y - 0.07), 0.16, 0.14, fc=color, ec=PALE, lw=0.8,

@@ -37,9 +37,10 @@ def copy_prompts(
     """Beginnings of texts after which the model rightly says a pair's second token again.
 
     One of each text, `least` to `most` tokens long: the last token stood before, followed by the
-    target, and the target is the model's first guess. Raises ValueError where there are too few.
+    target, which has a letter, and the target is the model's first guess. No pair comes twice.
+    Raises ValueError where there are too few.
     """
-    found = []
+    found, known = [], set()
     for text in texts:
         tokens = model.tokenizer.encode(text, bos=True)[: most + 1]
         if len(tokens) <= least:
@@ -49,7 +50,10 @@ def copy_prompts(
         row = tokens.tolist()
         pairs = list(zip(row, row[1:], strict=False))
         for p in range(least - 1, len(pairs)):
-            if guesses[p] == row[p + 1] and pairs[p] in pairs[:p]:
+            said = model.tokenizer.decode(row[p + 1 : p + 2])
+            again = pairs[p] in pairs[:p] and pairs[p] not in known
+            if again and guesses[p] == row[p + 1] and any(map(str.isalpha, said)):
+                known.add(pairs[p])
                 found.append(Prompt(tokens[: p + 1], row[p + 1]))
                 break
         if len(found) == n:

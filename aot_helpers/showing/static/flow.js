@@ -4,7 +4,7 @@
     e.style.cssText = style; e.textContent = text; parent.append(e); return e; };
   const draw = (tag, parent, has) => { const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
     for (const name in has) e.setAttribute(name, has[name]); parent.append(e); return e; };
-  const COL = 150, ROW = 50, WIDE = 118, HIGH = 40, N = W.nodes, opened = new Set(), closed = new Set();
+  const COL = 152, ROW = 50, WIDE = 124, HIGH = 40, N = W.nodes, opened = new Set(), closed = new Set();
   const stage = n => n[0] in W.steps ? [n[1], W.steps[n[0]]] : [-1, 0];
   const later = (a, b) => stage(b)[0] - stage(a)[0] || stage(b)[1] - stage(a)[1];
   const order = N.map((_, i) => i).sort((a, b) => later(N[a], N[b])), into = N.map(() => []);
