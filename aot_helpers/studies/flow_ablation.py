@@ -29,7 +29,7 @@ ORDERS = (
     "smallest first",
 )
 RANDOM = "random"
-ROOM = 8_000_000  # logits at once: 32 MB
+ROOM = 4_000_000  # logits at once: 16 MB
 LEVELS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 

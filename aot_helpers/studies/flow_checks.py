@@ -110,8 +110,12 @@ def head_facts(
     """
     run, c = edges.run, model.config
     wrote = torch.stack([run.heads(layer)[:, -1] for layer in range(c.n_layers)])
-    logits = lens.lens(model, wrote)
-    both = logit_directions(run, [edges.prompt.target, other], edges.prompt.rival)
+    tokens = [edges.prompt.target, other]
+    both = logit_directions(run, tokens, edges.prompt.rival)
+    # A layer at a time: a large vocabulary takes room.
+    logits = (lens.lens(model, layer) for layer in wrote)
+    ranks = torch.stack([torch.stack([lens.rank(x, t) for t in tokens], -1) for x in logits])
+    ranks = ranks.float()
     shares = (wrote @ both).unbind(dim=-1)
     n = c.n_layers * c.n_heads
     masks = torch.ones(n, n, dtype=torch.bool).fill_diagonal_(False)
@@ -120,8 +124,8 @@ def head_facts(
         [aims(model, edges, keep(m, None), len(m))[0] for m in masks.split(chunk(edges))]
     )
     return {
-        "rank": lens.rank(logits, edges.prompt.target).float(),
-        "other rank": lens.rank(logits, other).float(),
+        "rank": ranks[..., 0],
+        "other rank": ranks[..., 1],
         "share": shares[0],
         "other share": shares[1],
         "norm": wrote.norm(dim=-1),
