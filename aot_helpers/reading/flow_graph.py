@@ -27,6 +27,7 @@ from aot_helpers.reading.norms import frozen_norm
 # sums; "norm": of what arrives; "share": what it adds to the target's logit.
 MEASURES = ("coefficient", "norm", "share")
 CHUNK = 32  # nodes read at once: a row of the vocabulary each
+WHY = ("key", "query")  # what makes a head look
 LOOKS = 0.1  # keys are unfolded of values with this much attention, or more
 
 
@@ -145,14 +146,16 @@ class _Growing:
                 self._unfold(at, node, found)
 
     def _unfold(self, at: int, node: Node, found: Sum) -> None:
-        if node.kind in ("key", "query"):
+        if node.kind in WHY:
             size, none = found.scores.abs().sum().clamp(min=1e-9), self.aims[at][:, :-1] * 0
             worth = torch.cat([found.parts @ none, (found.scores / size)[:, None]], dim=1)
             aim = torch.cat([none, (toward_score(self.run, node) / size)[:, None]], dim=1)
         else:
             worth = found.parts @ self.aims[at]
             aim = toward(self.run, node, self.aims[at])
-        kept = _kept(_strengths(node, found, worth), self.weights[at], self.most, self.least)
+        strengths = _strengths(node, found, worth)
+        strongest = torch.ones(1) if node.kind in WHY else strengths.max(dim=0).values
+        kept = _kept(strengths, strongest, self.weights[at], self.most, self.least)
         for i in kept.any(dim=1).nonzero().flatten().tolist():
             source, a = found.sources[i], found.coefficients[i].item()
             vector = found.parts[i] if source.kind == "bias" else vector_of(self.run, source)
@@ -185,7 +188,7 @@ class _Growing:
 def _strengths(node: Node, found: Sum, worth: Tensor) -> Float[Tensor, "part measure"]:
     """How strong each part is, by the measures; of keys and queries, always for their score."""
     shares = worth[:, :-1].abs() + worth[:, -1:].abs()
-    if node.kind in ("key", "query"):
+    if node.kind in WHY:
         return shares[:, :1].expand(-1, 1 + len(MEASURES[1:-1]) + shares.shape[1])
     norms = found.parts.norm(dim=-1, keepdim=True)
     first = norms
@@ -195,9 +198,9 @@ def _strengths(node: Node, found: Sum, worth: Tensor) -> Float[Tensor, "part mea
     return torch.cat([first, norms, shares], dim=1)
 
 
-def _kept(strengths: Tensor, weights: Tensor, most: int, least: float) -> Tensor:
+def _kept(strengths: Tensor, strongest: Tensor, weights: Tensor, most: int, least: float) -> Tensor:
     """What each part passes on of its node's weight, by each measure; 0 where it is not kept."""
-    passed = weights * strengths / strengths.max(dim=0).values.clamp(min=1e-12)
+    passed = weights * strengths / strongest.clamp(min=1e-12)
     order = strengths.argsort(dim=0, descending=True).argsort(dim=0)
     return passed * ((passed >= least) & (order < most))
 
@@ -210,8 +213,10 @@ def prune(
     by: one of MEASURES. target: which of the graph's, by its place, for "share". An edge is kept if
     it is one of the `most` strongest into its node (VISIT keeps so many at each step), and if what
     it passes on, its node's weight times its strength beside the strongest, is at least `least`;
-    the root has weight 1. Nodes without any edge left are removed. Raises ValueError for an unknown
-    measure or target, and for more edges than the graph was unfolded with.
+    the root has weight 1. Into keys and queries it passes on the node's weight times its share of
+    the score's parts: a score of many small parts is not unfolded. Nodes without any edge left are
+    removed. Raises ValueError for an unknown measure or target, and for more edges than the graph
+    was unfolded with.
     """
     if by not in MEASURES:
         raise unknown_name("measure", by, MEASURES)
@@ -232,7 +237,8 @@ def prune(
         parts = [edge for edge in into[at] if edge.kind == "part"]
         strengths = [strength(graph, edge, by, target) for edge in parts]
         ranked = sorted(zip(strengths, parts, strict=True), key=lambda pair: -pair[0])[:most]
-        passed = {e: weight[at] * s / max(ranked[0][0], 1e-12) for s, e in ranked}
+        strongest = 1.0 if graph.nodes[at].kind in WHY or not ranked else max(ranked[0][0], 1e-12)
+        passed = {e: weight[at] * s / strongest for s, e in ranked}
         passed = {e: p for e, p in passed.items() if p >= least}
         # A key goes with the value beside it, the query with the key that it likes most.
         places = {graph.nodes[e.source].pos: p for e, p in passed.items()}
@@ -255,7 +261,7 @@ def prune(
 def strength(graph: Graph, edge: Edge, by: str, target: int = 0) -> float:
     """How strong an edge is by a measure; into keys and queries always by the score it makes."""
     into, source = graph.nodes[edge.into], graph.nodes[edge.source]
-    if into.kind in ("key", "query"):
+    if into.kind in WHY:
         return abs(edge.score)
     if by == "share":
         return abs(edge.shares[target]) + abs(edge.score)

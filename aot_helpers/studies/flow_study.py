@@ -284,8 +284,8 @@ def pretrained(model: Model, seed: int = 0) -> dict:
 
 def drawn(model: Model, prompt: Prompt) -> dict:
     """The graph of a prompt as numbers, "graph" whole and "still" pruned."""
-    graph = flow_graph(run_of(model, prompt.tokens), [prompt.target], 3, 0.2, against=prompt.rival)
-    return {"graph": as_data(graph), "still": as_data(prune(graph, "share", 0, 3, 0.4))}
+    graph = flow_graph(run_of(model, prompt.tokens), [prompt.target], against=prompt.rival)
+    return {"graph": as_data(graph), "still": as_data(prune(graph, "share", 0, 3, 0.3))}
 
 
 def read_results(name: str) -> dict:

@@ -41,9 +41,9 @@
   function prune() { const weight = { 0: 1 }, kept = [];
     for (const at of order) { if (!(at in weight) || !into[at].length) continue;
       const ranked = into[at].filter(e => e[2] == "part").map(e => [strength(e), e]).sort((a, b) => b[0] - a[0]).slice(0, +most.value);
-      const top = ranked.length ? Math.max(ranked[0][0], 1e-12) : 1, here = {}, passed = [];
+      const whyBox = N[at][0] == "key" || N[at][0] == "query", top = ranked.length && !whyBox ? Math.max(ranked[0][0], 1e-12) : 1, here = {}, passed = [];
       for (const [s, e] of ranked) { const p = weight[at] * s / top;
-        if (p >= +least.value - 1e-9) { passed.push([e, p, s / top]); here[N[e[0]][3]] = p; } }
+        if (p >= +least.value - 1e-9) { passed.push([e, p, s / Math.max(ranked[0][0], 1e-12)]); here[N[e[0]][3]] = p; } }
       const why = closed.has(at) ? false : opened.has(at) || keys.checked;
       if (why) for (const e of into[at]) if (e[2] != "part") { const n = N[e[0]], k = e[2] == "key" ? n[3] : n[4];
         if (k in here) passed.push([e, here[k], 0]); }
