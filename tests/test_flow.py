@@ -270,13 +270,14 @@ def test_views_are_one_file_that_asks_for_nothing(make_model, some_tokens, tmp_p
     )
     assert view.picture()[:4] == b"\x89PNG" and "information flow" in repr(view)
     data = as_data(prune(graph))
-    places = flow_view.layout(data["nodes"])
+    places = flow_view.layout(data["nodes"], data["edges"])
     assert len(set(places)) == len(places)
-    stages = {
-        x: {flow_view.stage(n) for n, (at, _) in zip(data["nodes"], places, strict=True) if at == x}
-        for x, _ in places
-    }
-    assert all(len(each) == 1 for each in stages.values())
+    assert all(places[source][0] < places[into][0] for source, into, *_ in data["edges"])
+    in_order = sorted(zip(places, map(flow_view.stage, data["nodes"]), strict=True))
+    columns = [
+        [s for (x, _), s in in_order if x == column] for column in range(int(in_order[-1][0][0]))
+    ]
+    assert all(max(a) < min(b) for a, b in zip(columns, columns[1:], strict=False))
     nodes = [data["nodes"][0]] * 151
     with pytest.raises(ValueError, match="151 nodes.*prune further"):
         flow_view.flow_figure({**data, "nodes": nodes}, "")

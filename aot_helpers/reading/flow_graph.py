@@ -273,8 +273,9 @@ def strength(graph: Graph, edge: Edge, by: str, target: int = 0) -> float:
 def as_data(graph: Graph, n_top: int = 5) -> dict:
     """The graph as what JSON can hold, each node read by the lens; for the views of `showing`.
 
-    Nodes: kind, layer, number, pos, other, top tokens, rank of each target, its probability, and
-    the entropy of the reading as a share of the most possible. Edges: as they are.
+    Nodes: kind, layer, number, pos, other, top tokens (none where the reading prefers none), rank
+    of each target, its probability, and the entropy of the reading as a share of the most possible.
+    Edges: as they are.
     """
     model, rows = graph.run.model, []
     say = model.tokenizer.token_strings if model.tokenizer else lambda ids: [str(i) for i in ids]
@@ -282,12 +283,16 @@ def as_data(graph: Graph, n_top: int = 5) -> dict:
         logits = lens.lens(model, graph.vectors[start : start + CHUNK])
         logs = logits.log_softmax(dim=-1)
         tops = lens.top_tokens(logits, min(n_top, logits.shape[1]))
+        alike = torch.stack([(logits == logits[:, [t]]).sum(dim=1) for t in graph.targets], -1)
         ranks = torch.stack([lens.rank(logits, t) for t in graph.targets], dim=-1)
+        ranks = ranks + (alike - 1) // 2  # in the middle of those that are equal
+        flat = logits.max(dim=1).values == logits.min(dim=1).values
         odds = logs[:, list(graph.targets)].exp()
         spread = -(logs.exp() * logs).sum(dim=-1) / math.log(logits.shape[1])
         for i, node in enumerate(graph.nodes[start : start + CHUNK]):
             chances = [_short(p) for p in odds[i].tolist()]
-            read = say(tops[i].tolist()), ranks[i].tolist(), chances, _short(spread[i].item())
+            top = [] if flat[i] else say(tops[i].tolist())
+            read = top, ranks[i].tolist(), chances, _short(spread[i].item())
             rows.append([*node, *read])
     edges = [
         [e.source, e.into, e.kind, *(_short(x) for x in (e.coefficient, e.norm)),

@@ -30,21 +30,29 @@ COLUMN, ROW, WIDTH, HEIGHT = 1.55, 0.5, 1.26, 0.4  # inches
 
 
 def stage(node: list) -> tuple[int, int]:
-    """The column of a node of `as_data`: its layer and step; what has no sources comes first."""
+    """When a node of `as_data` is there: its layer and step; what has no sources comes first."""
     return (node[1], STEPS[node[0]]) if node[0] in STEPS else (-1, 0)
 
 
-def layout(nodes: list[list]) -> list[tuple[float, float]]:
+def layout(nodes: list[list], edges: list[list]) -> list[tuple[float, float]]:
     """Where each node stands, (column, row): columns in the order of the run, by place in the text.
 
-    Rows count from the middle of their column, downwards.
+    Stages that no edge joins share a column. Rows count from a column's middle, downwards.
     """
-    columns = {}
+    stages = {}
     for i, node in enumerate(nodes):
-        columns.setdefault(stage(node), []).append(i)
+        stages.setdefault(stage(node), []).append(i)
+    columns = []
+    for each in sorted(stages):
+        here = {*columns[-1]} if columns else {*()}
+        joined = any(e[0] in here and e[1] in stages[each] for e in edges)
+        if columns and not joined:
+            columns[-1] += stages[each]
+        else:
+            columns.append(stages[each])
     places = [(0.0, 0.0)] * len(nodes)
-    for x, column in enumerate(sorted(columns)):
-        inside = sorted(columns[column], key=lambda i: (nodes[i][3], nodes[i][1:3], nodes[i][0]))
+    for x, column in enumerate(columns):
+        inside = sorted(column, key=lambda i: (nodes[i][3], nodes[i][1:3], nodes[i][0]))
         for y, i in enumerate(inside):
             places[i] = float(x), y - (len(inside) - 1) / 2
     return places
@@ -90,7 +98,7 @@ def flow_figure(data: Mapping, title: str, by: str = "share", target: int = 0) -
 
     Raises ValueError for a graph of more than 150 nodes.
     """
-    nodes, places = data["nodes"], layout(data["nodes"])
+    nodes, places = data["nodes"], layout(data["nodes"], data["edges"])
     if len(nodes) > 150:
         raise ValueError(f"{len(nodes)} nodes are too many to be drawn: prune further, to 150")
     wide = max(x for x, _ in places) + 1
@@ -156,8 +164,8 @@ def _box(axis, data, node, place, target):
 
 
 def reads(node: list) -> bool:
-    """Whether a node has a reading: a distance is a number and no vector."""
-    return not (node[0] == "position" and node[4] >= 0)
+    """Whether a node has a reading: a distance is no vector, and some prefer no token."""
+    return bool(node[5])
 
 
 def _cut(text: str, n: int) -> str:

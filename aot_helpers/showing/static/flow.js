@@ -10,7 +10,7 @@
   const order = N.map((_, i) => i).sort((a, b) => later(N[a], N[b])), into = N.map(() => []);
   W.edges.forEach(e => into[e[1]].push(e));
   const word = t => t.replace(/ /g, "·").replace(/\n/g, "⏎"), cut = (t, n) => t.length > n ? t.slice(0, n - 1) + "…" : t;
-  const reads = n => !(n[0] == "position" && n[4] >= 0);
+  const reads = n => n[5].length > 0;
   const bare = n => n[0] == "token" ? word(W.tokens[n[3]]) : n[0] == "residual" ? "stream L" + n[1] : n[0] == "mlp" ? `L${n[1]} MLP`
     : n[0] == "neuron" ? `L${n[1]} n${n[2]}` : ["position", "bias", "stream"].includes(n[0]) ? n[0] : `L${n[1]}H${n[2]}` + (n[0] == "head" ? "" : " " + n[0]);
   const title = n => n[0] == "stream" ? "stream" : cut(bare(n), 13 - ("" + n[3]).length) + " @" + n[3];
@@ -62,7 +62,7 @@
   function tellNode(i) { const n = N[i], t = target.value, lines = [place(n)];
     if (reads(n)) lines.push("the lens reads: " + n[5].map(word).join("  "),
       `${word(W.targets[t])}: rank ${n[6][t]} of ${W.d_vocab}, probability ${num(n[7][t])}; entropy ${Math.round(100 * n[8])} % of the most`);
-    else lines.push("the score that a distance gets by itself");
+    else lines.push(n[0] == "position" && n[4] >= 0 ? "the score that a distance gets by itself" : "the lens reads no token before any other");
     if (n[0] == "head") lines.push("click to unfold or fold why it looks there");
     tell(lines); }
   function tellEdge(e) { const a = N[e[0]], b = N[e[1]], t = target.value, lines = [place(a) + "  →  " + place(b)];
@@ -71,14 +71,16 @@
       lines.push(b[0] == "key" || b[0] == "query" ? `${Math.round(100 * e[6])} % of the parts of the attention score`
         : `${num(100 * e[5][t])} % of the logit of ${word(W.targets[t])} (${num(W.logits[t])} ${W.from})`); }
     tell(lines); }
-  function show() { const [seen, kept] = prune(), columns = {}, at = {};
-    seen.forEach(i => { const key = stage(N[i]).join(); (columns[key] = columns[key] || []).push(i); });
-    const names = Object.keys(columns).sort((a, b) => { const [p, q] = a.split(","), [r, s] = b.split(","); return p - r || q - s; });
-    const high = Math.max(...Object.values(columns).map(c => c.length)) * ROW;
-    names.forEach((name, x) => columns[name].sort((a, b) => N[a][3] - N[b][3] || N[a][1] - N[b][1] || N[a][2] - N[b][2] || (N[a][0] < N[b][0] ? -1 : 1))
+  function show() { const [seen, kept] = prune(), stages = {}, columns = [], at = {};
+    seen.forEach(i => { const key = stage(N[i]).join(); (stages[key] = stages[key] || []).push(i); });
+    Object.keys(stages).sort((a, b) => { const [p, q] = a.split(","), [r, s] = b.split(","); return p - r || q - s; }).forEach(key => {
+      const here = columns[columns.length - 1];  // stages that no line joins share a column
+      if (here && !kept.some(([e]) => here.includes(e[0]) && stages[key].includes(e[1]))) here.push(...stages[key]); else columns.push(stages[key]); });
+    const high = Math.max(...columns.map(c => c.length)) * ROW;
+    columns.forEach((column, x) => column.sort((a, b) => N[a][3] - N[b][3] || N[a][1] - N[b][1] || N[a][2] - N[b][2] || (N[a][0] < N[b][0] ? -1 : 1))
       .forEach((i, y, all) => { at[i] = [5 + COL * (x + 0.5), high / 2 + ROW * (y - (all.length - 1) / 2)]; }));
     hold.textContent = "";
-    const size = { width: COL * names.length + 10, height: high + 4 }, svg = draw("svg", hold, { ...size, role: "img", "aria-label": root.dataset.said || "information-flow graph" });
+    const size = { width: COL * columns.length + 10, height: high + 4 }, svg = draw("svg", hold, { ...size, role: "img", "aria-label": root.dataset.said || "information-flow graph" });
     svg.style.display = "block";
     kept.forEach(k => { const e = k[0], [x0, y0] = at[e[0]], [x1, y1] = at[e[1]], [ink, dash, wide] = look(k);
       const a = x0 + WIDE / 2, b = x1 - WIDE / 2, c = Math.max((b - a) / 2, 20), d = `M${a} ${y0}C${a + c} ${y0} ${b - c} ${y1} ${b} ${y1}`;
