@@ -17,6 +17,7 @@ from aot_helpers.studies.flow_prompts import Prompt, written_prompts
 
 FOLDER = DATA / "results" / "pretrained"
 MOST, LEAST = 4, 0.1  # of the graphs whose edges are tested alone
+STILL = 2, 0.4  # most, least: of the graph that is drawn of a model from outside
 PART = 0.25  # of the heads and MLPs that stay when the rest is set to its mean
 NEURON_LEVELS = (0.0, 0.1, 0.5, 1.0)
 NEURON_ORDERS = ("coefficient per step", "norm per step", "share per step")
@@ -285,7 +286,7 @@ def pretrained(model: Model, seed: int = 0) -> dict:
 def drawn(model: Model, prompt: Prompt) -> dict:
     """The graph of a prompt as numbers, "graph" whole and "still" pruned."""
     graph = flow_graph(run_of(model, prompt.tokens), [prompt.target], against=prompt.rival)
-    return {"graph": as_data(graph), "still": as_data(prune(graph, "share", 0, 3, 0.3))}
+    return {"graph": as_data(graph), "still": as_data(prune(graph, "share", 0, *STILL))}
 
 
 def read_results(name: str) -> dict:
