@@ -15,12 +15,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aot_helpers.models.protocol import Head, Model, check_tokens
+from aot_helpers.reading.biases import attention_bias, head_biases, mlp_bias, norm_bias
 from aot_helpers.reading.heads import head_output
 from aot_helpers.reading.norms import check_pre_norm, frozen_norm
 
 LEAVES = ("token", "position", "residual", "bias")
 STEPS = {"value": 0, "key": 0, "query": 0, "head": 1, "neuron": 2, "mlp": 3, "stream": 4}
-NOTHING = 1e-6  # a bias of this size, beside what it is added to, is rounding
 
 
 class Node(NamedTuple):
@@ -236,33 +236,54 @@ def _components(run: Run, layer: int, pos: int) -> tuple[list[Node], Tensor]:
     return nodes, torch.cat(parts)
 
 
-def _with_bias(run, node, nodes, parts, coefficients=None, scores=None) -> Sum:
-    """The sum with what is left of the node's vector as the part of the biases, if there is any."""
+def _with_bias(run, node, nodes, parts, coefficients=None, small=None) -> Sum:
+    """The sum with the biases' part, if the model has any; all of it from the weights.
+
+    small: of a value, key or query, what the parts are in d_head.
+    """
     if coefficients is None:
         coefficients = torch.ones(len(nodes))
-    if scores is None:
-        scores = torch.zeros(len(nodes))
-    vector = vector_of(run, node)
-    rest = vector - parts.sum(dim=0)
-    if rest.norm() > NOTHING * len(parts) * parts.norm(dim=-1).max():
+    bias, small_bias = _bias(run, node)
+    if bias.any():
         own = list(STEPS).index(node.kind)  # each sum has a bias of its own
         nodes = [*nodes, Node("bias", node.layer, node.number, node.pos, own)]
-        parts, coefficients = (
-            torch.cat([parts, rest[None]]),
-            torch.cat([coefficients, torch.ones(1)]),
-        )
-        if node.kind in ("key", "query"):
-            small = _small(run, node) - _read_parts(run, node)[1].sum(dim=0)
-            scores = torch.cat([scores, _scores(run, node, small[None])])
-        else:
-            scores = torch.cat([scores, torch.zeros(1)])
+        parts = torch.cat([parts, bias[None]])
+        coefficients = torch.cat([coefficients, torch.ones(1)])
+        small = None if small is None else torch.cat([small, small_bias[None]])
+    why = node.kind in ("key", "query")
+    scores = _scores(run, node, small) if why else torch.zeros(len(nodes))
     return Sum(nodes, parts, coefficients, scores)
+
+
+def _bias(run: Run, node: Node) -> tuple[Float[Tensor, " d_model"], Float[Tensor, " d_head"]]:
+    """The biases in a stream, MLP, value, key or query; of the last three also in d_head.
+
+    What the stream has of the attention's biases is read by a value, key or query as well.
+    """
+    model, layer, d_model = run.model, node.layer, run.model.config.d_model
+    none = torch.zeros(model.config.d_head)
+    if node.kind == "mlp":
+        return mlp_bias(model, layer), none
+    each = [attention_bias(model, i) for i in range(run.layers.start, layer)]
+    stream = torch.stack([torch.zeros(d_model), *each]).sum(dim=0)
+    if node.kind == "stream":
+        return stream, none
+    into, out = _matrices(run, node)
+    read = _normed(run, node)(stream[None])[0] + norm_bias(model.attention_norm(layer), d_model)
+    small = read @ into + _head_bias(run, node)
+    return small @ out, small
+
+
+def _head_bias(run: Run, node: Node) -> Float[Tensor, " d_head"]:
+    biases = head_biases(run.model, Head(node.layer, node.number))
+    return {"value": biases.b_V, "key": biases.b_K, "query": biases.b_Q}[node.kind]
 
 
 def _small(run: Run, node: Node) -> Float[Tensor, " d_head"]:
     """A value, key or query as the head has it; with rotary positions before they turn it."""
     if node.kind != "value" and run.model.config.positions == "rotary":
-        return run.cache[f"L{node.layer}.ln1_out"][0, node.pos] @ _matrices(run, node)[0]
+        read = run.cache[f"L{node.layer}.ln1_out"][0, node.pos]
+        return read @ _matrices(run, node)[0] + _head_bias(run, node)
     return run.cache[f"L{node.layer}.{node.kind[0]}"][0, node.pos, node.number]
 
 
@@ -280,10 +301,10 @@ def _read_from_stream(run: Run, node: Node) -> Sum:
     nodes, small = _read_parts(run, node)
     parts = small @ _matrices(run, node)[1]
     if node.kind == "value":
-        return _with_bias(run, node, nodes, parts)
+        return _with_bias(run, node, nodes, parts, small=small)
     if run.model.config.smeared_keys:
         raise ValueError("smeared_keys = True: keys come from two positions each; unfold no keys")
-    found = _with_bias(run, node, nodes, parts, scores=_scores(run, node, small))
+    found = _with_bias(run, node, nodes, parts, small=small)
     if node.kind == "query" or run.model.config.positions != "relative":
         return found
     # The score that the distance has by itself: a part of no vector.
