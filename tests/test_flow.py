@@ -7,13 +7,14 @@ import pytest
 import torch
 
 from aot_helpers.models.protocol import Head
-from aot_helpers.reading import paths
+from aot_helpers.reading import flow, paths
 from aot_helpers.reading.flow import Node, run_of, sum_of, target_id, vector_of
 from aot_helpers.reading.flow_graph import MEASURES, as_data, flow_graph, logit_directions, prune
 from aot_helpers.showing import flow_view
 from aot_helpers.studies import flow_ablation as ablation
 from aot_helpers.studies import flow_checks as checks
 from aot_helpers.studies import flow_drawings as drawings
+from aot_helpers.studies import flow_identities as identities
 from aot_helpers.studies import flow_study as study
 from aot_helpers.studies.flow_prompts import Prompt
 from aot_helpers.studies.handmade import induction_model
@@ -121,17 +122,20 @@ def test_shares_flow_on_a_value_hands_on_what_its_head_has_of_it(make_model, som
 @pytest.mark.parametrize("seed", range(4))
 def test_of_the_handmade_model_the_graph_is_the_known_circuit(seed):
     model = induction_model(10)
-    tokens, target, at = study.induction_text(10, 8, seed)
+    tokens, target, at = identities.induction_text(10, 8, seed)
     assert tokens[at] == tokens[-1] and tokens[at + 1] == target
     whole = flow_graph(run_of(model, tokens), [target])
     graph, last = prune(whole), len(tokens) - 1
-    assert study.circuit_errors(graph, at) == 0
+    assert identities.circuit_errors(graph, at) == 0
     long = prune(whole, "norm")  # what is long and says nothing of the target is kept, too
-    assert study.circuit_errors(long, at) > 0
+    assert identities.circuit_errors(long, at) > 0
     assert {(long.nodes[e.source].kind) for e in long.edges if e.into == 0} == {"head", "token"}
     edges = ablation.last_edges(model, Prompt(tokens, target))
-    only, *by_lot = checks.with_only(model, edges, graph, 5, 0)
-    assert only == pytest.approx(edges.aim, rel=1e-3) and max(by_lot) < 0.5 * edges.aim
+    kept = checks.graph_masks(graph)
+    masks = [kept, *(checks.by_lot(*kept, seed=i) for i in range(5))]
+    (only, *by_lot), (first, *_) = (each.tolist() for each in checks.alone(model, edges, masks))
+    assert first and only == pytest.approx(edges.aim, rel=1e-3)
+    assert max(by_lot) < 0.5 * edges.aim
     assert {n.pos for n in graph.nodes} == {at, at + 1, last}
 
 
@@ -208,10 +212,10 @@ def test_keeping_all_edges_changes_nothing_and_keeping_none_leaves_the_rest(
     edges = ablation.last_edges(model, Prompt(some_tokens[0], 4))
     aim, _ = ablation.curves(model, edges, draws=2)
     assert aim.shape == (len(ablation.ORDERS) + 2, len(ablation.LEVELS))
-    torch.testing.assert_close(aim[:, -1], torch.full((8,), edges.aim))
-    torch.testing.assert_close(aim[:, 0], aim[:1, 0].expand(8))
+    torch.testing.assert_close(aim[:, -1], torch.full((9,), edges.aim))
+    torch.testing.assert_close(aim[:, 0], aim[:1, 0].expand(9))
     paper = ablation.on_paper(edges, ablation.ORDERS, ablation.LEVELS)
-    torch.testing.assert_close(paper[:, -1], torch.full((6,), edges.aim))
+    torch.testing.assert_close(paper[:, -1], torch.full((7,), edges.aim))
     if not model.config.d_mlp:  # without norms and MLPs what is left is the embedding
         alone = edges.run.cache["embed"][0, -1] @ model.W_U
         torch.testing.assert_close(aim[0, 0], ablation.aim_of(alone, edges.prompt))
@@ -223,6 +227,7 @@ def test_orders_are_what_they_say():
     per_step = ablation.ordered(weights, "coefficient per step")
     assert per_step.tolist() == [[[0, 3], [1, 2]]]
     assert ablation.ordered(weights, "smallest first").tolist() == [[[3, 0], [2, 1]]]
+    assert ablation.ordered(weights, "coefficient overall").tolist() == [[[0, 3], [1, 2]]]
     for order in ("norm overall", "share overall"):
         assert ablation.ordered(weights, order).tolist() == [[[3, 2], [0, 1]]]
     assert ablation.ordered(weights, "share per step").tolist() == [[[3, 1], [0, 2]]]
@@ -251,11 +256,44 @@ def test_everything_is_measured_on_a_tiny_gpt2(tiny_gpt2):
     prompts[0].tokens[2] = 3
     found = study.examine(tiny_gpt2, prompts, draws=4)
     assert found["swapped"] == 0 and found["largest gap"] < 1e-4
-    assert found["strongest"]["n"] >= 1 and len(found["recovered"]) == len(found["rows"]) == 10
+    assert found["strongest"]["n"] >= 1 and len(found["recovered"]) == len(found["rows"]) == 11
+    graphs = found["graphs"]
+    assert graphs["nothing"]["recovered"] == 0 and graphs["with keys"]["values"] >= 1
+    assert all(0 <= each["kept"] <= each["first"] <= 1 for each in graphs.values())
+    low, high = found["spread"][0][3]
+    assert low <= study.row(found, "coefficient per step", found["levels"][3]) <= high
     assert study.row(found, "random", 1.0) == pytest.approx(1)
     assert study.nearer(found, "share overall", "share overall", 0.1) == 0
-    assert study.gelu_signs(tiny_gpt2, prompts) == 0
+    assert identities.gelu_signs(tiny_gpt2, prompts) == 0
     json.dumps(found)
+
+
+def test_a_sum_with_a_wrong_part_does_not_close(tiny_gpt2, monkeypatch):
+    tokens = torch.randint(60, (7,), generator=torch.Generator().manual_seed(0))
+    graph = flow_graph(run_of(tiny_gpt2, tokens), [3])
+    assert identities.largest_gap(graph) < 1e-4
+    whole = flow._components
+
+    def wrong(run, layer, pos):
+        nodes, parts = whole(run, layer, pos)
+        return nodes, torch.cat([7 - 3 * parts[:1], parts[1:]])
+
+    monkeypatch.setattr(flow, "_components", wrong)
+    assert identities.largest_gap(graph) > 0.1
+
+
+@pytest.mark.parametrize("kind", ["GPT-2", "attention only"])
+def test_what_a_cut_changes_adds_up(tiny_gpt2, make_model, some_tokens, kind):
+    model = tiny_gpt2 if kind == "GPT-2" else make_model(layer_norm=False)
+    edges = ablation.last_edges(model, Prompt(some_tokens[0], 4))
+    found = checks.after_cut(model, edges)
+    parts = found["later heads"] + found["later MLPs"] + found["norm"] - found["direct"]
+    assert found["cut"] - found["aim"] == pytest.approx(parts, abs=1e-3)
+    names, _, aim = checks.one_edge(model, edges, 2, 0)
+    assert names == [*checks.ONE_EDGE, "random", "random"]
+    assert found["cut"] == pytest.approx(aim[0].item(), abs=1e-3)
+    if kind != "GPT-2":
+        assert found["later MLPs"] == 0 and found["norm"] == pytest.approx(0, abs=1e-3)
 
 
 def test_views_are_one_file_that_asks_for_nothing(make_model, some_tokens, tmp_path, unchecked):
@@ -290,7 +328,7 @@ def test_a_text_cannot_end_the_script(make_model, some_tokens, unchecked):
     assert view.html().count("</script>") == 1
 
 
-MODEL, TEXT = induction_model(10), study.induction_text(10, 8, 1)
+MODEL, TEXT = induction_model(10), identities.induction_text(10, 8, 1)
 
 
 def graded(name, answer, capsys):

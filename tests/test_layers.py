@@ -20,7 +20,15 @@ FAMILIES = [
     ["sweep_storage", "sweep_study", "sweep"],
     ["autopsy", "autopsy_results", "autopsy_drawings"],
     ["masked_repeats", "masked_heads", "masked_drawings"],
-    ["flow_prompts", "flow_ablation", "flow_checks", "flow_study", "flow_drawings"],
+    [
+        "flow_prompts",
+        "flow_ablation",
+        "flow_checks",
+        "flow_means",
+        "flow_identities",
+        "flow_study",
+        "flow_drawings",
+    ],
 ]
 TREES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts): ast.parse(path.read_text("utf-8"))

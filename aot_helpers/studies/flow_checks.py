@@ -6,12 +6,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from aot_helpers.models.protocol import Edits, Model
+from aot_helpers.models.protocol import Edits, Head, Model
 from aot_helpers.reading import lens
-from aot_helpers.reading.flow import run_of
-from aot_helpers.reading.flow_graph import MEASURES, Graph, logit_directions
-from aot_helpers.studies.flow_ablation import LastEdges, aims, chunk, keep, last_edges
-from aot_helpers.studies.flow_prompts import Prompt
+from aot_helpers.reading.flow import Run
+from aot_helpers.reading.flow_graph import MEASURES, Graph, logit_directions, prune
+from aot_helpers.studies.flow_ablation import LastEdges, aim_of, aims, chunk, keep
 
 SHARE, NORM = MEASURES.index("share"), MEASURES.index("norm")
 
@@ -55,49 +54,121 @@ def by_lot(
 
 
 def mask_edits(
-    values: Bool[Tensor, "layer head query key"], neurons: Bool[Tensor, "layer pos neuron"]
+    values: Bool[Tensor, "run layer head query key"], neurons: Bool[Tensor, "run layer pos neuron"]
 ) -> Edits:
-    """Edits that set everything else in patterns and neurons to zero, for a batch of 1.
+    """Edits that set everything else in patterns and neurons to zero, for a batch of as many runs.
 
     A head whose values are all dropped writes nothing; what others write is read by all.
     """
-    edits = {f"L{i}.pattern": lambda old, m=m: old * m for i, m in enumerate(values)}
-    if neurons.shape[-1]:
-        edits |= {f"L{i}.mlp_hidden": lambda old, m=m: old * m for i, m in enumerate(neurons)}
+    edits = {}
+    for i in range(values.shape[1]):
+        edits[f"L{i}.pattern"] = lambda old, m=values[:, i]: old * m
+        if neurons.shape[-1]:
+            edits[f"L{i}.mlp_hidden"] = lambda old, m=neurons[:, i]: old * m
     return edits
 
 
-def with_only(model: Model, edges: LastEdges, graph: Graph, draws: int, seed: int) -> list[float]:
-    """The aim with a graph's edges alone, and with as many by lot, draw by draw."""
-    kept = graph_masks(graph)
-    each = [kept, *(by_lot(*kept, seed=seed + i) for i in range(draws))]
-    return [aims(model, edges, mask_edits(*masks), 1)[0].item() for masks in each]
+def alone(
+    model: Model, edges: LastEdges, kept: Sequence[tuple[Tensor, Tensor]]
+) -> tuple[Float[Tensor, " masks"], Bool[Tensor, " masks"]]:
+    """(aim, is the target the first guess) with nothing but each of some `graph_masks`."""
+    values, neurons = (torch.stack(part) for part in zip(*kept, strict=True))
+    parts = [
+        aims(model, edges, mask_edits(values[some], neurons[some]), len(some))
+        for some in torch.arange(len(kept)).split(chunk(edges))
+    ]
+    aim, first = (torch.cat(part) for part in zip(*parts, strict=True))
+    return aim, first
 
 
-def without_all(model: Model, edges: LastEdges, graph: Graph) -> float:
-    """The aim without any edge, at any position: the floor of `with_only`."""
-    none = (torch.zeros_like(mask) for mask in graph_masks(graph))
-    return aims(model, edges, mask_edits(*none), 1)[0].item()
+def as_large(graph: Graph, by: str, n: int) -> Graph:
+    """The graph pruned by a measure to about n values and neurons, as near as pruning comes."""
+    best = None
+    for most in range(1, graph.most + 1):
+        for least in (x / 20 for x in range(round(20 * graph.least), 21)):
+            small = prune(graph, by, 0, most, max(least, graph.least))
+            off = abs(sum(int(mask.sum()) for mask in graph_masks(small)) - n)
+            if best is None or off < best[0]:
+                best = off, small
+    return best[1]
+
+
+ONE_EDGE = ("strongest", "second", "longest other", "most attended other")
 
 
 def one_edge(
     model: Model, edges: LastEdges, draws: int, seed: int
-) -> tuple[bool, list[bool], Float[Tensor, " run"]]:
-    """Does the strongest value stand on the target, do random ones, and the aim without each.
+) -> tuple[list[str], list[bool], Float[Tensor, " run"]]:
+    """(names, does it stand on the target, the aim without it) of single values at the end.
 
-    The strongest is the one that adds most to the aim. The first of the runs is without it, the
-    others each without a random other one.
+    The strongest value is the one that adds most to the aim; ONE_EDGE names the others to compare
+    it with, and the rest, "random", are drawn among all but the strongest.
     """
     share, target = edges.values[SHARE], edges.prompt.target
     draw = torch.Generator().manual_seed(seed)
     best = int(share.argmax())
+    chosen = [best]
+    for measure in (SHARE, NORM, 0):
+        size = edges.values[measure].flatten().clone()
+        size[best] = -torch.inf
+        chosen.append(int(size.argmax()))
     others = torch.randperm(share.numel(), generator=draw).tolist()
-    chosen = [best, *[i for i in others if i != best][:draws]]
+    chosen += [i for i in others if i != best][:draws]
     stands = [int(edges.run.tokens[i % share.shape[-1]]) == target for i in chosen]
+    aim = aims(model, edges, keep(_without(edges, chosen), None), len(chosen))[0]
+    return [*ONE_EDGE, *["random"] * (len(chosen) - len(ONE_EDGE))], stands, aim
+
+
+def _without(edges: LastEdges, chosen: list[int]) -> Bool[Tensor, "run layer head key"]:
+    share = edges.values[SHARE]
     masks = torch.ones(len(chosen), share.numel(), dtype=torch.bool)
     masks[range(len(chosen)), chosen] = False
-    edits = keep(masks.view(-1, *share.shape), None)
-    return stands[0], stands[1:], aims(model, edges, edits, len(chosen))[0]
+    return masks.view(-1, *share.shape)
+
+
+def after_cut(model: Model, edges: LastEdges) -> dict:
+    """What cutting the strongest value changes, part by part: the changes add up to cut - aim.
+
+    "head", "pos": where the value is; "direct": its share, which is lost at once; "later heads" and
+    "later MLPs": how much more the layers behind it add; "norm": what another σ of the last norm
+    does. "largest": the later parts that change most, with what each added before and adds now.
+    """
+    share, last = edges.values[SHARE], len(edges.run.tokens) - 1
+    best = int(share.argmax())
+    layer, number, pos = (int(i) for i in torch.unravel_index(torch.tensor(best), share.shape))
+    toward = logit_directions(edges.run, [edges.prompt.target], edges.prompt.rival)[:, 0]
+    with torch.no_grad():
+        edits = keep(_without(edges, [best]), None)
+        logits, cache = model.run_with_cache(edges.run.tokens[None], edits=edits)
+    now = Run(model, edges.run.tokens, cache, edges.run.layers, last)
+    parts = [_adds(run, toward) for run in (edges.run, now)]
+    changes = {name: (parts[0][name], parts[1][name]) for name in parts[0]}
+    mine = str(Head(layer, number))
+    by = {kind: 0.0 for kind in ("head", "MLP")}
+    later = []
+    for name, (before, after) in changes.items():
+        if name != mine:
+            by["MLP" if name.endswith("MLP") else "head"] += after - before
+            later.append([name, before, after])
+    later.sort(key=lambda row: -abs(row[2] - row[1]))
+    cut, end = aim_of(logits[0, -1], edges.prompt).item(), model.config.n_layers
+    moved = ((now.stream(end)[last] - edges.run.stream(end)[last]) @ toward).item()
+    found = {"head": mine, "pos": pos, "aim": edges.aim, "cut": cut}
+    found["direct"] = share.flatten()[best].item()
+    found |= {"later heads": by["head"], "later MLPs": by["MLP"], "norm": cut - edges.aim - moved}
+    return found | {"largest": later[:6]}
+
+
+def _adds(run: Run, toward: Tensor) -> dict[str, float]:
+    """What each head and MLP at the end adds along a direction, by name."""
+    c, found = run.model.config, {}
+    for layer in range(c.n_layers):
+        for h, part in enumerate((run.heads(layer)[:, run.pos] @ toward).tolist()):
+            found[str(Head(layer, h))] = part
+        if c.d_mlp:
+            wrote = run.cache[f"L{layer}.mlp_out"][0, run.pos]
+            found[f"L{layer} MLP"] = (wrote @ toward).item()
+    return found
 
 
 def head_facts(
@@ -133,6 +204,12 @@ def head_facts(
     }
 
 
+def within_layers(a: Float[Tensor, "layer head"], b: Float[Tensor, "layer head"]) -> float:
+    """The mean over layers of the rank correlation over a layer's heads."""
+    each = [rank_correlation(x, y) for x, y in zip(a, b, strict=True)]
+    return sum(each) / len(each)
+
+
 def rank_correlation(a: Float[Tensor, "*shape"], b: Float[Tensor, "*shape"]) -> float:
     """Spearman's correlation: of the ranks, equal values sharing theirs."""
 
@@ -142,64 +219,3 @@ def rank_correlation(a: Float[Tensor, "*shape"], b: Float[Tensor, "*shape"]) -> 
 
     pair = torch.stack([ranks(a), ranks(b)])
     return torch.corrcoef(pair)[0, 1].nan_to_num(0).item()
-
-
-def kept_writers(
-    model: Model, prompts: Sequence[Prompt], part: float, draws: int, seed: int
-) -> dict[str, Float[Tensor, "prompt run"]]:
-    """The aim with part of the heads and MLPs at the last position, the rest at their mean.
-
-    The mean is that over the other prompts' last positions. "share" and "norm": those that add most
-    to the target's logit, those that write the longest vectors; "random": draw by draw; "whole" and
-    "none": all stay, and none.
-    """
-    draw, c = torch.Generator().manual_seed(seed), model.config
-    found = {name: [] for name in ("whole", "none", "share", "norm", "random")}
-    last = [_last_writes(model, prompt) for prompt in prompts]
-    for i, prompt in enumerate(prompts):
-        rest = [last[j] for j in range(len(last)) if j != i]
-        means = [torch.stack(parts).mean(dim=0) for parts in zip(*rest, strict=True)]
-        edges = last_edges(model, prompt)
-        heads = torch.stack([edges.run.heads(layer)[:, -1] for layer in range(c.n_layers)])
-        each = torch.cat([heads.flatten(0, 1), last[i][1]])
-        toward = logit_directions(edges.run, [prompt.target], prompt.rival)[:, 0]
-        sizes = (each @ toward).abs(), each.norm(dim=-1)
-        orders = [size.argsort(descending=True) for size in sizes]
-        orders += [torch.randperm(len(each), generator=draw) for _ in range(draws)]
-        stays = torch.zeros(2 + len(orders), len(each), dtype=torch.bool)
-        stays[0] = True
-        for row, order in zip(stays[2:], orders, strict=True):
-            row[order[: round(part * len(each))]] = True
-        aim = _at_means(model, edges, stays, *means)
-        for name, values in zip(found, aim.split([1, 1, 1, 1, draws]), strict=True):
-            found[name].append(values)
-    return {name: torch.stack(values) for name, values in found.items()}
-
-
-def _last_writes(model: Model, prompt: Prompt) -> tuple[Tensor, Tensor]:
-    """The z [layer, head, d_head] and what MLPs write [layer or none, d_model], at the end."""
-    cache, c = run_of(model, prompt.tokens).cache, model.config
-    z = torch.stack([cache[f"L{i}.z"][0, -1] for i in range(c.n_layers)])
-    mlps = [cache[f"L{i}.mlp_out"][0, -1] for i in range(c.n_layers if c.d_mlp else 0)]
-    return z, torch.stack(mlps) if mlps else torch.zeros(0, c.d_model)
-
-
-def _at_means(model, edges, stays, mean_z, mean_mlp) -> Float[Tensor, " run"]:
-    c = model.config
-    n_heads = c.n_layers * c.n_heads
-    heads = stays[:, :n_heads].view(-1, c.n_layers, c.n_heads, 1)
-    edits = {}
-    for i in range(c.n_layers):
-        edits[f"L{i}.z"] = _last(heads[:, i], mean_z[i])
-        if c.d_mlp:
-            edits[f"L{i}.mlp_out"] = _last(stays[:, n_heads + i, None], mean_mlp[i])
-    return aims(model, edges, edits, len(stays))[0]
-
-
-def _last(stays: Tensor, mean: Tensor):
-    def edit(old):
-        new = old.clone()
-        new[:, -1] = torch.where(stays, old[:, -1], mean)
-        return new
-
-    return edit

@@ -3,93 +3,36 @@
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Int
-from torch import Tensor
 
 from aot_helpers.base.files import DATA, read_json
 from aot_helpers.models.protocol import Model
-from aot_helpers.reading.flow import Node, Run, run_of, sum_of, vector_of
+from aot_helpers.reading.flow import run_of
 from aot_helpers.reading.flow_graph import Graph, as_data, flow_graph, prune
 from aot_helpers.studies import flow_ablation as ablation
 from aot_helpers.studies import flow_checks as checks
+from aot_helpers.studies import flow_means as means
 from aot_helpers.studies.flow_ablation import LEVELS, ORDERS, LastEdges
+from aot_helpers.studies.flow_identities import gate_signs, largest_gap, swapped
 from aot_helpers.studies.flow_prompts import Prompt, written_prompts
 
 FOLDER = DATA / "results" / "pretrained"
 MOST, LEAST = 4, 0.1  # of the graphs whose edges are tested alone
 STILL = 2, 0.4  # most, least: of the graph that is drawn of a model from outside
+NEAR = 0.5  # how far from the whole run's aim a prompt that is kept may be, as a part of it
 PART = 0.25  # of the heads and MLPs that stay when the rest is set to its mean
 NEURON_LEVELS = (0.0, 0.1, 0.5, 1.0)
 NEURON_ORDERS = ("coefficient per step", "norm per step", "share per step")
 
 
-def largest_gap(graph: Graph) -> float:
-    """The largest difference of a node and the sum of all edges into it, beside its length.
-
-    All edges of the run, not only those that the graph keeps; keys and queries also for the score.
-    """
-    gaps = []
-    for node in graph.nodes:
-        if (found := sum_of(graph.run, node)) is None:
-            continue
-        vector = vector_of(graph.run, node)
-        gaps.append((found.parts.sum(dim=0) - vector).norm() / vector.norm().clamp(min=1e-9))
-        if node.kind in ("key", "query"):
-            at = (node.other, node.pos) if node.kind == "key" else (node.pos, node.other)
-            score = graph.run.cache[f"L{node.layer}.scores"][(0, node.number, *at)]
-            if node.kind == "query" and graph.run.model.config.positions == "relative":
-                bias = graph.run.model.blocks[node.layer].attn.relative_bias(len(graph.run.tokens))
-                score = score - bias[(node.number, *at)]
-            gaps.append((found.scores.sum() - score).abs() / score.abs().clamp(min=1.0))
-    return max(gap.item() for gap in gaps)
-
-
-def induction_text(d_vocab: int, length: int, seed: int) -> tuple[Int[Tensor, " pos"], int, int]:
-    """BOS, different tokens, and one of them again: (tokens, what followed it, where it stood)."""
-    draw = torch.Generator().manual_seed(seed)
-    row = 1 + torch.randperm(d_vocab - 1, generator=draw)[: length - 1]
-    at = int(torch.randint(1, length - 2, (1,), generator=draw))
-    tokens = torch.cat([torch.tensor([0]), row, row[at - 1 : at]])
-    return tokens, int(tokens[at + 1]), at
-
-
-def circuit_errors(graph: Graph, at: int) -> int:
-    """Edges too many or missing, beside the circuit of `handmade.induction_model`.
-
-    at: where the text's last token stood before. Of the sums: the last stream is L1H0, that the
-    token after `at`; of why: its key there is L0H0, that the token at `at`, chosen by its distance;
-    its query is the last token itself.
-    """
-    last, after = graph.run.pos, at + 1
-    head, before = Node("head", 1, 0, last), Node("head", 0, 0, after)
-    value, early = Node("value", 1, 0, after), Node("value", 0, 0, at)
-    key, query = Node("key", 1, 0, after, last), Node("query", 1, 0, last, after)
-    near = Node("key", 0, 0, at, after)
-    known = {
-        (head, graph.run.root), (value, head), (Node("token", 0, 0, after), value),
-        (key, head), (before, key), (early, before), (Node("token", 0, 0, at), early),
-        (near, before), (Node("position", 0, 0, at, after), near),
-        (query, head), (Node("token", 0, 0, last), query),
-    }  # fmt: skip
-    drawn = {(graph.nodes[e.source], graph.nodes[e.into]) for e in graph.edges}
-    return len(known ^ drawn)
-
-
-def swapped(run: Run) -> int:
-    """Neighbors in the order of the scores whose attention is the other way round."""
-    n = 0
-    for layer in range(run.model.config.n_layers):
-        scores, a = (run.cache[f"L{layer}.{x}"][0, :, -1] for x in ("scores", "pattern"))
-        in_order = a.gather(1, scores.argsort(dim=1))
-        n += int((in_order.diff(dim=1) < 0).sum())
-    return n
+def unfolded(edges: LastEdges, keys: bool = True, target: int | None = None) -> Graph:
+    """The graph of a prompt before pruning; for another token, from the mean logit."""
+    given = (edges.prompt.target, edges.prompt.rival) if target is None else (target, None)
+    return flow_graph(edges.run, [given[0]], MOST, LEAST, keys, given[1])
 
 
 def pruned(edges: LastEdges, keys: bool = True) -> Graph:
     """The graph of a prompt that is tested: by the share of the target's logit."""
-    rival, target = edges.prompt.rival, edges.prompt.target
-    graph = flow_graph(edges.run, [target], MOST, LEAST, keys, rival)
-    return prune(graph, "share", 0, MOST, LEAST)
+    return prune(unfolded(edges, keys), "share", 0, MOST, LEAST)
 
 
 def examine(
@@ -112,15 +55,15 @@ def examine(
         row = {"n_edges": edges.n_edges, "swapped": swapped(edges.run), "aim": edges.aim}
         row |= _curves(model, edges, draws, seed + i) | _arrivals(edges, seed + i)
         if prompt.target in prompt.tokens:
-            row["strongest"] = _strongest(model, edges, row["none"], draws, seed + i)
+            row["strongest"] = _strongest(model, edges, draws, seed + i)
+        others = [p.target for p in prompts if p.target not in (prompt.target, prompt.rival)]
         if i < n_graphs:
-            row |= _graphs(model, edges, draws, seed + i)
+            row |= _graphs(model, edges, others[i % len(others)], draws, seed + i)
         if i < n_heads:
-            others = [p.target for p in prompts if p.target != prompt.target]
             row["heads"] = _heads(model, edges, others[i % len(others)])
         rows.append(row)
     found = _together(model, rows, draws)
-    at_means = checks.kept_writers(model, prompts[:n_graphs], PART, draws, seed)
+    at_means = means.kept_writers(model, prompts[:n_graphs], PART, draws, seed)
     none, whole = at_means.pop("none").mean(), at_means.pop("whole").mean()
     found["at means"] = {
         name: ((aims.mean() - none) / (whole - none)).item() for name, aims in at_means.items()
@@ -138,35 +81,51 @@ def _curves(model, edges, draws, seed) -> dict:
     return row
 
 
-def _strongest(model, edges, none, draws, seed) -> dict:
-    """The strongest value and random ones: where they stand, and what is lost without each."""
-    here, there, aim = checks.one_edge(model, edges, draws, seed)
-    less = ((edges.aim - aim) / (edges.aim - none)).tolist()
-    by_lot = {"stands by lot": _mean(there), "lost by lot": _mean(less[1:])}
-    return {"stands": float(here), "lost": less[0]} | by_lot
+def _strongest(model, edges, draws, seed) -> dict:
+    """The strongest value and others: where they stand, and the aims without each."""
+    names, stands, aim = checks.one_edge(model, edges, draws, seed)
+    found = {}
+    for name in dict.fromkeys(names):
+        rows = [i for i, each in enumerate(names) if each == name]
+        found[name] = _mean([stands[i] for i in rows]), _mean([aim[i].item() for i in rows])
+    return found
 
 
-def _graphs(model, edges, draws, seed) -> dict:
-    """Aims with a graph's edges alone: [without all, with only these, by lot …, the whole run]."""
-    row = {}
-    for name, keys in (("with keys", True), ("without keys", False)):
-        graph = pruned(edges, keys)
-        only = checks.with_only(model, edges, graph, draws, seed)
-        row[name] = torch.tensor([checks.without_all(model, edges, graph), *only, edges.aim])
-        if keys:
-            row["largest gap"] = largest_gap(graph)
-            n_kept = [int(mask.sum()) for mask in checks.graph_masks(graph)]
-            row["graph size"] = [len(graph.nodes), len(graph.edges), *n_kept]
-    return row
+def _graphs(model, edges, other: int, draws, seed) -> dict:
+    """(aim, is it the first guess) with the edges of graphs alone, and how large the graphs are."""
+    whole = unfolded(edges)
+    own, values_only = prune(whole, "share", 0, MOST, LEAST), pruned(edges, keys=False)
+    theirs = prune(unfolded(edges, target=other), "share", 0, MOST, LEAST)
+    n = sum(int(mask.sum()) for mask in checks.graph_masks(own))
+    by = checks.as_large(whole, "coefficient", n)
+    kept = {"with keys": own, "without keys": values_only, "another target": theirs}
+    kept = {name: checks.graph_masks(g) for name, g in (kept | {"attention": by}).items()}
+    more = [big & ~small for big, small in zip(*list(kept.values())[:2], strict=True)]
+    filled = zip(kept["without keys"], checks.by_lot(*more, seed=seed), strict=True)
+    kept["without keys, filled by lot"] = tuple(a | b for a, b in filled)
+    kept["nothing"] = tuple(torch.zeros_like(mask) for mask in kept["with keys"])
+    lots = [checks.by_lot(*kept["with keys"], seed=seed + i) for i in range(draws)]
+    aim, first = checks.alone(model, edges, [*kept.values(), *lots])
+    sizes = {name: [int(mask.sum()) for mask in masks] for name, masks in kept.items()}
+    return {
+        "alone": (aim, first.float()),
+        "names": [*kept, *[ablation.RANDOM] * draws],
+        "sizes": sizes,
+        "graph size": [len(own.nodes), len(own.edges), *sizes["with keys"]],
+        "largest gap": largest_gap(own),
+    }
 
 
 def _heads(model, edges, other: int) -> dict:
     """Rank correlations over the heads of what is lost with what a graph says."""
     facts = checks.head_facts(model, edges, other)
-    return {
-        name: checks.rank_correlation(facts[name] * (-1 if "rank" in name else 1), facts["lost"])
-        for name in ("rank", "other rank", "share", "other share", "norm")
-    }
+    found = {}
+    for name in ("rank", "other rank", "share", "other share", "norm"):
+        says = facts[name] * (-1 if "rank" in name else 1)
+        found[name] = checks.rank_correlation(says, facts["lost"])
+        if name in ("rank", "norm"):
+            found[f"{name}, within layers"] = checks.within_layers(says, facts["lost"])
+    return found
 
 
 def _arrivals(edges, seed) -> dict:
@@ -181,7 +140,6 @@ def _arrivals(edges, seed) -> dict:
 def _together(model, rows: list[dict], draws: int) -> dict:
     """What stands in the rows of all prompts, as sums, means and shares."""
     stacked = {name: torch.stack([row[name] for row in rows]) for name in ("aims", "on paper")}
-    said = [row["strongest"] for row in rows if "strongest" in row]
     graphs = [row for row in rows if "largest gap" in row]
     found = {
         "n_prompts": len(rows),
@@ -193,15 +151,12 @@ def _together(model, rows: list[dict], draws: int) -> dict:
         "on paper": ablation.recovered(stacked["on paper"]).tolist(),
         "aims": stacked["aims"].mean(dim=0).tolist(),
         "first": torch.stack([row["first"] for row in rows]).mean(dim=0).tolist(),
-        "strongest": {name: _mean([each[name] for each in said]) for name in said[0]},
+        "spread": ablation.spread(stacked["aims"]).tolist(),
+        "strongest": _one_edge([row for row in rows if "strongest" in row]),
         "graph sizes": [row["graph size"] for row in graphs],
         "largest gap": max(row["largest gap"] for row in graphs),
-        "graphs": {},
+        "graphs": _alone(graphs),
     }
-    found["strongest"]["n"] = len(said)
-    for name in ("with keys", "without keys"):
-        none, only, *lot, whole = torch.stack([row[name] for row in graphs]).mean(dim=0).tolist()
-        found["graphs"][name] = [(x - none) / (whole - none) for x in (only, _mean(lot))]
     if model.config.d_mlp:
         neurons = torch.stack([row["neurons"] for row in rows])
         found["neurons"] = ablation.recovered(neurons).tolist()
@@ -211,6 +166,47 @@ def _together(model, rows: list[dict], draws: int) -> dict:
     found["heads"] = {name: _mean([each[name] for each in heads]) for name in heads[0]}
     same = zip(*(row["most attended is longest"] for row in rows), strict=True)
     return found | {"most attended is longest": [_mean(each) for each in same]}
+
+
+def _one_edge(rows: list[dict]) -> dict:
+    """Of single edges: how often they stand on the target, and what is lost without them.
+
+    "lost": of what all edges add, the ratio of means over prompts, since one prompt's floor can be
+    of either sign. "aims": of each prompt the whole run's, and that without the strongest.
+    """
+    whole, none = (_mean([row[name] for row in rows]) for name in ("aim", "none"))
+    found = {"n": len(rows), "stands": {}, "lost": {}}
+    for name in rows[0]["strongest"]:
+        stands, aim = zip(*(row["strongest"][name] for row in rows), strict=True)
+        found["stands"][name] = _mean(stands)
+        found["lost"][name] = (whole - _mean(aim)) / (whole - none)
+    found["aims"] = [[row["aim"], row["strongest"]["strongest"][1]] for row in rows]
+    return found
+
+
+def _alone(rows: list[dict]) -> dict:
+    """Of graphs whose edges are left alone, by name.
+
+    "recovered": of what all edges add, the ratio of means; "first": in how many prompts the target
+    is the first guess; "kept": in how many it is, with half to one and a half of the whole run's
+    aim; "off": the median distance from that aim, as a part of it; "values", "neurons": how many.
+    """
+    aim, first = (torch.stack([row["alone"][i] for row in rows]) for i in range(2))
+    whole, names, found = torch.tensor([[row["aim"]] for row in rows]), rows[0]["names"], {}
+    none = aim[:, names.index("nothing")].mean()
+    off = (aim - whole).abs() / whole.abs()
+    kept = first * (off <= NEAR)
+    for name in dict.fromkeys(names):
+        at = [i for i, each in enumerate(names) if each == name]
+        shares = (aim[:, at].mean() - none) / (whole.mean() - none)
+        each = {"recovered": shares, "first": first[:, at].mean(), "kept": kept[:, at].mean()}
+        found[name] = {what: x.item() for what, x in each.items()} | {
+            "off": off[:, at].median().item()
+        }
+        if name in rows[0]["sizes"]:
+            sizes = zip(*(row["sizes"][name] for row in rows), strict=True)
+            found[name]["values"], found[name]["neurons"] = map(_mean, sizes)
+    return found
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -238,37 +234,6 @@ def nearer_by_lot(found: dict, level: float) -> float:
     return abs(abs(1 - (a + b) / 2) - abs(1 - (c + d) / 2))
 
 
-def gate_signs(model: Model, prompts: Sequence[Prompt]) -> tuple[float, float]:
-    """(share of a gated MLP's neurons whose coefficient has its gate's sign, the same of the gate
-    beside), at the last positions of the prompts.
-    """
-    own, beside = [], []
-    for prompt in prompts:
-        run = run_of(model, prompt.tokens)
-        for layer, block in enumerate(model.hf.model.layers):
-            before = run.stream(layer)[-1] + run.cache[f"L{layer}.attn_out"][0, -1]
-            with torch.no_grad():
-                gate = block.mlp.gate_proj(model.mlp_norm(layer)(before))
-            hidden = run.cache[f"L{layer}.mlp_hidden"][0, -1]
-            own.append((gate.sign() == hidden.sign()).float().mean().item())
-            beside.append((gate.roll(1).sign() == hidden.sign()).float().mean().item())
-    return _mean(own), _mean(beside)
-
-
-def gelu_signs(model: Model, prompts: Sequence[Prompt]) -> int:
-    """Neurons of a GPT-2 at the last positions whose sign its activation changes."""
-    n = 0
-    for prompt in prompts:
-        run = run_of(model, prompt.tokens)
-        for layer, block in enumerate(model.hf.transformer.h):
-            before = run.stream(layer)[-1] + run.cache[f"L{layer}.attn_out"][0, -1]
-            with torch.no_grad():
-                first = block.mlp.c_fc(model.mlp_norm(layer)(before))
-            hidden = run.cache[f"L{layer}.mlp_hidden"][0, -1]
-            n += int((first.sign() * hidden.sign() < 0).sum())
-    return n
-
-
 def pretrained(model: Model, seed: int = 0) -> dict:
     """Measure gifts and capitals on a model from outside; for `make pretrained`.
 
@@ -284,9 +249,11 @@ def pretrained(model: Model, seed: int = 0) -> dict:
 
 
 def drawn(model: Model, prompt: Prompt) -> dict:
-    """The graph of a prompt as numbers, "graph" whole and "still" pruned."""
+    """The graph of a prompt as numbers, "graph" and "still" (pruned); "cut": without one edge."""
     graph = flow_graph(run_of(model, prompt.tokens), [prompt.target], against=prompt.rival)
-    return {"graph": as_data(graph), "still": as_data(prune(graph, "share", 0, *STILL))}
+    still = as_data(prune(graph, "share", 0, *STILL))
+    cut = checks.after_cut(model, ablation.last_edges(model, prompt))
+    return {"graph": as_data(graph), "still": still, "cut": cut}
 
 
 def read_results(name: str) -> dict:
