@@ -296,6 +296,27 @@ def test_what_a_cut_changes_adds_up(tiny_gpt2, make_model, some_tokens, kind):
         assert found["later MLPs"] == 0 and found["norm"] == pytest.approx(0, abs=1e-3)
 
 
+def assert_no_line_meets_a_box(places, routes, edges):
+    view = flow_view
+    boxes = [(view.COLUMN * x, -view.ROW * y) for x, y in places]
+    for (source, into, *_), route in zip(edges, routes, strict=True):
+        way = [(view.COLUMN * x, -view.ROW * y) for x, y in (places[source], *route, places[into])]
+        line = view.line_path(way).interpolated(40).vertices
+        for i in set(range(len(boxes))) - {source, into}:
+            beside = abs(line[:, 0] - boxes[i][0]) >= view.WIDTH / 2 - 1e-6
+            clear = abs(line[:, 1] - boxes[i][1]) > view.HEIGHT / 2
+            assert (beside | clear).all()
+
+
+@pytest.mark.parametrize("least", [0.05, 0.2, 0.5])
+def test_no_line_passes_behind_a_box(make_model, some_tokens, least):
+    model = make_model(n_layers=3, d_mlp=8)
+    graph = flow_graph(run_of(model, some_tokens[0]), [3], most=3, least=0.05)
+    data = as_data(prune(graph, most=3, least=least))
+    places, routes = flow_view.layout(data["nodes"], data["edges"])
+    assert_no_line_meets_a_box(places, routes, data["edges"])
+
+
 def test_views_are_one_file_that_asks_for_nothing(make_model, some_tokens, tmp_path, unchecked):
     graph = flow_graph(run_of(make_model(d_mlp=8), some_tokens[0]), [3, 4])
     view = drawings.flow_view(graph)
@@ -308,14 +329,12 @@ def test_views_are_one_file_that_asks_for_nothing(make_model, some_tokens, tmp_p
     )
     assert view.picture()[:4] == b"\x89PNG" and "information flow" in repr(view)
     data = as_data(prune(graph))
-    places = flow_view.layout(data["nodes"], data["edges"])
+    places, routes = flow_view.layout(data["nodes"], data["edges"])
     assert len(set(places)) == len(places)
-    assert all(places[source][0] < places[into][0] for source, into, *_ in data["edges"])
-    in_order = sorted(zip(places, map(flow_view.stage, data["nodes"]), strict=True))
-    columns = [
-        [s for (x, _), s in in_order if x == column] for column in range(int(in_order[-1][0][0]))
-    ]
-    assert all(max(a) < min(b) for a, b in zip(columns, columns[1:], strict=False))
+    for (source, into, *_), route in zip(data["edges"], routes, strict=True):
+        columns = [x for x, _ in (places[source], *route, places[into])]
+        assert columns == [columns[0] + i for i in range(len(columns))]  # none is left out
+    assert_no_line_meets_a_box(places, routes, data["edges"])
     nodes = [data["nodes"][0]] * 151
     with pytest.raises(ValueError, match="151 nodes.*prune further"):
         flow_view.flow_figure({**data, "nodes": nodes}, "")

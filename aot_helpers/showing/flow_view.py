@@ -1,10 +1,10 @@
 """Information-flow graphs: drawn left to right, and alive in a page that needs no kernel.
 
-What is drawn is what `reading.flow_graph.as_data` gives. Boxes are vectors: the name, and the token
-that the lens reads; gold where the target stands high in that reading, rose where it stands among
-the last. Lines into a head are attention (purple) and, dashed, why it looks there (key blue, query
-orange); gray lines are plain sums, darker where the reading is sharper; dotted ones take away from
-the target's logit. The wider, the stronger beside the strongest into the same box.
+What is drawn is what `reading.flow_graph.as_data` gives. Boxes are vectors: the name, gold where
+the target stands high in what the lens reads there, with that reading's first token; rose where it
+stands among the last. Lines into a head are attention (purple) and, dashed, why it looks there (key
+blue, query orange); gray lines are plain sums, darker where the reading is sharper; dotted ones
+take away from the target's logit. The wider, the stronger beside the strongest into the same box.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,9 @@ BORDERS = {
 STEPS = {"value": 0, "key": 0, "query": 0, "head": 1, "neuron": 2, "mlp": 3, "stream": 4}
 RANKS = ("#FFC629", "#FFE394", "#FFF4D1", "#FFFFFF", "#F6D3DA")
 RANK_NAMES = ("first", "2 to 10", "best 1 %", "others", "last 10 %")
-COLUMN, ROW, WIDTH, HEIGHT = 1.55, 0.5, 1.26, 0.4  # inches
+TOLD = (0, 1, 2)  # of RANKS: boxes whose reading is written in them
+COLUMN, ROW, WIDTH, HEIGHT = 1.72, 0.5, 1.36, 0.4  # inches
+LANE = 0.4  # of a row, for a line that passes a column
 
 
 def stage(node: list) -> tuple[int, int]:
@@ -34,28 +36,46 @@ def stage(node: list) -> tuple[int, int]:
     return (node[1], STEPS[node[0]]) if node[0] in STEPS else (-1, 0)
 
 
-def layout(nodes: list[list], edges: list[list]) -> list[tuple[float, float]]:
-    """Where each node stands, (column, row): columns in the order of the run, by place in the text.
+Place = tuple[float, float]  # column, and rows below the middle
 
-    Stages that no edge joins share a column. Rows count from a column's middle, downwards.
+
+def layout(nodes: list[list], edges: list[list]) -> tuple[list[Place], list[list[Place]]]:
+    """Where each node stands, and where each line passes the columns between its ends.
+
+    A node stands in the column before its earliest reader, the root in the last, so sources are
+    left of what they go into. A long line has a lane of its own in each column that it passes, so
+    it meets no box. In a column the order is that of what the nodes and lanes lead to.
     """
-    stages = {}
-    for i, node in enumerate(nodes):
-        stages.setdefault(stage(node), []).append(i)
-    columns = []
-    for each in sorted(stages):
-        here = {*columns[-1]} if columns else {*()}
-        joined = any(e[0] in here and e[1] in stages[each] for e in edges)
-        if columns and not joined:
-            columns[-1] += stages[each]
-        else:
-            columns.append(stages[each])
-    places = [(0.0, 0.0)] * len(nodes)
-    for x, column in enumerate(columns):
-        inside = sorted(column, key=lambda i: (nodes[i][3], nodes[i][1:3], nodes[i][0]))
-        for y, i in enumerate(inside):
-            places[i] = float(x), y - (len(inside) - 1) / 2
-    return places
+    depth = [0] * len(nodes)
+    for i in sorted(range(len(nodes)), key=lambda i: stage(nodes[i]), reverse=True):
+        depth[i] = max([depth[into] + 1 for source, into, *_ in edges if source == i], default=0)
+    last, places, routes = max(depth), [(0.0, 0.0)] * len(nodes), [[] for _ in edges]
+    rows = {}  # of the column to the right, by node or by line
+    for d in range(last + 1):
+        leads = {}  # node or ("line", its number): rows that it leads to, in the next column
+        for i in (i for i in range(len(nodes)) if depth[i] == d):
+            leads[i] = []
+        for n, (source, into, *_) in enumerate(edges):
+            if depth[into] < d <= depth[source]:
+                to = rows[into if depth[into] == d - 1 else ("line", n)]
+                leads.setdefault(source if depth[source] == d else ("line", n), []).append(to)
+
+        def order(item, leads=leads):
+            at = leads[item]
+            i = edges[item[1]][0] if isinstance(item, tuple) else item
+            return sum(at) / max(len(at), 1), nodes[i][3], nodes[i][1:3], nodes[i][0]
+
+        items = sorted(leads, key=order)
+        sizes = [LANE if isinstance(item, tuple) else 1.0 for item in items]
+        y, rows = -sum(sizes) / 2, {}
+        for item, size in zip(items, sizes, strict=True):
+            rows[item] = y + size / 2
+            y += size
+            if isinstance(item, tuple):
+                routes[item[1]].insert(0, (float(last - d), rows[item]))
+            else:
+                places[item] = float(last - d), rows[item]
+    return places, routes
 
 
 def rank_color(rank: int, d_vocab: int) -> int:
@@ -77,7 +97,7 @@ def name_of(node: list, tokens: list[str]) -> str:
         "neuron": f"L{layer} n{number}", "head": f"L{layer}H{number}",
     }  # fmt: skip
     name = kind if kind in ("position", "bias") else f"L{layer}H{number} {kind}"
-    return f"{_cut(names.get(kind, name), 15 - len(str(pos)) - 2)} @{pos}"
+    return f"{_cut(names.get(kind, name), 16 - len(str(pos)) - 2)} @{pos}"
 
 
 def strength(data: Mapping, edge: list, by: str, target: int) -> float:
@@ -98,39 +118,49 @@ def flow_figure(data: Mapping, title: str, by: str = "share", target: int = 0) -
 
     Raises ValueError for a graph of more than 150 nodes.
     """
-    nodes, places = data["nodes"], layout(data["nodes"], data["edges"])
+    nodes, (places, routes) = data["nodes"], layout(data["nodes"], data["edges"])
     if len(nodes) > 150:
         raise ValueError(f"{len(nodes)} nodes are too many to be drawn: prune further, to 150")
-    wide = max(x for x, _ in places) + 1
-    high = 2 * max(abs(y) for _, y in places) + 1
-    size = (COLUMN * wide + 0.1, ROW * high + 1.0)
+    rows = [y for _, y in [*places, *sum(routes, [])]]
+    wide, high = max(x for x, _ in places) + 1, max(rows) - min(rows) + 1
+    size = (max(COLUMN * wide + 0.1, 7.6), ROW * high + 1.25)
     figure, axis = plt.subplots(figsize=size)
     figure.subplots_adjust(0, 0, 1, 1)
     axis.set(xlim=(0, size[0]), ylim=(0, size[1]))
     axis.axis("off")
-    middle = 0.45 + ROW * high / 2
-    at = [(0.05 + COLUMN * (x + 0.5), middle - ROW * y) for x, y in places]
+    left, top = (size[0] - COLUMN * wide) / 2, 0.7 + ROW * (max(rows) + 0.5)
+
+    def inches(place):
+        return left + COLUMN * (place[0] + 0.5), top - ROW * place[1]
+
     most = {}
     for edge in data["edges"]:
         most[edge[1]] = max(most.get(edge[1], 1e-9), strength(data, edge, by, target))
-    for edge in data["edges"]:
-        _line(axis, data, edge, at, strength(data, edge, by, target) / most[edge[1]], target)
-    for node, place in zip(nodes, at, strict=True):
-        _box(axis, data, node, place, target)
+    for edge, route in zip(data["edges"], routes, strict=True):
+        way = [inches(place) for place in (places[edge[0]], *route, places[edge[1]])]
+        strong = strength(data, edge, by, target) / most[edge[1]]
+        color, dash, width = line_look(data, edge, strong, target)
+        look = {"ec": color, "lw": width, "ls": dash or "-", "fc": "none", "zorder": 1}
+        axis.add_patch(PathPatch(line_path(way), capstyle="butt", **look))
+    for node, place in zip(nodes, places, strict=True):
+        _box(axis, data, node, inches(place), target)
     _legend(axis, data["targets"][target])
     return headline(figure, title)
 
 
-def _line(axis, data, edge, at, strong, target):
-    source, into, kind, *_ = edge
-    (x0, y0), (x1, y1) = at[source], at[into]
-    x0, x1 = x0 + WIDTH / 2, x1 - WIDTH / 2
-    bend = max(0.5 * (x1 - x0), 0.2)
-    points = [(x0, y0), (x0 + bend, y0), (x1 - bend, y1), (x1, y1)]
-    line = Line(points, [Line.MOVETO, *[Line.CURVE4] * 3])
-    color, dash, width = line_look(data, edge, strong, target)
-    look = {"ec": color, "lw": width, "ls": dash or "-", "fc": "none", "zorder": 1}
-    axis.add_patch(PathPatch(line, capstyle="butt", **look))
+def line_path(way: list[tuple[float, float]]) -> Line:
+    """A line between the boxes at both ends, level where it passes a column; in inches."""
+    (x, y), half = way[0], WIDTH / 2
+    points, codes = [(x + half, y)], [Line.MOVETO]
+    for i, (x1, y1) in enumerate(way[1:], start=1):
+        x0, y0 = points[-1]
+        bend = (x1 - half - x0) / 2
+        points += [(x0 + bend, y0), (x0 + bend, y1), (x1 - half, y1)]
+        codes += [Line.CURVE4] * 3
+        if i < len(way) - 1:
+            points.append((x1 + half, y1))
+            codes.append(Line.LINETO)
+    return Line(points, codes)
 
 
 def line_look(data: Mapping, edge: list, strong: float, target: int) -> tuple[str, tuple, float]:
@@ -157,9 +187,9 @@ def _box(axis, data, node, place, target):
     axis.add_patch(FancyBboxPatch(corner, WIDTH, HEIGHT, lw=1.5, zorder=3, **look))
     first = name_of(node, data["tokens"])
     text = {"ha": "center", "va": "center", "zorder": 4, "size": SMALL, "parse_math": False}
-    up = 0.085 if reads(node) else 0
-    axis.text(x, y + up, first, color=BORDERS[kind], weight="bold", **text)
-    if reads(node):
+    told = reads(node) and rank_color(node[6][target], data["d_vocab"]) in TOLD
+    axis.text(x, y + 0.085 * told, first, color=BORDERS[kind], weight="bold", **text)
+    if told:
         axis.text(x, y - 0.095, _cut(f"→ {shown(node[5][0])}", 15), color=INK, **text)
 
 
@@ -172,8 +202,14 @@ def _cut(text: str, n: int) -> str:
     return text if len(text) <= n else text[: n - 1] + "…"
 
 
+LINES = (
+    "lines: purple attention, gray sums, dashed why a head looks there, dotted against the target",
+    "the wider, the stronger beside the strongest into the same box",
+)
+
+
 def _legend(axis, target):
-    x, y = 0.1, 0.17
+    x, y = 0.1, 0.56
     axis.text(x, y, f"rank of {shown(target)}:", size=SMALL, va="center", parse_math=False)
     x += 0.95 + 0.075 * len(shown(target))
     for color, name in zip(RANKS, RANK_NAMES, strict=True):
@@ -181,6 +217,8 @@ def _legend(axis, target):
                                       boxstyle="square,pad=0"))  # fmt: skip
         axis.text(x + 0.22, y, name, size=SMALL, va="center")
         x += 0.38 + 0.075 * len(name)
+    for y, words in zip((0.34, 0.14), LINES, strict=True):
+        axis.text(0.1, y, words, size=SMALL, va="center", color="#555555")
 
 
 class FlowView(Page):
@@ -193,6 +231,7 @@ class FlowView(Page):
 
     def __init__(self, data: Mapping, still: Figure, by: str, target: int, most: int, least: float):
         looks = {"borders": BORDERS, "steps": STEPS, "ranks": RANKS, "rankNames": RANK_NAMES}
+        looks |= {"told": TOLD, "lines": LINES, "lane": LANE}
         start = {"by": by, "target": target, "most": most, "least": least}
         said = f"information flow of {''.join(data['tokens'])!r} to {data['targets'][target]!r}"
         super().__init__("flow.js", {**data, **looks, **start, "mlp": MLP}, still, said)

@@ -149,7 +149,7 @@ def after_cut(model: Model, edges: LastEdges) -> dict:
     for name, (before, after) in changes.items():
         if name != mine:
             by["MLP" if name.endswith("MLP") else "head"] += after - before
-            later.append([name, before, after])
+            later += [[name, before, after]] * (after != before)
     later.sort(key=lambda row: -abs(row[2] - row[1]))
     cut, end = aim_of(logits[0, -1], edges.prompt).item(), model.config.n_layers
     moved = ((now.stream(end)[last] - edges.run.stream(end)[last]) @ toward).item()

@@ -4,7 +4,7 @@
     e.style.cssText = style; e.textContent = text; parent.append(e); return e; };
   const draw = (tag, parent, has) => { const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
     for (const name in has) e.setAttribute(name, has[name]); parent.append(e); return e; };
-  const COL = 152, ROW = 50, WIDE = 124, HIGH = 40, N = W.nodes, opened = new Set(), closed = new Set();
+  const COL = 168, ROW = 50, WIDE = 130, HIGH = 40, N = W.nodes, opened = new Set(), closed = new Set();
   const stage = n => n[0] in W.steps ? [n[1], W.steps[n[0]]] : [-1, 0];
   const later = (a, b) => stage(b)[0] - stage(a)[0] || stage(b)[1] - stage(a)[1];
   const order = N.map((_, i) => i).sort((a, b) => later(N[a], N[b])), into = N.map(() => []);
@@ -13,8 +13,8 @@
   const reads = n => n[5].length > 0;
   const bare = n => n[0] == "token" ? word(W.tokens[n[3]]) : n[0] == "residual" ? "stream L" + n[1] : n[0] == "mlp" ? `L${n[1]} MLP`
     : n[0] == "neuron" ? `L${n[1]} n${n[2]}` : ["position", "bias", "stream"].includes(n[0]) ? n[0] : `L${n[1]}H${n[2]}` + (n[0] == "head" ? "" : " " + n[0]);
-  const title = n => n[0] == "stream" ? "stream" : cut(bare(n), 13 - ("" + n[3]).length) + " @" + n[3];
-  const place = n => `${bare(n)}, at ${n[3]} “${word(W.tokens[n[3]])}”`;
+  const title = n => n[0] == "stream" ? "stream" : cut(bare(n), 14 - ("" + n[3]).length) + " @" + n[3];
+  const place = n => `${n[0] == "neuron" ? `neuron ${n[2]} of the MLP in L${n[1]}` : bare(n)}, at ${n[3]} “${word(W.tokens[n[3]])}”`;
   root.textContent = "";
   root.style.cssText = "color:#222;background:#fff;font:14px sans-serif;padding:6px";
   const bar = make("div", root, "display:flex;flex-wrap:wrap;gap:6px 18px;align-items:center;margin-bottom:4px");
@@ -49,8 +49,8 @@
         if (k in here) passed.push([e, here[k], 0]); }
       for (const [e, p, s] of passed) { kept.push([e, s]); weight[e[0]] = Math.max(weight[e[0]] || 0, p); } }
     return [Object.keys(weight).map(Number), kept]; }
-  function color(n) { const r = n[6][target.value];
-    return W.ranks[!reads(n) ? 3 : r == 0 ? 0 : r >= 0.9 * W.d_vocab ? 4 : r < 10 ? 1 : r < 0.01 * W.d_vocab ? 2 : 3]; }
+  function rank(n) { const r = n[6][target.value];
+    return !reads(n) ? 3 : r == 0 ? 0 : r >= 0.9 * W.d_vocab ? 4 : r < 10 ? 1 : r < 0.01 * W.d_vocab ? 2 : 3; }
   function look([e, strong]) { const to = N[e[1]][0];
     if (e[2] != "part") return [W.borders[e[2]], "6 4", 1.5];
     const dash = e[5][target.value] < 0 ? "2 3" : "", wide = 1 + 5.5 * strong;
@@ -71,27 +71,45 @@
       lines.push(b[0] == "key" || b[0] == "query" ? `${Math.round(100 * e[6])} % of the parts of the attention score`
         : `${num(100 * e[5][t])} % of the logit of ${word(W.targets[t])} (${num(W.logits[t])} ${W.from})`); }
     tell(lines); }
-  function show() { const [seen, kept] = prune(), stages = {}, columns = [], at = {};
-    seen.forEach(i => { const key = stage(N[i]).join(); (stages[key] = stages[key] || []).push(i); });
-    Object.keys(stages).sort((a, b) => { const [p, q] = a.split(","), [r, s] = b.split(","); return p - r || q - s; }).forEach(key => {
-      const here = columns[columns.length - 1];  // stages that no line joins share a column
-      if (here && !kept.some(([e]) => here.includes(e[0]) && stages[key].includes(e[1]))) here.push(...stages[key]); else columns.push(stages[key]); });
-    const high = Math.max(...columns.map(c => c.length)) * ROW;
-    columns.forEach((column, x) => column.sort((a, b) => N[a][3] - N[b][3] || N[a][1] - N[b][1] || N[a][2] - N[b][2] || (N[a][0] < N[b][0] ? -1 : 1))
-      .forEach((i, y, all) => { at[i] = [5 + COL * (x + 0.5), high / 2 + ROW * (y - (all.length - 1) / 2)]; }));
+  function layout(seen, kept) {  // as flow_view.layout: long lines have lanes of their own
+    const depth = {}, out = {}, at = {}, routes = kept.map(() => []);
+    kept.forEach(([e]) => (out[e[0]] = out[e[0]] || []).push(e[1]));
+    for (const i of order) if (seen.includes(i)) depth[i] = Math.max(0, ...(out[i] || []).map(j => depth[j] + 1));
+    const last = Math.max(...seen.map(i => depth[i])); let rows = {}, top = 0, end = 0;
+    for (let d = 0; d <= last; d++) {
+      const leads = {};
+      seen.forEach(i => { if (depth[i] == d) leads[i] = [[], i]; });
+      kept.forEach(([e], n) => { const [a, b] = e; if (depth[b] >= d || depth[a] < d) return;
+        const to = rows[depth[b] == d - 1 ? b : "line" + n], key = depth[a] == d ? a : "line" + n;
+        (leads[key] = leads[key] || [[], a])[0].push(to); });
+      const mean = x => x.length ? x.reduce((s, v) => s + v, 0) / x.length : 0;
+      const keys = Object.keys(leads).sort((p, q) => { const [x, i] = leads[p], [y, j] = leads[q], m = N[i], n = N[j];
+        return mean(x) - mean(y) || m[3] - n[3] || m[1] - n[1] || m[2] - n[2] || (m[0] < n[0] ? -1 : m[0] > n[0] ? 1 : 0); });
+      const size = key => key.startsWith("line") ? W.lane : 1;
+      let y = -keys.reduce((s, key) => s + size(key), 0) / 2; rows = {}; top = Math.min(top, y); end = Math.max(end, -y);
+      for (const key of keys) { rows[key] = y + size(key) / 2; y += size(key);
+        if (key.startsWith("line")) routes[+key.slice(4)].unshift([last - d, rows[key]]); else at[key] = [last - d, rows[key]]; } }
+    const place = ([x, y]) => [5 + COL * (x + 0.5), ROW * (y - top) + 2];
+    for (const i in at) at[i] = place(at[i]);
+    return [at, routes.map(r => r.map(place)), COL * (last + 1) + 10, ROW * (end - top) + 4]; }
+  function path(way) { let d = "", x0 = way[0][0] + WIDE / 2, y0 = way[0][1]; d = `M${x0} ${y0}`;
+    way.slice(1).forEach(([x, y], i) => { const to = x - WIDE / 2, c = (x0 + to) / 2; d += `C${c} ${y0} ${c} ${y} ${to} ${y}`;
+      if (i < way.length - 2) d += `L${x + WIDE / 2} ${y}`; x0 = x + WIDE / 2; y0 = y; });
+    return d; }
+  function show() { const [seen, kept] = prune(), [at, routes, width, height] = layout(seen, kept);
     hold.textContent = "";
-    const size = { width: COL * columns.length + 10, height: high + 4 }, svg = draw("svg", hold, { ...size, role: "img", "aria-label": root.dataset.said || "information-flow graph" });
+    const svg = draw("svg", hold, { width, height, role: "img", "aria-label": root.dataset.said || "information-flow graph" });
     svg.style.display = "block";
-    kept.forEach(k => { const e = k[0], [x0, y0] = at[e[0]], [x1, y1] = at[e[1]], [ink, dash, wide] = look(k);
-      const a = x0 + WIDE / 2, b = x1 - WIDE / 2, c = Math.max((b - a) / 2, 20), d = `M${a} ${y0}C${a + c} ${y0} ${b - c} ${y1} ${b} ${y1}`;
+    kept.forEach((k, n) => { const e = k[0], [ink, dash, wide] = look(k), d = path([at[e[0]], ...routes[n], at[e[1]]]);
       const line = draw("path", svg, { d, fill: "none", stroke: ink, "stroke-width": wide, "stroke-dasharray": dash });
       const wider = draw("path", svg, { d, fill: "none", stroke: "transparent", "stroke-width": Math.max(wide, 9), class: "edge" });
       wider.onmouseenter = () => { line.setAttribute("stroke", "#111"); tellEdge(e); }; wider.onmouseleave = () => line.setAttribute("stroke", ink); });
     seen.forEach(i => { const n = N[i], [x, y] = at[i], g = draw("g", svg, { class: "node", tabindex: 0, role: "button", "aria-label": place(n), "data-i": i });
       if (n[0] == "head") g.style.cursor = "pointer";
-      const box = draw("rect", g, { x: x - WIDE / 2, y: y - HIGH / 2, width: WIDE, height: HIGH, rx: 7, fill: color(n), stroke: W.borders[n[0]], "stroke-width": 2 });
-      const text = (s, dy, fill, weight) => { draw("text", g, { x, y: y + dy, "text-anchor": "middle", "font-size": 12, "font-family": "sans-serif", fill, "font-weight": weight }).textContent = cut(s, 16); };
-      text(title(n), reads(n) ? -4 : 4, W.borders[n[0]], "bold"); if (reads(n)) text("→ " + word(n[5][0]), 13, "#222", "normal");
+      const box = draw("rect", g, { x: x - WIDE / 2, y: y - HIGH / 2, width: WIDE, height: HIGH, rx: 7, fill: W.ranks[rank(n)], stroke: W.borders[n[0]], "stroke-width": 2 });
+      const text = (s, dy, fill, weight) => { draw("text", g, { x, y: y + dy, "text-anchor": "middle", "font-size": 12, "font-family": "sans-serif", fill, "font-weight": weight }).textContent = cut(s, 17); };
+      const told = reads(n) && W.told.includes(rank(n));
+      text(title(n), told ? -4 : 4, W.borders[n[0]], "bold"); if (told) text("→ " + word(n[5][0]), 13, "#222", "normal");
       g.onmouseenter = g.onfocus = () => { box.setAttribute("stroke-width", 4); tellNode(i); };
       g.onmouseleave = g.onblur = () => box.setAttribute("stroke-width", 2);
       const toggle = () => { if (n[0] != "head") return; const on = !closed.has(i) && (opened.has(i) || keys.checked);
@@ -101,7 +119,7 @@
     legend.textContent = "";
     make("span", legend, "", `rank of ${word(W.targets[target.value])}: `);
     W.ranks.forEach((c, i) => { make("span", legend, `display:inline-block;width:13px;height:11px;margin:0 4px 0 8px;border:1px solid #999;background:${c}`); make("span", legend, "", W.rankNames[i]); });
-    make("span", legend, "margin-left:14px", "· purple: attention, dashed: why it looks there, gray: sums, dotted: takes away from the target"); }
+    W.lines.forEach(words => make("div", legend, "", words)); }
   show();
   tell(["Point at a box or a line; click a head to unfold why it looks there."]);
 }
