@@ -56,11 +56,10 @@ def examine(
         row |= _curves(model, edges, draws, seed + i) | _arrivals(edges, seed + i)
         if prompt.target in prompt.tokens:
             row["strongest"] = _strongest(model, edges, draws, seed + i)
-        others = [p.target for p in prompts if p.target not in (prompt.target, prompt.rival)]
         if i < n_graphs:
-            row |= _graphs(model, edges, others[i % len(others)], draws, seed + i)
+            row |= _graphs(model, edges, _another(prompts, i), draws, seed + i)
         if i < n_heads:
-            row["heads"] = _heads(model, edges, others[i % len(others)])
+            row["heads"] = _heads(model, edges, _another(prompts, i))
         rows.append(row)
     found = _together(model, rows, draws)
     at_means = means.kept_writers(model, prompts[:n_graphs], PART, draws, seed)
@@ -71,10 +70,65 @@ def examine(
     return found
 
 
-def _curves(model, edges, draws, seed) -> dict:
+def edge_curves(model: Model, measured: Sequence[LastEdges], draws: int = 5, seed: int = 0) -> dict:
+    """Of `examine` the curves alone: "levels", "rows", "recovered" and "on paper", [row, level]."""
+    rows = [_orders(model, edges, draws, seed + i) for i, edges in enumerate(measured)]
+    return _curve_results(rows, draws)
+
+
+def single_edges(
+    model: Model, measured: Sequence[LastEdges], draws: int = 5, seed: int = 0
+) -> dict:
+    """Of `examine` what cutting one edge loses: "stands" and "lost", by which edge it is."""
+    rows = []
+    for i, edges in enumerate(measured):
+        none = ablation.curves(model, edges, (), (0.0,), 1)[0].item()
+        strongest = _strongest(model, edges, draws, seed + i)
+        rows.append({"aim": edges.aim, "none": none, "strongest": strongest})
+    return _one_edge(rows)
+
+
+def graphs_alone(
+    model: Model, measured: Sequence[LastEdges], draws: int = 5, seed: int = 0
+) -> dict:
+    """Of `examine` what runs with the edges of graphs alone keep, by the name of the graph."""
+    rows, prompts = [], [edges.prompt for edges in measured]
+    for i, edges in enumerate(measured):
+        other = _another(prompts, i)
+        rows.append({"aim": edges.aim} | _graphs(model, edges, other, draws, seed + i))
+    return _alone(rows)
+
+
+def _another(prompts: Sequence[Prompt], i: int) -> int:
+    """A target of another prompt."""
+    mine = prompts[i].target, prompts[i].rival
+    others = [p.target for p in prompts if p.target not in mine]
+    return others[i % len(others)]
+
+
+def _orders(model, edges, draws, seed) -> dict:
     aim, first = ablation.curves(model, edges, draws=draws, seed=seed)
     row = {"aims": aim, "first": first, "none": aim[0, 0].item()}
-    row["on paper"] = ablation.on_paper(edges, ORDERS, LEVELS)
+    return row | {"on paper": ablation.on_paper(edges, ORDERS, LEVELS)}
+
+
+def _curve_results(rows: list[dict], draws: int) -> dict:
+    aims, paper, first = (
+        torch.stack([row[name] for row in rows]) for name in ("aims", "on paper", "first")
+    )
+    return {
+        "levels": list(LEVELS),
+        "rows": [*ORDERS, *[ablation.RANDOM] * draws],
+        "recovered": ablation.recovered(aims).tolist(),
+        "spread": ablation.spread(aims).tolist(),
+        "on paper": ablation.recovered(paper).tolist(),
+        "aims": aims.mean(dim=0).tolist(),
+        "first": first.mean(dim=0).tolist(),
+    }
+
+
+def _curves(model, edges, draws, seed) -> dict:
+    row = _orders(model, edges, draws, seed)
     if model.config.d_mlp:
         more = NEURON_ORDERS, NEURON_LEVELS, draws, seed, True
         row["neurons"] = ablation.curves(model, edges, *more)[0]
@@ -139,19 +193,11 @@ def _arrivals(edges, seed) -> dict:
 
 def _together(model, rows: list[dict], draws: int) -> dict:
     """What stands in the rows of all prompts, as sums, means and shares."""
-    stacked = {name: torch.stack([row[name] for row in rows]) for name in ("aims", "on paper")}
     graphs = [row for row in rows if "largest gap" in row]
-    found = {
+    found = _curve_results(rows, draws) | {
         "n_prompts": len(rows),
         "n_edges": [row["n_edges"] for row in rows],
-        "levels": list(LEVELS),
-        "rows": [*ORDERS, *[ablation.RANDOM] * draws],
         "swapped": sum(row["swapped"] for row in rows),
-        "recovered": ablation.recovered(stacked["aims"]).tolist(),
-        "on paper": ablation.recovered(stacked["on paper"]).tolist(),
-        "aims": stacked["aims"].mean(dim=0).tolist(),
-        "first": torch.stack([row["first"] for row in rows]).mean(dim=0).tolist(),
-        "spread": ablation.spread(stacked["aims"]).tolist(),
         "strongest": _one_edge([row for row in rows if "strongest" in row]),
         "graph sizes": [row["graph size"] for row in graphs],
         "largest gap": max(row["largest gap"] for row in graphs),
@@ -220,6 +266,13 @@ def row(found: dict, order: str, level: float, what: str = "recovered") -> float
         each[at] for name, each in zip(found["rows"], found[what], strict=False) if name == order
     ]
     return _mean(rows)
+
+
+def by_order(found: dict, what: str = "recovered") -> dict[str, list]:
+    """A result's curves by the name of their order; of "random" there are several."""
+    rows = dict.fromkeys(found["rows"])
+    each = list(zip(found["rows"], found[what], strict=False))
+    return {name: [row for label, row in each if label == name] for name in rows}
 
 
 def nearer(found: dict, order: str, than: str, level: float) -> float:
