@@ -25,6 +25,7 @@ FAMILIES = [
         "flow_ablation",
         "flow_checks",
         "flow_means",
+        "flow_summaries",
         "flow_identities",
         "flow_study",
         "flow_drawings",

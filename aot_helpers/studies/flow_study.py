@@ -14,11 +14,11 @@ from aot_helpers.studies import flow_means as means
 from aot_helpers.studies.flow_ablation import LEVELS, ORDERS, LastEdges
 from aot_helpers.studies.flow_identities import gate_signs, largest_gap, swapped
 from aot_helpers.studies.flow_prompts import Prompt, written_prompts
+from aot_helpers.studies.flow_summaries import curve_results, edge_results, graph_results, mean
 
 FOLDER = DATA / "results" / "pretrained"
 MOST, LEAST = 4, 0.1  # of the graphs whose edges are tested alone
 STILL = 2, 0.4  # most, least: of the graph that is drawn of a model from outside
-NEAR = 0.5  # how far from the whole run's aim a prompt that is kept may be, as a part of it
 PART = 0.25  # of the heads and MLPs that stay when the rest is set to its mean
 NEURON_LEVELS = (0.0, 0.1, 0.5, 1.0)
 NEURON_ORDERS = ("coefficient per step", "norm per step", "share per step")
@@ -73,7 +73,7 @@ def examine(
 def edge_curves(model: Model, measured: Sequence[LastEdges], draws: int = 5, seed: int = 0) -> dict:
     """Of `examine` the curves alone: "levels", "rows", "recovered" and "on paper", [row, level]."""
     rows = [_orders(model, edges, draws, seed + i) for i, edges in enumerate(measured)]
-    return _curve_results(rows, draws)
+    return curve_results(rows, draws)
 
 
 def single_edges(
@@ -85,7 +85,7 @@ def single_edges(
         none = ablation.curves(model, edges, (), (0.0,), 1)[0].item()
         strongest = _strongest(model, edges, draws, seed + i)
         rows.append({"aim": edges.aim, "none": none, "strongest": strongest})
-    return _one_edge(rows)
+    return edge_results(rows)
 
 
 def graphs_alone(
@@ -96,7 +96,7 @@ def graphs_alone(
     for i, edges in enumerate(measured):
         other = _another(prompts, i)
         rows.append({"aim": edges.aim} | _graphs(model, edges, other, draws, seed + i))
-    return _alone(rows)
+    return graph_results(rows)
 
 
 def _another(prompts: Sequence[Prompt], i: int) -> int:
@@ -110,21 +110,6 @@ def _orders(model, edges, draws, seed) -> dict:
     aim, first = ablation.curves(model, edges, draws=draws, seed=seed)
     row = {"aims": aim, "first": first, "none": aim[0, 0].item()}
     return row | {"on paper": ablation.on_paper(edges, ORDERS, LEVELS)}
-
-
-def _curve_results(rows: list[dict], draws: int) -> dict:
-    aims, paper, first = (
-        torch.stack([row[name] for row in rows]) for name in ("aims", "on paper", "first")
-    )
-    return {
-        "levels": list(LEVELS),
-        "rows": [*ORDERS, *[ablation.RANDOM] * draws],
-        "recovered": ablation.recovered(aims).tolist(),
-        "spread": ablation.spread(aims).tolist(),
-        "on paper": ablation.recovered(paper).tolist(),
-        "aims": aims.mean(dim=0).tolist(),
-        "first": first.mean(dim=0).tolist(),
-    }
 
 
 def _curves(model, edges, draws, seed) -> dict:
@@ -141,7 +126,7 @@ def _strongest(model, edges, draws, seed) -> dict:
     found = {}
     for name in dict.fromkeys(names):
         rows = [i for i, each in enumerate(names) if each == name]
-        found[name] = _mean([stands[i] for i in rows]), _mean([aim[i].item() for i in rows])
+        found[name] = mean([stands[i] for i in rows]), mean([aim[i].item() for i in rows])
     return found
 
 
@@ -194,14 +179,14 @@ def _arrivals(edges, seed) -> dict:
 def _together(model, rows: list[dict], draws: int) -> dict:
     """What stands in the rows of all prompts, as sums, means and shares."""
     graphs = [row for row in rows if "largest gap" in row]
-    found = _curve_results(rows, draws) | {
+    found = curve_results(rows, draws) | {
         "n_prompts": len(rows),
         "n_edges": [row["n_edges"] for row in rows],
         "swapped": sum(row["swapped"] for row in rows),
-        "strongest": _one_edge([row for row in rows if "strongest" in row]),
+        "strongest": edge_results([row for row in rows if "strongest" in row]),
         "graph sizes": [row["graph size"] for row in graphs],
         "largest gap": max(row["largest gap"] for row in graphs),
-        "graphs": _alone(graphs),
+        "graphs": graph_results(graphs),
     }
     if model.config.d_mlp:
         neurons = torch.stack([row["neurons"] for row in rows])
@@ -209,54 +194,9 @@ def _together(model, rows: list[dict], draws: int) -> dict:
         found["neuron levels"] = list(NEURON_LEVELS)
         found["neuron rows"] = [*NEURON_ORDERS, *[ablation.RANDOM] * draws]
     heads = [row["heads"] for row in rows if "heads" in row]
-    found["heads"] = {name: _mean([each[name] for each in heads]) for name in heads[0]}
+    found["heads"] = {name: mean([each[name] for each in heads]) for name in heads[0]}
     same = zip(*(row["most attended is longest"] for row in rows), strict=True)
-    return found | {"most attended is longest": [_mean(each) for each in same]}
-
-
-def _one_edge(rows: list[dict]) -> dict:
-    """Of single edges: how often they stand on the target, and what is lost without them.
-
-    "lost": of what all edges add, the ratio of means over prompts, since one prompt's floor can be
-    of either sign. "aims": of each prompt the whole run's, and that without the strongest.
-    """
-    whole, none = (_mean([row[name] for row in rows]) for name in ("aim", "none"))
-    found = {"n": len(rows), "stands": {}, "lost": {}}
-    for name in rows[0]["strongest"]:
-        stands, aim = zip(*(row["strongest"][name] for row in rows), strict=True)
-        found["stands"][name] = _mean(stands)
-        found["lost"][name] = (whole - _mean(aim)) / (whole - none)
-    found["aims"] = [[row["aim"], row["strongest"]["strongest"][1]] for row in rows]
-    return found
-
-
-def _alone(rows: list[dict]) -> dict:
-    """Of graphs whose edges are left alone, by name.
-
-    "recovered": of what all edges add, the ratio of means; "first": in how many prompts the target
-    is the first guess; "kept": in how many it is, with half to one and a half of the whole run's
-    aim; "off": the median distance from that aim, as a part of it; "values", "neurons": how many.
-    """
-    aim, first = (torch.stack([row["alone"][i] for row in rows]) for i in range(2))
-    whole, names, found = torch.tensor([[row["aim"]] for row in rows]), rows[0]["names"], {}
-    none = aim[:, names.index("nothing")].mean()
-    off = (aim - whole).abs() / whole.abs()
-    kept = first * (off <= NEAR)
-    for name in dict.fromkeys(names):
-        at = [i for i, each in enumerate(names) if each == name]
-        shares = (aim[:, at].mean() - none) / (whole.mean() - none)
-        each = {"recovered": shares, "first": first[:, at].mean(), "kept": kept[:, at].mean()}
-        found[name] = {what: x.item() for what, x in each.items()} | {
-            "off": off[:, at].median().item()
-        }
-        if name in rows[0]["sizes"]:
-            sizes = zip(*(row["sizes"][name] for row in rows), strict=True)
-            found[name]["values"], found[name]["neurons"] = map(_mean, sizes)
-    return found
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / max(len(values), 1)
+    return found | {"most attended is longest": [mean(each) for each in same]}
 
 
 def row(found: dict, order: str, level: float, what: str = "recovered") -> float:
@@ -265,7 +205,7 @@ def row(found: dict, order: str, level: float, what: str = "recovered") -> float
     rows = [
         each[at] for name, each in zip(found["rows"], found[what], strict=False) if name == order
     ]
-    return _mean(rows)
+    return mean(rows)
 
 
 def by_order(found: dict, what: str = "recovered") -> dict[str, list]:
