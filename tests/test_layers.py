@@ -20,6 +20,10 @@ FAMILIES = [
     ["sweep_storage", "sweep_study", "sweep"],
     ["autopsy", "autopsy_results", "autopsy_drawings"],
     ["masked_repeats", "masked_heads", "masked_drawings"],
+    [
+        *("part_prompts", "norm_words", "always_on", "name_prompts", "name_movers"),
+        *("part_results", "part_drawings"),
+    ],
 ]
 TREES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts): ast.parse(path.read_text("utf-8"))

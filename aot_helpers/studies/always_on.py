@@ -1,0 +1,157 @@
+"""Notebook 22, section 2: neurons that are always active, what they write, and what they are for.
+
+VISIT, section 5.3: in each of the last layers some neuron is among the 100 most active of 4,096 in
+more than 85 % of the prompts; such neurons are long, flat, and read as function words.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from aot_helpers.models.protocol import Edits, Model, check_mlp
+from aot_helpers.reading.lens import lens, top_tokens
+
+SHARE, LEAST = 100 / 4096, 0.85  # of a layer's neurons, of the prompts: the source's numbers
+
+
+class Neuron(NamedTuple):
+    """One neuron: its layer and its number there, both from 0."""
+
+    layer: int
+    neuron: int
+
+    def __str__(self):
+        return f"L{self.layer}N{self.neuron}"
+
+
+def how_often(hidden: Float[Tensor, "*layer passage d_mlp"]) -> Float[Tensor, "*layer d_mlp"]:
+    """The share of passages in which each neuron is among the most active: SHARE of them, by size.
+
+    Raises ValueError for activations without a neuron: a model without MLPs.
+    """
+    if hidden.numel() == 0:
+        raise ValueError("there are no neurons here: take a model with MLPs, or more passages")
+    k = max(1, round(SHARE * hidden.shape[-1]))
+    top = hidden.abs().topk(k, dim=-1).indices
+    return torch.zeros_like(hidden).scatter_(-1, top, 1.0).mean(dim=-2)
+
+
+def dealt_at_random(hidden: Float[Tensor, "*more d_mlp"], seed: int = 0) -> Tensor:
+    """The activations of each passage and layer, dealt to the neurons of the layer at random."""
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.rand(hidden.shape, generator=generator).argsort(dim=-1)
+    return hidden.gather(-1, order)
+
+
+def always_on(often: Float[Tensor, "layer d_mlp"], least: float = LEAST) -> list[Neuron]:
+    """The neurons that are active in more than `least` of the passages."""
+    return [Neuron(*place) for place in (often > least).nonzero().tolist()]
+
+
+def busiest(often: Float[Tensor, "layer d_mlp"]) -> list[Neuron]:
+    """Of each layer, the neuron that is active in the most passages."""
+    return [Neuron(layer, int(at)) for layer, at in enumerate(often.argmax(dim=-1))]
+
+
+class Written(NamedTuple):
+    """What one neuron writes."""
+
+    length: float  # of its value, divided by the median of its layer
+    entropy: float  # of its reading, less the median of its layer (nats)
+    words: float  # the share of function words among the ten highest tokens
+    outlier: float  # its largest weight by size, divided by the root mean square
+    outlier_at: int  # where in the stream that weight is
+    top: list[int]  # the ten highest tokens
+
+
+def written(
+    model: Model,
+    neurons: list[Neuron],
+    words: Bool[Tensor, " d_vocab"],
+    mean: Float[Tensor, "layer d_mlp"],
+) -> dict[Neuron, Written]:
+    """Length, reading and outliers of each neuron's value, beside the others of its layer.
+
+    mean: mean activations; a neuron whose mean is negative is read in the sign that it writes.
+    """
+    found, layer_seen = {}, None
+    for layer, neuron in sorted(neurons):
+        values = model.mlp_values(layer)
+        if layer != layer_seen:
+            signed = values * mean[layer].sign()[:, None]
+            parts = [lens(model, part).log_softmax(dim=-1) for part in signed.split(128)]
+            entropy = torch.cat([-(part.exp() * part).sum(dim=-1) for part in parts])
+            layer_seen, length = layer, values.norm(dim=-1)
+        value = values[neuron] * mean[layer, neuron].sign()
+        top = top_tokens(lens(model, value), 10)
+        size = value.abs() / value.square().mean().sqrt()
+        found[Neuron(layer, neuron)] = Written(
+            length=(length[neuron] / length.median()).item(),
+            entropy=(entropy[neuron] - entropy.median()).item(),
+            words=words[top].float().mean().item(),
+            outlier=size.max().item(),
+            outlier_at=int(size.argmax()),
+            top=top.tolist(),
+        )
+    return found
+
+
+def others_at_random(
+    neurons: list[Neuron], d_mlp: int, seed: int = 0, leave_out: list[Neuron] = ()
+) -> list[Neuron]:
+    """As many other neurons of the same layers, drawn at random."""
+    generator, found = torch.Generator().manual_seed(seed), []
+    taken = {*neurons, *leave_out}
+    for layer, _ in neurons:
+        order = torch.randperm(d_mlp, generator=generator).tolist()
+        one = next(Neuron(layer, n) for n in order if Neuron(layer, n) not in taken)
+        taken.add(one)
+        found.append(one)
+    return found
+
+
+def others_as_long(
+    model: Model,
+    neurons: list[Neuron],
+    leave_out: list[Neuron] = (),
+    seed: int = 0,
+    among: int = 5,
+) -> list[Neuron]:
+    """As many other neurons of the same layers, each one of the `among` nearest in length."""
+    generator, taken, found = torch.Generator().manual_seed(seed), {*neurons, *leave_out}, []
+    for layer, neuron in neurons:
+        length = model.mlp_values(layer).norm(dim=-1)
+        order = (length - length[neuron]).abs().argsort().tolist()
+        near = [n for n in order if Neuron(layer, n) not in taken][:among]
+        one = Neuron(layer, near[int(torch.randint(len(near), (1,), generator=generator))])
+        taken.add(one)
+        found.append(one)
+    return found
+
+
+def silence(
+    model: Model, neurons: list[Neuron], to: Float[Tensor, "layer d_mlp"] | None = None
+) -> Edits:
+    """Edits that set neurons to 0, or to their numbers in `to`, such as their means.
+
+    Raises ValueError for a neuron that does not exist.
+    """
+    by_layer: dict[int, list[int]] = {}
+    for layer, neuron in neurons:
+        check_mlp(model.config, layer)
+        if not 0 <= neuron < model.config.d_mlp:
+            last = model.config.d_mlp - 1
+            raise ValueError(f"there is no neuron {neuron} in layer {layer}: they are 0 … {last}")
+        by_layer.setdefault(layer, []).append(neuron)
+
+    def edit(layer: int, which: list[int]):
+        def fixed(hidden: Tensor) -> Tensor:
+            hidden = hidden.clone()
+            hidden[..., which] = 0 if to is None else to[layer, which]
+            return hidden
+
+        return fixed
+
+    return {f"L{layer}.mlp_hidden": edit(layer, which) for layer, which in by_layer.items()}

@@ -1,0 +1,271 @@
+"""Notebook 22, section 3: which heads say the name, against it, and who tells them.
+
+VISIT, section 5.1, reads heads through the logit lens on the task of Wang et al. 2022: "When Mary
+and John went to the store, John gave a drink to". Here the reading is put beside attribution and
+patching.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aot_helpers.models.protocol import Edits, Head, Model
+from aot_helpers.reading.lens import lens, rank
+from aot_helpers.reading.norms import frozen_norm
+from aot_helpers.studies.name_prompts import Group
+from aot_helpers.studies.part_prompts import pieces
+
+MOVES, AGAINST, TELLS = 0.05, -0.02, 0.02  # shares of the logit difference
+
+
+def cut(groups: list[Group], d_vocab: int) -> list[Group]:
+    """The same prompts in groups small enough for their logits."""
+    return [
+        group._replace(
+            **{name: getattr(group, name)[at] for name in ("tokens", "other", "io", "s")}
+        )
+        for group in groups
+        for at in pieces(group.tokens, d_vocab)
+    ]
+
+
+def difference(logits: Float[Tensor, "prompt pos d_vocab"], group: Group) -> Tensor:
+    """The logit of the indirect object less that of the subject, at the end: [prompt]."""
+    end = logits[:, -1]
+    return (end.gather(-1, group.io[:, None]) - end.gather(-1, group.s[:, None]))[:, 0]
+
+
+def logit_differences(
+    model: Model, groups: list[Group], other: bool = False
+) -> Float[Tensor, " prompt"]:
+    """Of all prompts; other: after the texts with other names, between the same two tokens."""
+    with torch.no_grad():
+        return torch.cat(
+            [
+                difference(model(g.other if other else g.tokens), g)
+                for g in cut(groups, model.config.d_vocab)
+            ]
+        )
+
+
+class Table(NamedTuple):
+    """Of every head, at the end of the prompts: where it looks, what it adds; means of prompts."""
+
+    direct: Float[Tensor, "layer head"]  # what it adds to the logit difference, σ frozen
+    to: dict[str, Float[Tensor, "layer head"]]  # attention, from and to places of the names
+    reads_io: Float[Tensor, "layer head"]  # share of prompts with IO among its 5 highest tokens
+    reads_s: Float[Tensor, "layer head"]
+    rank_io: Float[Tensor, "layer head"]  # median rank of IO, 0 the highest
+    parts: dict[str, float]  # what embeddings, biases and MLPs add
+    difference: Float[Tensor, " prompt"]
+    sum_error: float  # how far the parts' sum is from the logit difference, at most
+
+
+def head_table(model: Model, groups: list[Group], edits_of=None, readings: bool = True) -> Table:
+    """Attribution, attention and readings of every head.
+
+    edits_of: a function from a group to edits, if any. readings: False leaves the lens out (NaN).
+    """
+    c, rows = model.config, []
+    for g in cut(groups, c.d_vocab):
+        with torch.no_grad():
+            logits, cache = model.run_with_cache(g.tokens, edits=edits_of and edits_of(g))
+            parts, writes = _parts(model, cache, model.W_U.T[g.io] - model.W_U.T[g.s])
+            direct = torch.stack([parts.pop(str(head)) for head in writes])  # [head, prompt]
+            unread = direct.new_full((2, *direct.shape), torch.nan)
+            ranks = _ranks(model, writes, g) if readings else unread
+            looks = _looks(torch.stack([cache[f"L{i}.pattern"] for i in range(c.n_layers)]), g)
+            rows.append((direct, parts, looks, ranks, difference(logits, g)))
+    direct, parts, looks, ranks, found = zip(*rows, strict=True)
+    direct, ranks, found = torch.cat(direct, -1), torch.cat(ranks, -1), torch.cat(found)
+    parts = {name: torch.cat([each[name] for each in parts]) for name in parts[0]}
+    looks = {name: torch.cat([each[name] for each in looks], dim=1) for name in looks[0]}
+    shape = c.n_layers, c.n_heads
+    return Table(
+        direct=direct.mean(dim=-1).view(shape),
+        to={name: each.mean(dim=1) for name, each in looks.items()},
+        reads_io=(ranks[0] < 5).float().mean(dim=-1).view(shape),
+        reads_s=(ranks[1] < 5).float().mean(dim=-1).view(shape),
+        rank_io=ranks[0].median(dim=-1).values.view(shape),
+        parts={name: each.mean().item() for name, each in parts.items()},
+        difference=found,
+        sum_error=(direct.sum(dim=0) + sum(parts.values()) - found).abs().max().item(),
+    )
+
+
+def _parts(model: Model, cache: dict, toward: Tensor) -> tuple[dict[str, Tensor], dict]:
+    """What every part adds along `toward` [prompt, d_model] at the end; what the heads write."""
+    c, final, norm = model.config, cache["final_resid"][:, -1:], model.final_norm()
+    normed = frozen_norm(norm, final)
+
+    def adds(part: Tensor) -> Tensor:
+        return (normed(part[:, None])[:, 0] * toward).sum(dim=-1)
+
+    parts = {"embeddings": adds(cache["L0.resid_pre" if c.n_layers else "final_resid"][:, -1])}
+    bias, writes = ((norm(final) - normed(final))[:, 0] * toward).sum(dim=-1), {}
+    for i in range(c.n_layers):
+        left = cache[f"L{i}.attn_out"][:, -1]
+        for head in (Head(i, h) for h in range(c.n_heads)):
+            writes[head] = cache[f"L{i}.z"][:, -1, head.head] @ model.head_weights(head).W_O
+            parts[str(head)], left = adds(writes[head]), left - writes[head]
+        bias = bias + adds(left)  # b_O
+        if c.d_mlp:
+            parts[f"L{i} mlp"] = adds(cache[f"L{i}.mlp_out"][:, -1])
+    return parts | {"bias": bias}, writes
+
+
+def _looks(pattern: Float[Tensor, "layer prompt head query key"], g: Group) -> dict[str, Tensor]:
+    """Attention between the places of the names: {what: [layer, prompt, head]}."""
+    end = pattern[:, :, :, -1]
+    among = end[..., 1:].clone()  # all keys but the first token's
+    best = among.argmax(dim=-1) + 1
+    return {
+        "end to IO": end[..., g.io_at],
+        "end to S1": end[..., g.s1_at],
+        "end to S2": end[..., g.s2_at],
+        "end to first": end[..., 0],
+        "most at IO": (best == g.io_at).float(),
+        "most at S2": (best == g.s2_at).float(),
+        "S2 to S1": pattern[..., g.s2_at, g.s1_at],
+        "S2 to after S1": pattern[..., g.s2_at, g.s1_at + 1],
+        "after S1 to S1": pattern[..., g.s1_at + 1, g.s1_at],
+    }
+
+
+def _ranks(model: Model, writes: dict[Head, Tensor], g: Group) -> Tensor:
+    """The rank of IO and of S in what each head writes: [2, head, prompt]."""
+    found = [
+        torch.stack([rank(logits, name) for name in (g.io, g.s)])
+        for logits in (lens(model, part) for part in writes.values())
+    ]
+    return torch.stack(found, dim=1).float()
+
+
+class Roles(NamedTuple):
+    """Heads by what they do, by rules that ask for attention and effect; the strongest first."""
+
+    movers: list[Head]
+    against: list[Head]
+    tells: list[Head]  # S-inhibition
+    duplicate: list[Head]
+    induction: list[Head]
+    previous: list[Head]
+
+
+def roles(table: Table, estimate: Float[Tensor, "layer head"]) -> Roles:
+    """Fill the roles of Wang et al. 2022 by rule.
+
+    estimate: what replacing each head's output does to the logit difference. A mover looks from the
+    end at IO more than at anything but the first token in half of the prompts and adds MOVES of the
+    logit difference; one against takes AGAINST. A head that tells looks at S2 so, and its
+    replacement costs TELLS. The last three look, at S2 and after S1, with 0.3 of their attention.
+    """
+    total, to = table.difference.mean(), table.to
+    looks = to["most at IO"] >= 0.5
+    by = table.direct / total
+    return Roles(
+        movers=_heads(looks & (by >= MOVES), by),
+        against=_heads(looks & (by <= AGAINST), -by),
+        tells=_heads((to["most at S2"] >= 0.5) & (-estimate / total >= TELLS), -estimate),
+        duplicate=_heads(to["S2 to S1"] >= 0.3, to["S2 to S1"]),
+        induction=_heads(to["S2 to after S1"] >= 0.3, to["S2 to after S1"]),
+        previous=_heads(to["after S1 to S1"] >= 0.3, to["after S1 to S1"]),
+    )
+
+
+def _heads(chosen: Tensor, by: Tensor) -> list[Head]:
+    places = [Head(*place) for place in chosen.nonzero().tolist()]
+    return sorted(places, key=lambda head: -by[head].item())
+
+
+def gradients(model: Model, groups: list[Group]) -> Float[Tensor, "layer head"]:
+    """First-order estimate of what a head's output on other names does to the logit difference.
+
+    The gradient by the head's z at every position, times the change of z.
+    """
+    c = model.config
+    total, n = torch.zeros(c.n_layers, c.n_heads), 0
+    for g in cut(groups, 2 * c.d_vocab):
+        with torch.no_grad():
+            _, other = model.run_with_cache(g.other)
+        with torch.enable_grad():
+            start = {"embed": lambda value: value.detach().requires_grad_()}
+            logits, cache = model.run_with_cache(g.tokens, edits=start)
+            z = [cache[f"L{i}.z"] for i in range(c.n_layers)]
+            slopes = torch.autograd.grad(difference(logits, g).sum(), z)
+        for i, slope in enumerate(slopes):
+            step = other[f"L{i}.z"] - z[i].detach()
+            total[i] += (slope * step).sum(dim=(0, 1, 3))
+        n += len(g.tokens)
+    return total / n
+
+
+def with_others(
+    model: Model, heads: list[Head], group: Group, end_only: bool = False, zero: bool = False
+) -> Edits:
+    """Edits that give heads the output z that they have on the texts with other names.
+
+    end_only: at the last position alone. zero: nothing instead.
+    """
+    with torch.no_grad():
+        cache = {} if zero else model.run_with_cache(group.other)[1]
+    by_layer: dict[int, list[int]] = {}
+    for layer, head in heads:
+        by_layer.setdefault(layer, []).append(head)
+    at = slice(-1, None) if end_only else slice(None)
+
+    def edit(name: str, which: list[int]):
+        def replaced(z: Tensor) -> Tensor:
+            z = z.clone()
+            z[:, at, which] = 0 if zero else cache[name][:, at, which]
+            return z
+
+        return replaced
+
+    return {f"L{i}.z": edit(f"L{i}.z", which) for i, which in by_layer.items()}
+
+
+def replaced(model: Model, groups: list[Group], heads: list[Head], **how) -> Tensor:
+    """The logit differences [prompt] once heads are replaced; how: as `with_others` takes it."""
+    with torch.no_grad():
+        return torch.cat(
+            [
+                difference(model(g.tokens, edits=with_others(model, heads, g, **how)), g)
+                for g in cut(groups, model.config.d_vocab)
+            ]
+        )
+
+
+def first_of_each(groups: list[Group], n: int) -> list[Group]:
+    """The first n prompts of every group."""
+    return [Group(*(part[:n] for part in g[:4]), *g[4:]) for g in groups]
+
+
+def others_like(
+    heads: list[Head], n_heads: int, seed: int = 0, leave_out: list[Head] = ()
+) -> list[Head]:
+    """As many other heads of the same layers, drawn at random; fewer where none are left."""
+    generator, taken, found = torch.Generator().manual_seed(seed), {*heads, *leave_out}, []
+    for layer, _ in heads:
+        order = [Head(layer, h) for h in torch.randperm(n_heads, generator=generator).tolist()]
+        left = [head for head in order if head not in taken]
+        found += left[:1]
+        taken |= set(left[:1])
+    return found
+
+
+def names_lead(table: Table, movers: list[Head]) -> float:
+    """By how much the movers look more at IO than at S's first mention, from the end."""
+    lead = table.to["end to IO"] - table.to["end to S1"]
+    return torch.stack([lead[head] for head in movers]).mean().item()
+
+
+def made_up(before: Table, after: Table, gone: list[Head], n: int = 3) -> tuple[float, list[Head]]:
+    """What the n heads that grow most add more once others are gone, and which they are."""
+    growth = after.direct - before.direct
+    growth[tuple(zip(*gone, strict=True))] = -torch.inf
+    values, at = growth.flatten().topk(n)
+    heads = [Head(*divmod(int(i), growth.shape[1])) for i in at]
+    return values.sum().item(), heads

@@ -1,0 +1,194 @@
+"""Drawings of notebook 22: lit neurons, words before and after a norm, a circuit of roles."""
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
+
+from aot_helpers.showing.diagrams import (
+    DPI,
+    INK,
+    KEY,
+    PALE,
+    QUERY,
+    SHARE,
+    VALUE,
+    arrow,
+    canvas,
+    headline,
+    say,
+    word,
+)
+from aot_helpers.showing.plots import SMALL, shown
+
+
+def _axes(width: float, height: float, columns: int = 1, left: float = 0.75):
+    """Axes side by side, with room for a headline."""
+    figure, axes = plt.subplots(1, columns, figsize=(width, height), dpi=DPI, squeeze=False)
+    bottom, top = 0.62 / height, 1 - 0.72 / height
+    figure.subplots_adjust(left / width, bottom, 1 - 0.2 / width, top, wspace=0.32)
+    return figure, axes[0]
+
+
+def lit(hidden, names: Sequence[str], title: str, marked: Sequence[str] = ()) -> Figure:
+    """How active some neurons are in each passage: activations [neuron, passage], by size."""
+    size = np.abs(np.asarray(hidden))
+    figure, (axis,) = _axes(8.4, 0.2 * len(names) + 1.5)
+    axis.imshow(size, cmap="magma", aspect="auto", vmax=np.quantile(size, 0.995))
+    axis.set_yticks(range(len(names)), names, fontsize=SMALL)
+    for label in axis.get_yticklabels():
+        if label.get_text() in marked:
+            label.set(color=QUERY, weight="bold")
+    axis.set_xticks([])
+    axis.set_xlabel("100 passages, each at its last token")
+    return headline(figure, title)
+
+
+def how_often(shares: Mapping[str, Sequence[float]], least: float, title: str) -> Figure:
+    """The share of passages in which each neuron of a layer is among the most active, sorted."""
+    figure, (axis,) = _axes(7.2, 3.2)
+    for color, (name, values) in zip((QUERY, PALE, KEY), shares.items(), strict=False):
+        values = np.sort(np.asarray(values))[::-1]
+        axis.plot(range(1, len(values) + 1), values, color=color, lw=1.8)
+        at = 1 if color == QUERY else 12
+        axis.annotate(name, (at, values[at]), (10, 4), textcoords="offset points", color=color)
+    axis.axhline(least, color="0.4", lw=1, ls="--")
+    axis.text(axis.get_xlim()[1], least, f" {least}", va="center", fontsize=SMALL, color="0.3")
+    axis.set(
+        xscale="log", xlabel="neurons of the layer, the most frequent first", ylim=(-0.03, 1.05)
+    )
+    axis.set_ylabel("share of passages")
+    return headline(figure, title)
+
+
+def words_moved(
+    panels: Mapping[str, Sequence[tuple[str, float, float, bool]]], title: str
+) -> Figure:
+    """Mean probabilities before and after a norm: {panel: (token, before, after, is function)}."""
+    figure, axes = _axes(4.3 * len(panels), 3.6, len(panels))
+    for axis, (name, rows) in zip(axes, panels.items(), strict=True):
+        ends = [_spread([row[column] for row in rows]) for column in (1, 2)]
+        for (token, before, after, function), left, right in zip(rows, *ends, strict=True):
+            color = PALE if function else VALUE
+            axis.plot((0, 1), (before, after), color=color, marker="o", ms=4, lw=1.6)
+            look = {"va": "center", "fontsize": SMALL, "color": color}
+            axis.text(-0.06, left, shown(token), ha="right", **look)
+            axis.text(1.06, right, shown(token), ha="left", **look)
+        axis.set(yscale="log", xlim=(-0.75, 1.75))
+        axis.set_xticks((0, 1), ("before", "after"))
+        axis.set_title(name, size=10.5)
+    axes[0].set_ylabel("mean probability")
+    return headline(figure, title)
+
+
+def _spread(values: Sequence[float], apart: float = 0.13) -> list[float]:
+    """Heights on a log axis for labels that should not lie on each other."""
+    order = np.argsort(values)
+    heights = np.log10(np.maximum(np.asarray(values, dtype=float), 1e-9))
+    room = apart * max(1.0, (heights.max() - heights.min()) / 2)
+    for lower, upper in zip(order[:-1], order[1:], strict=True):
+        heights[upper] = max(heights[upper], heights[lower] + room)
+    return (10**heights).tolist()
+
+
+def by_layer(
+    panels: Mapping[str, Mapping[str, Sequence[float]]],
+    title: str,
+    y_label: str,
+    line: float | None = None,
+    log: bool = False,
+) -> Figure:
+    """Values of every layer, a line for each name, labeled at its end; `line` is a dashed level."""
+    figure, axes = _axes(4.4 * len(panels) + 0.4, 3.2, len(panels))
+    for axis, (name, curves) in zip(axes, panels.items(), strict=True):
+        colors = (QUERY, PALE, KEY, SHARE)
+        for color, (said, values) in zip(colors, curves.items(), strict=False):
+            values = np.asarray(values, dtype=float)
+            axis.plot(range(len(values)), values, color=color, marker="o", ms=3, lw=1.6, label=said)
+        if line is not None:
+            axis.axhline(line, color="0.4", lw=1, ls="--")
+        axis.set(xlabel="layer", yscale="log" if log else "linear")
+        axis.set_title(name, size=10.5)
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    axes[0].set_ylabel(y_label)
+    axes[-1].legend(fontsize=SMALL, frameon=False)
+    return headline(figure, title)
+
+
+def costs(rows: Mapping[str, Mapping[str, float]], title: str, x_label: str) -> Figure:
+    """{who: {how: number}} as dots on lines, each dot labeled once, at the top."""
+    figure, (axis,) = _axes(7.4, 0.5 * len(rows) + 1.7, left=2.4)
+    names, colors = list(next(iter(rows.values()))), (QUERY, VALUE, PALE)
+    for at, values in enumerate(rows.values()):
+        axis.plot(
+            [min(values.values()), max(values.values())], [at, at], color="0.8", lw=2, zorder=1
+        )
+        for color, name in zip(colors, names, strict=False):
+            axis.scatter(values[name], at, color=color, s=55, zorder=3)
+            if at == 0:
+                place = (0, 10)
+                axis.annotate(
+                    name, (values[name], 0), place, textcoords="offset points", color=color,
+                    ha="center", fontsize=SMALL,
+                )  # fmt: skip
+    axis.axvline(0, color="0.7", lw=0.8, zorder=0)
+    axis.set_yticks(range(len(rows)), list(rows), fontsize=10)
+    axis.set(ylim=(len(rows) - 0.5, -0.7), xlabel=x_label)
+    return headline(figure, title)
+
+
+def against_reading(
+    direct: Sequence[float], rank: Sequence[float], named: Mapping[str, int], title: str
+) -> Figure:
+    """What each head adds, against how high the name stands in its reading; some heads named."""
+    figure, (axis,) = _axes(7.2, 3.8)
+    direct, rank = np.asarray(direct), np.asarray(rank) + 1
+    axis.scatter(rank, direct, s=14, color=PALE, alpha=0.6)
+    for name, at in named.items():
+        axis.scatter(rank[at], direct[at], s=40, color=QUERY if direct[at] > 0 else KEY)
+        axis.annotate(
+            name, (rank[at], direct[at]), (6, 4), textcoords="offset points", fontsize=SMALL
+        )
+    axis.axhline(0, color="0.7", lw=0.8)
+    axis.axvspan(0.8, 5.5, color=SHARE, alpha=0.12, lw=0)
+    axis.set(xscale="log", xlabel="median rank of the name in what the head writes (1: first)")
+    axis.set_ylabel("adds to the logit difference")
+    return headline(figure, title)
+
+
+# Where each role of the circuit stands: (x, y), its color, and the role's name in words.
+ROLES = {
+    "previous": (2.5, 3.35, PALE, "previous token"),
+    "duplicate": (5.1, 4.25, PALE, "duplicate token"),
+    "induction": (5.1, 3.35, PALE, "induction"),
+    "tells": (7.6, 2.35, QUERY, "tell whom to avoid"),
+    "movers": (10.2, 1.35, VALUE, "name movers"),
+    "against": (7.6, 1.0, KEY, "negative name movers"),
+    "backup": (10.2, 2.95, SHARE, "backup"),
+}
+FLOWS = (
+    ("previous", "induction"), ("induction", "tells"), ("duplicate", "tells"), ("tells", "movers"),
+    ("tells", "against"), ("tells", "backup"),
+)  # fmt: skip
+
+
+def circuit(heads: Mapping[str, Sequence[str]], title: str, most: int = 4) -> Figure:
+    """The roles of Wang et al. 2022 as a diagram, with the heads of a model that fill them."""
+    figure, axis = canvas(10.4, 4.9, 11.9)
+    places = {"IO": 0.7, "S": 1.75, "…": 2.75, "S again": 5.1, "… to": 9.4}
+    for token, x in places.items():
+        word(axis, x, 5.15, token, width=0.95 if len(token) < 4 else 1.3, size=10.5)
+    for start, end in FLOWS:
+        (x0, y0, *_), (x1, y1, *_) = ROLES[start], ROLES[end]
+        arrow(axis, (x0 + 0.95, y0), (x1 - 1.05, y1 + 0.1), color="#9A9A9A", width=1.2)
+    for role, (x, y, color, said) in ROLES.items():
+        names = list(heads.get(role, ()))
+        text = ", ".join(names[:most]) + (f" +{len(names) - most}" if len(names) > most else "")
+        fill = "white" if names else "#F3F3F3"
+        word(axis, x, y, "", color=color, fill=fill, width=2.15, height=0.78)
+        say(axis, x, y + 0.17, said, color, size=9.5, weight="bold")
+        say(axis, x, y - 0.16, text or "none", INK if names else PALE, size=9)
+    arrow(axis, (places["IO"], 4.85), (8.9, 1.2), color=SHARE, alpha=0.35, width=1.6)
+    say(axis, 3.4, 2.45, "look at IO", SHARE, size=9.5, rotation=-22)
+    return headline(figure, title)

@@ -1,0 +1,265 @@
+"""All that notebook 22 measures of one model, as plain numbers, and the files that keep them."""
+
+import torch
+from torch import Tensor
+
+from aot_helpers.base.files import DATA, read_json
+from aot_helpers.models.protocol import Head, Model
+from aot_helpers.reading.lens import lens, rank
+from aot_helpers.studies import always_on, name_movers, norm_words
+from aot_helpers.studies.name_prompts import Group, name_prompts, single_names
+from aot_helpers.studies.part_prompts import (
+    Ends,
+    cost,
+    function_words,
+    mean_activations,
+    passages,
+    read_ends,
+    windows,
+)
+
+FOLDER = DATA / "results" / "pretrained"
+ORDERS, DIRECTIONS, DRAWS = 5, 3, 3  # of gains, of the stream, of other neurons and heads
+ALONE = 8  # so many of the neurons are silenced one by one
+
+
+def pretrained(model: Model, seed: int = 0) -> dict:
+    """What the entry 22 of `make pretrained` writes: norms, neurons, names."""
+    texts = passages(seed=seed)
+    ends, held_out = read_ends(model, texts), windows(model)
+    groups = name_prompts(model, single_names(model.tokenizer), seed=seed)
+    return {
+        "passages": len(texts),
+        "windows": list(held_out.shape),
+        "norms": norms(model, ends, seed) | {"cost": norm_costs(model, held_out[:8], seed)},
+        "neurons": neurons(model, ends, held_out, windows(model, split="train"), seed),
+        "names": names(model, groups, seed),
+    }
+
+
+def read_results(name: str = "smollm2") -> dict:
+    """What `make pretrained` wrote for notebook 22. Raises ValueError where it is not there."""
+    path = FOLDER / f"22-{name}.json"
+    if not path.is_file():
+        known = ", ".join(p.stem[3:] for p in sorted(FOLDER.glob("22-*.json"))) or "none"
+        raise ValueError(
+            f"nothing was measured of {name!r} (there are: {known}): make pretrained does it"
+        )
+    return read_json(path)
+
+
+def norms(model: Model, ends: Ends, seed: int = 0) -> dict:
+    """Section 1: per site and layer, what the lens reads before and after a norm."""
+    words, strings = function_words(model.tokenizer), model.tokenizer.token_strings
+    found = {"ln_final": final_norm(model, ends)}
+    for site in norm_words.SITES:
+        rows = []
+        for layer, x in enumerate(getattr(ends, site)):
+            norm = norm_words.norm_at(model, layer, site)
+            real = norm_words.change(model, norm, x)
+            random, alike = (
+                norm_words.change(model, norm, made(x, seed))
+                for made in (norm_words.isotropic, norm_words.alike)
+            )
+            with norm_words.plain(norm):
+                bare = norm_words.change(model, norm, x).largest
+            orders = []
+            for order in range(ORDERS + 1):
+                with norm_words.in_another_order(norm, seed + order):
+                    orders.append(norm_words.change(model, norm, x).left(words))
+            falls, rises = norm_words.falling(real), norm_words.rising(real)
+            rows.append(
+                {
+                    "left": real.left(words),
+                    "left of random": random.left(words),
+                    "left in other orders": orders,
+                    "before": real.before[words].sum().item(),
+                    "words among fallers": words[falls].float().mean().item(),
+                    "words among fallers of random": words[norm_words.falling(random)]
+                    .float()
+                    .mean()
+                    .item(),
+                    "words among risers": words[rises].float().mean().item(),
+                    "falls": strings(falls),
+                    "rises": strings(rises),
+                    "alike": norm_words.correlation(real.difference, alike.difference),
+                    "random": norm_words.correlation(real.difference, random.difference),
+                    "bare": bare,
+                }
+            )
+        found[site] = rows
+    return found
+
+
+def final_norm(model: Model, ends: Ends) -> list[dict]:
+    """Per layer, how much higher (log10) ranks are without the final norm in the lens."""
+    rows = []
+    for x in ends.ln1:
+        worse = []
+        for guesses in (ends.guesses, ends.guesses.roll(1)):
+            with_norm, without = (rank(lens(model, x, norm=n), guesses) + 1 for n in (True, False))
+            worse.append((without.log10() - with_norm.log10()).mean().item())
+        rows.append({"own": worse[0], "another's": worse[1]})
+    return rows
+
+
+def norm_costs(model: Model, tokens: Tensor, seed: int = 0) -> dict:
+    """What it costs (nats per token) to change one ln1; each third layer of more than 12."""
+    whole, toward = cost(model, tokens).loss, norm_words.words_direction(
+        model, function_words(model.tokenizer)
+    )  # fmt: skip
+    generator = torch.Generator().manual_seed(seed)
+    random = torch.randn(DIRECTIONS, len(toward), generator=generator)
+    random = random / random.norm(dim=-1, keepdim=True)
+    found = {"even": [], "even, read by others": [], "words back": [], "random back": []}
+    layers = range(0, model.config.n_layers, 1 if model.config.n_layers <= 12 else 3)
+    for layer in layers:
+        norm = norm_words.norm_at(model, layer, "ln1")
+        with norm_words.even(norm):
+            found["even"].append(cost(model, tokens).loss - whole)
+        with norm_words.folded(model, [layer]):
+            found["even, read by others"].append(cost(model, tokens).loss - whole)
+        for name, each in {"words back": [toward], "random back": random}.items():
+            edits = [norm_words.words_put_back(model, layer, toward, along) for along in each]
+            found[name].append([cost(model, tokens, edit).loss - whole for edit in edits])
+    return found | {"whole": whole, "layers": list(layers)}
+
+
+def neurons(model: Model, ends: Ends, tokens: Tensor, reference: Tensor, seed: int = 0) -> dict:
+    """Section 2: neurons that are always on, or busiest, what they write, and what they are for."""
+    often = always_on.how_often(ends.hidden)
+    dealt = always_on.how_often(always_on.dealt_at_random(ends.hidden, seed))
+    found, busiest = always_on.always_on(often), always_on.busiest(often)
+    mean, words = mean_activations(model, reference), function_words(model.tokenizer)
+    late = [neuron for neuron in busiest if neuron.layer >= first_late(model.config.n_layers)]
+    whole = cost(model, tokens)
+
+    def costs(which: list) -> dict:
+        ways = {"zero": always_on.silence(model, which)}
+        ways["mean"] = always_on.silence(model, which, mean)
+        after = {way: cost(model, tokens, edits) for way, edits in ways.items()}
+        return {
+            way: {"loss": now.loss - whole.loss, "entropy": now.entropy - whole.entropy}
+            for way, now in after.items()
+        }
+
+    def as_long(which: list, draw: int) -> list:
+        return always_on.others_as_long(model, which, [*found, *busiest], seed + draw)
+
+    kinds = {"always on": found, "busiest": busiest}
+    kinds |= {f"{kind}, as long": as_long(which, 0) for kind, which in [*kinds.items()]}
+    for kind, which in (("always on", found), ("busiest", busiest)):
+        kinds[f"{kind}, random"] = always_on.others_at_random(
+            which, model.config.d_mlp, seed, [*found, *busiest]
+        )
+    read = always_on.written(model, sorted({n for x in kinds.values() for n in x}), words, mean)
+
+    def told(which: list) -> list[dict]:
+        return [
+            {**read[at]._asdict(), "top": model.tokenizer.token_strings(read[at].top)}
+            | {"name": str(at), "layer": at.layer, "often": often[at].item()}
+            | {"mean": mean[at].item()}
+            for at in which
+        ]
+
+    return {
+        "share": max(1, round(always_on.SHARE * model.config.d_mlp)) / model.config.d_mlp,
+        "most": often.max(dim=-1).values.tolist(),
+        "most, dealt": dealt.max(dim=-1).values.tolist(),
+        "whole": whole._asdict(),
+        **{kind: told(which) for kind, which in kinds.items()},
+        **{
+            f"cost of {kind}": costs(which)
+            | {"as long": [costs(as_long(which, draw)) for draw in range(DRAWS)]}
+            for kind, which in (("always on", found), ("busiest late", late))
+            if which
+        },
+        "cost of one": {str(each): costs([each]) for each in (found or late)[:ALONE]},
+    }
+
+
+def first_late(n_layers: int) -> int:
+    """The first layer of the last quarter: 18 of 24, as in VISIT, section 5.3."""
+    return n_layers - max(1, round(n_layers / 4))
+
+
+def names(model: Model, groups: list[Group], seed: int = 0, tried: int = 12) -> dict:
+    """Section 3: who says the name, and who tells them; every effect beside that of other heads."""
+    c, table = model.config, name_movers.head_table(model, groups)
+    estimate = name_movers.gradients(model, groups)
+    by_role = name_movers.roles(table, estimate)
+    total = table.difference.mean().item()
+    order = estimate.abs().flatten().argsort(descending=True)
+    tried = min(tried, len(order) // 2)
+    generator = torch.Generator().manual_seed(seed)
+    rest = order[tried:][torch.randperm(len(order) - tried, generator=generator)[:tried]]
+    sample = [Head(*divmod(int(i), c.n_heads)) for i in [*order[:tried], *rest]]
+    few = name_movers.first_of_each(groups, 2)
+    whole, slopes = (
+        name_movers.logit_differences(model, few).mean(), name_movers.gradients(model, few)
+    )  # fmt: skip
+    measured = [
+        {
+            "head": str(head),
+            "estimate": slopes[head].item(),
+            "change": (name_movers.replaced(model, few, [head]).mean() - whole).item(),
+        }
+        for head in sample
+    ]
+    other = name_movers.logit_differences(model, groups, other=True)
+    found = {
+        "prompts": len(table.difference),
+        "difference": table.difference.tolist(),
+        "with other names": other.tolist(),
+        "sum error": table.sum_error,
+        "parts": table.parts,
+        "direct": table.direct.tolist(),
+        "attention": {name: each.tolist() for name, each in table.to.items()},
+        "reads IO": table.reads_io.tolist(),
+        "reads S": table.reads_s.tolist(),
+        "rank of IO": table.rank_io.tolist(),
+        "estimate": estimate.tolist(),
+        "measured": measured,
+        "roles": {role: [str(h) for h in heads] for role, heads in by_role._asdict().items()},
+    }
+    return found | _removals(model, groups, table, by_role, total, seed)
+
+
+def _removals(model, groups, table, by_role, total: float, seed: int) -> dict:
+    """What becomes of the movers' work without them, and of their attention without the tellers."""
+    found, every = {}, [head for heads in by_role for head in heads]
+
+    def table_without(heads):
+        def edits_of(group):
+            return name_movers.with_others(model, heads, group, end_only=True)
+
+        return name_movers.head_table(model, groups, edits_of, readings=False)
+
+    def others(heads, draw):
+        return name_movers.others_like(heads, model.config.n_heads, seed + draw, every)
+
+    movers, tells = by_role.movers, by_role.tells
+    if movers:
+        after = table_without(movers)
+        growth, backup = name_movers.made_up(table, after, movers)
+        added = sum(table.direct[head].item() for head in movers)
+        controls = [others(movers, draw) for draw in range(DRAWS)]
+        grown = [name_movers.made_up(table, table_without(each), each)[0] for each in controls]
+        found |= {
+            "movers added": added,
+            "movers left": sum(after.direct[head].item() for head in movers),
+            "fall without movers": total - after.difference.mean().item(),
+            "growth": growth,
+            "backup": [str(head) for head in backup],
+            "growth of each": [(after.direct - table.direct)[head].item() for head in backup],
+            "growth without others": grown,
+        }
+    if movers and tells:
+        lead = name_movers.names_lead(table, movers)
+        found["lead"] = lead
+        found["lead without tells"] = name_movers.names_lead(table_without(tells), movers)
+        found["lead without others"] = [
+            name_movers.names_lead(table_without(others(tells, draw)), movers)
+            for draw in range(DRAWS)
+        ]
+    return found

@@ -1,0 +1,353 @@
+"""Notebook 22: norms in words, neurons that are always on, names; two derivations each."""
+
+import pytest
+import torch
+import transformers
+from torch import nn
+
+from aot_helpers.models.pretrained import PretrainedTransformer, load_pretrained
+from aot_helpers.models.protocol import Head
+from aot_helpers.reading.lens import lens
+from aot_helpers.reading.paths import direct_logit_attribution
+from aot_helpers.studies import (
+    always_on,
+    name_movers,
+    name_prompts,
+    norm_words,
+    part_prompts,
+    part_results,
+)
+from aot_helpers.training.losses import next_token_losses
+
+SIZE = dict(vocab_size=30, hidden_size=16, num_hidden_layers=2, num_attention_heads=2)
+SIZE |= dict(max_position_embeddings=20, bos_token_id=0, eos_token_id=0)
+
+
+def tiny(family):
+    """A random model whose gains and biases are not 1 and 0."""
+    torch.manual_seed(0)
+    if family == "gpt2":
+        hf = transformers.GPT2LMHeadModel(transformers.GPT2Config(**SIZE))
+    else:
+        config = transformers.LlamaConfig(**SIZE, intermediate_size=40, num_key_value_heads=1)
+        hf = transformers.LlamaForCausalLM(config)
+    with torch.no_grad():
+        for parameter in hf.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return PretrainedTransformer(hf.requires_grad_(False))
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return load_pretrained("docstrings-gpt2")
+
+
+@pytest.fixture
+def tokens():
+    return torch.randint(30, (3, 9), generator=torch.Generator().manual_seed(1))
+
+
+both = pytest.mark.parametrize("family", ["gpt2", "llama"])
+
+
+# ---- norms ----
+
+
+@both
+def test_folded_gains_leave_the_logits_and_come_back(family, tokens):
+    model = tiny(family)
+    before = model(tokens)
+    gains = [norm_words.norm_at(model, 1, site).weight.clone() for site in norm_words.SITES]
+    with norm_words.folded(model, [0, 1]):
+        torch.testing.assert_close(model(tokens), before, atol=1e-4, rtol=0)
+        for site in norm_words.SITES:
+            norm = norm_words.norm_at(model, 1, site)
+            assert norm.weight.eq(1).all()
+            x = torch.randn(5, 16)
+            torch.testing.assert_close(norm(x), norm_words.normalized(norm, x))
+    for site, gain in zip(norm_words.SITES, gains, strict=True):
+        assert torch.equal(norm_words.norm_at(model, 1, site).weight, gain)
+    assert torch.equal(model(tokens), before)
+
+
+@both
+def test_a_norm_without_gain_changes_no_reading(family):
+    model, x = tiny(family), 5 * torch.randn(6, 16)
+    norm = norm_words.norm_at(model, 0, "ln1")
+    assert norm_words.change(model, norm, x).largest > 0.01
+    with norm_words.plain(norm):
+        assert norm_words.change(model, norm, x).largest < 1e-4
+    with norm_words.even(norm):
+        assert len(norm.weight.unique()) == 1
+    with pytest.raises(RuntimeError), norm_words.plain(norm):
+        raise RuntimeError  # the gain comes back all the same
+    assert norm_words.change(model, norm, x).largest > 0.01
+
+
+def test_the_change_of_a_norm_is_the_difference_of_two_lenses():
+    model, x = tiny("gpt2"), torch.randn(6, 16)
+    norm, words = norm_words.norm_at(model, 1, "ln2"), torch.arange(30) < 7
+    found = norm_words.change(model, norm, x)
+    before, after = (lens(model, v).softmax(dim=-1).mean(dim=0) for v in (x, norm(x)))
+    torch.testing.assert_close(found.difference, after - before)
+    assert found.left(words) == pytest.approx((after[:7].sum() / before[:7].sum()).item())
+    assert norm_words.falling(found, 1)[0] == found.difference.argmin()
+    assert norm_words.rising(found, 1)[0] == found.difference.argmax()
+
+
+def test_made_up_vectors_have_the_length_or_the_mean_and_covariance():
+    x = torch.randn(400, 5) @ torch.randn(5, 5) + 3
+    random, alike = norm_words.isotropic(x), norm_words.alike(x.repeat(20, 1))
+    torch.testing.assert_close(random.norm(dim=-1), x.norm(dim=-1))
+    torch.testing.assert_close(alike.mean(dim=0), x.mean(dim=0), atol=0.2, rtol=0)
+    torch.testing.assert_close(alike.T.cov(), x.T.cov(), atol=0.5, rtol=0.2)
+
+
+@both
+def test_words_put_back_undo_the_uneven_gain_along_one_direction(family, tokens):
+    model, words = tiny(family), torch.arange(30) < 7
+    toward = norm_words.words_direction(model, words)
+    assert toward.norm() == pytest.approx(1)
+    norm = norm_words.norm_at(model, 1, "ln1")
+    edits = norm_words.words_put_back(model, 1, toward, toward)
+    resid = model.run_with_cache(tokens)[1]["L1.resid_pre"]
+    now = model.run_with_cache(tokens, edits=edits)[1]["L1.ln1_out"]
+    even = norm_words.normalized(norm, resid) * norm.weight.mean()
+    torch.testing.assert_close(now @ toward, even @ toward, atol=1e-4, rtol=0)
+    across = norm(resid) - now
+    torch.testing.assert_close(across, (across @ toward)[..., None] * toward, atol=1e-4, rtol=0)
+
+
+def test_a_model_without_norms_or_another_family_is_named(make_model):
+    with pytest.raises(ValueError, match="no norms: load one with them, such as docstrings-gpt2"):
+        norm_words.norm_at(make_model(layer_norm=False), 0, "ln1")
+    with pytest.raises(ValueError, match="one of ln1, ln2, got 'ln3'"):
+        norm_words.norm_at(tiny("gpt2"), 0, "ln3")
+    with pytest.raises(ValueError, match="family 'ours': take gpt2 or llama"):
+        norm_words.folded(make_model(), [0]).__enter__()
+
+
+# ---- neurons ----
+
+
+def test_a_planted_neuron_is_always_on_and_dealing_hides_it():
+    hidden = torch.randn(2, 50, 200, generator=torch.Generator().manual_seed(0))
+    hidden[1, :, 7] = -9.0
+    often = always_on.how_often(hidden)
+    assert always_on.always_on(often) == [(1, 7)] and str(always_on.Neuron(1, 7)) == "L1N7"
+    by_hand = (hidden.abs() >= hidden.abs().topk(5, dim=-1).values[..., -1:]).float().mean(dim=1)
+    torch.testing.assert_close(often, by_hand)
+    assert always_on.always_on(always_on.how_often(always_on.dealt_at_random(hidden))) == []
+    with pytest.raises(ValueError, match="take a model with MLPs"):
+        always_on.how_often(hidden[..., :0])
+
+
+def test_silencing_by_the_mean_of_a_constant_neuron_changes_nothing(tokens):
+    model = tiny("gpt2")
+    c_fc = model.hf.transformer.h[0].mlp.c_fc
+    c_fc.weight[:, 3], c_fc.bias[3] = 0, 2.0  # a bias in the shape of a neuron
+    mean = torch.stack(
+        [model.run_with_cache(tokens)[1][f"L{i}.mlp_hidden"].mean((0, 1)) for i in (0, 1)]
+    )
+    neuron = [always_on.Neuron(0, 3)]
+    logits = model(tokens)
+    torch.testing.assert_close(model(tokens, edits=always_on.silence(model, neuron, mean)), logits)
+    zero = model(tokens, edits=always_on.silence(model, neuron))
+    assert not torch.allclose(zero, logits, atol=1e-3)
+    value = model.mlp_values(0)[3] * mean[0, 3]
+    edit = {"L0.mlp_out": lambda out: out - value}
+    torch.testing.assert_close(zero, model(tokens, edits=edit), atol=1e-4, rtol=0)
+    with pytest.raises(ValueError, match="no neuron 64 in layer 1: they are 0 … 63"):
+        always_on.silence(model, [always_on.Neuron(1, 64)])
+
+
+def test_neurons_to_compare_with_are_others_of_the_same_layer():
+    model, neurons = tiny("gpt2"), [always_on.Neuron(0, 3), always_on.Neuron(0, 5)]
+    for others in (
+        always_on.others_at_random(neurons, 64, seed=1),
+        always_on.others_as_long(model, neurons, seed=1, among=1),
+    ):
+        assert [n.layer for n in others] == [0, 0] and len({*others, *neurons}) == 4
+    length = model.mlp_values(0).norm(dim=-1)
+    apart = (length - length[3]).abs()
+    apart[[3, 5]] = torch.inf
+    assert others[0].neuron == apart.argmin()
+
+
+def test_what_a_neuron_writes_is_read_in_the_sign_that_it_writes():
+    model, words = tiny("gpt2"), torch.arange(30) < 7
+    mean = torch.ones(2, 64)
+    mean[1, 4] = -1
+    at = always_on.Neuron(1, 4)
+    found = always_on.written(model, [at], words, mean)[at]
+    logits = lens(model, -model.mlp_values(1)[4])
+    assert found.top == logits.topk(10).indices.tolist()
+    assert found.words == pytest.approx(sum(token < 7 for token in found.top) / 10)
+    assert found.outlier >= 1 and found.outlier_at == int(model.mlp_values(1)[4].abs().argmax())
+
+
+def test_a_model_without_mlps_has_no_neurons_to_read(stories):
+    with pytest.raises(ValueError, match="d_mlp = 0"):
+        part_prompts.mean_activations(stories, torch.zeros(1, 3, dtype=torch.long))
+    ends = part_prompts.read_ends(stories, ["Then Mila met Deko."])
+    assert ends.hidden.numel() == 0 and ends.ln2.numel() == 0
+    with pytest.raises(ValueError, match="take a model with MLPs"):
+        always_on.how_often(ends.hidden)
+
+
+# ---- prompts and costs ----
+
+
+def test_ends_are_the_last_positions_of_each_text_alone(shipped):
+    texts = ["Return the graph", "This function computes the eigenvalues of a matrix, and so on"]
+    ends = part_prompts.read_ends(shipped, texts)
+    for i, text in enumerate(texts):
+        tokens = shipped.tokenizer.encode(text, bos=True)[None]
+        logits, cache = shipped.run_with_cache(tokens)
+        torch.testing.assert_close(ends.ln1[2, i], cache["L2.resid_pre"][0, -1], atol=1e-4, rtol=0)
+        middle = cache["L2.resid_pre"] + cache["L2.attn_out"]
+        torch.testing.assert_close(ends.ln2[2, i], middle[0, -1], atol=1e-4, rtol=0)
+        torch.testing.assert_close(
+            ends.hidden[3, i], cache["L3.mlp_hidden"][0, -1], atol=1e-4, rtol=0
+        )
+        assert ends.guesses[i] == logits[0, -1].argmax()
+    with pytest.raises(ValueError, match=r"'x x x .* tokens, .* n_ctx = 128: shorten it"):
+        part_prompts.read_ends(shipped, ["x " * 200])
+
+
+def test_costs_are_the_mean_loss_and_entropy(shipped, monkeypatch):
+    tokens = part_prompts.windows(shipped, n=4, length=16)
+    assert tokens.shape == (4, 16) and tokens[:, 0].eq(0).all()
+    logits = shipped(tokens)
+    whole = part_prompts.cost(shipped, tokens)
+    assert whole.loss == pytest.approx(next_token_losses(logits, tokens).mean().item(), abs=1e-5)
+    entropy = torch.distributions.Categorical(logits=logits[:, :-1]).entropy().mean().item()
+    assert whole.entropy == pytest.approx(entropy, abs=1e-4)
+    small = [*part_prompts.pieces(tokens, 4096, room=2 * 16 * 4096)]
+    assert [len(tokens[piece]) for piece in small] == [2, 2]
+    with pytest.raises(ValueError, match="2 to n_ctx = 128, got 129"):
+        part_prompts.windows(shipped, length=129)
+    with pytest.raises(ValueError, match="lower n or length"):
+        part_prompts.windows(shipped, n=10**6, length=128)
+
+
+def test_passages_are_alike_for_a_seed_and_too_many_are_refused():
+    assert part_prompts.passages(5, seed=1) == part_prompts.passages(5, seed=1)
+    assert part_prompts.passages(5, seed=1) != part_prompts.passages(5, seed=2)
+    with pytest.raises(ValueError, match="n must be 1 to"):
+        part_prompts.passages(10**6)
+
+
+def test_function_words_are_found_with_space_and_capital(shipped):
+    words, encode = part_prompts.function_words(shipped.tokenizer), shipped.tokenizer.encode
+    for text, is_one in ((" the", True), ("The", True), (" of", True), (" matrix", False)):
+        (token,) = encode(text)
+        assert words[token] == is_one
+
+
+# ---- names ----
+
+
+def test_prompts_stand_where_they_say(shipped):
+    groups = name_prompts.name_prompts(shipped, name_prompts.SCHOLARS, n=2)
+    assert len(groups) == 2 * len(name_prompts.TEMPLATES)
+    for g in groups:
+        assert torch.equal(g.tokens[:, g.io_at], g.io)
+        assert torch.equal(g.tokens[:, g.s1_at], g.s) and torch.equal(g.tokens[:, g.s2_at], g.s)
+        differs = (g.tokens != g.other).any(dim=0).nonzero()[:, 0].tolist()
+        assert differs == sorted({g.io_at, g.s1_at, g.s2_at})
+        assert not torch.isin(g.other, torch.cat([g.io, g.s])).any() or len(g.io) > 1
+    assert {g.io_at < g.s1_at for g in groups} == {True, False}
+
+
+def test_stories_swap_who_gives(stories):
+    usual, swapped = (name_prompts.story_prompts(stories, hero, n=4)[0] for hero in (False, True))
+    assert usual.io_at < usual.s2_at and swapped.s1_at < swapped.io_at < swapped.s2_at
+    assert torch.equal(usual.io, swapped.s) and torch.equal(usual.s, swapped.io)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["Euler", "Gauss", "Laplace", "Wigner", "Mozart"], r"'Mozart' is \d+ tokens here, .*one"),
+        (["Euler", "Gauss"], "5 different names or more"),
+    ],
+)
+def test_names_that_cannot_be_used_are_named(shipped, names, said):
+    with pytest.raises(ValueError, match=said):
+        name_prompts.name_prompts(shipped, names)
+
+
+def test_too_long_prompts_are_named(shipped):
+    template = "word " * 140 + "{A} and {B}, {S} to"
+    with pytest.raises(ValueError, match=r"n_ctx = 128: shorten it"):
+        name_prompts.name_prompts(shipped, name_prompts.SCHOLARS, templates=[template])
+
+
+def test_attribution_agrees_with_the_cores(stories):
+    groups = name_prompts.story_prompts(stories, False, n=6)
+    table, g = name_movers.head_table(stories, groups), groups[0]
+    ends = [torch.zeros_like(g.tokens).index_fill_(1, torch.tensor([0]), 0) for _ in range(2)]
+    for target, name in zip(ends, (g.io, g.s), strict=True):
+        target[:, -1] = name
+    io, s = (direct_logit_attribution(stories, g.tokens, target) for target in ends)
+    for head in (Head(1, 0), Head(1, 2), Head(0, 3)):
+        by_core = (io[str(head)][:, -1] - s[str(head)][:, -1]).mean().item()
+        assert table.direct[head].item() == pytest.approx(by_core, abs=1e-4)
+    assert table.sum_error < 1e-3
+    torch.testing.assert_close(table.difference, name_movers.logit_differences(stories, groups))
+
+
+def test_removal_of_a_last_head_is_its_attribution_and_gradients_agree(stories):
+    groups = name_prompts.story_prompts(stories, False, n=6)
+    table, head = name_movers.head_table(stories, groups), Head(1, 2)
+    gone = name_movers.replaced(stories, groups, [head], end_only=True, zero=True)
+    fall = (table.difference - gone).mean().item()
+    assert fall == pytest.approx(table.direct[head].item(), abs=1e-4)
+    changed = name_movers.replaced(stories, groups, [head]).mean() - table.difference.mean()
+    estimate = name_movers.gradients(stories, groups)[head]
+    assert estimate.item() == pytest.approx(changed.item(), abs=1e-4)  # linear from there on
+
+
+def test_roles_follow_their_rules():
+    to = {name: torch.zeros(2, 3) for name in ("most at IO", "most at S2", "S2 to S1")}
+    to |= {name: torch.zeros(2, 3) for name in ("S2 to after S1", "after S1 to S1")}
+    to["most at IO"][1] = torch.tensor([0.9, 0.6, 0.4])
+    to["most at S2"][0, 1], to["S2 to S1"][0, 2] = 0.8, 0.5
+    direct, estimate = torch.zeros(2, 3), torch.zeros(2, 3)
+    direct[1] = torch.tensor([0.5, -0.2, 3.0])
+    estimate[0, 1] = -0.3
+    nothing = torch.zeros(2, 3)
+    table = name_movers.Table(direct, to, nothing, nothing, nothing, {}, torch.full((4,), 4.0), 0.0)
+    found = name_movers.roles(table, estimate)
+    assert found.movers == [Head(1, 0)] and found.against == [Head(1, 1)]
+    assert found.tells == [Head(0, 1)] and found.duplicate == [Head(0, 2)]
+    assert found.induction == [] == found.previous
+
+
+def test_other_heads_are_of_the_same_layers_and_leave_the_roles_out():
+    others = name_movers.others_like([Head(1, 0), Head(1, 1)], 4, leave_out=[Head(1, 2)])
+    assert others == [Head(1, 3)]  # none is left for the second
+
+
+def test_results_that_are_not_there_name_the_remedy():
+    with pytest.raises(ValueError, match=r"'gpt9' .*make pretrained"):
+        part_results.read_results("gpt9")
+
+
+def test_all_of_it_runs_on_a_tiny_gpt2_and_a_tiny_llama(shipped, monkeypatch):
+    """What `make pretrained` does, on random models with the vocabulary of the shipped one."""
+    monkeypatch.setattr(part_results, "passages", lambda seed: part_prompts.passages(6, seed))
+    size = SIZE | dict(vocab_size=4096, max_position_embeddings=128)
+    torch.manual_seed(0)
+    kinds = (
+        transformers.GPT2LMHeadModel(transformers.GPT2Config(**size)),
+        transformers.LlamaForCausalLM(transformers.LlamaConfig(**size, intermediate_size=40)),
+    )
+    for hf in kinds:
+        model = PretrainedTransformer(hf.requires_grad_(False), shipped.tokenizer)
+        found = part_results.pretrained(model)
+        assert found["passages"] == 6 and len(found["norms"]["ln1"]) == 2
+        assert found["names"]["prompts"] == 96 and len(found["names"]["measured"]) == 4
+        assert max(row["bare"] for row in found["norms"]["ln2"]) < 0.01
+        assert isinstance(model.final_norm(), nn.Module)
