@@ -51,8 +51,9 @@ def how_often(shares: Mapping[str, Sequence[float]], least: float, title: str) -
     for color, (name, values) in zip((QUERY, PALE, KEY), shares.items(), strict=False):
         values = np.sort(np.asarray(values))[::-1]
         axis.plot(range(1, len(values) + 1), values, color=color, lw=1.8)
-        at = 1 if color == QUERY else 12
-        axis.annotate(name, (at, values[at]), (10, 4), textcoords="offset points", color=color)
+        at = 2 if color == QUERY else 20
+        place = (at, values[at - 1]), (10, 8)
+        axis.annotate(name, *place, textcoords="offset points", color=color)
     axis.axhline(least, color="0.4", lw=1, ls="--")
     axis.text(axis.get_xlim()[1], least, f" {least}", va="center", fontsize=SMALL, color="0.3")
     axis.set(
@@ -117,24 +118,19 @@ def by_layer(
 
 
 def costs(rows: Mapping[str, Mapping[str, float]], title: str, x_label: str) -> Figure:
-    """{who: {how: number}} as dots on lines, each dot labeled once, at the top."""
-    figure, (axis,) = _axes(7.4, 0.5 * len(rows) + 1.7, left=2.4)
+    """{who: {how: number}} as dots on lines."""
+    figure, (axis,) = _axes(7.4, 0.45 * len(rows) + 1.6, left=2.6)
     names, colors = list(next(iter(rows.values()))), (QUERY, VALUE, PALE)
     for at, values in enumerate(rows.values()):
-        axis.plot(
-            [min(values.values()), max(values.values())], [at, at], color="0.8", lw=2, zorder=1
-        )
+        ends = min(values.values()), max(values.values())
+        axis.plot(ends, [at, at], color="0.8", lw=2, zorder=1)
         for color, name in zip(colors, names, strict=False):
-            axis.scatter(values[name], at, color=color, s=55, zorder=3)
-            if at == 0:
-                place = (0, 10)
-                axis.annotate(
-                    name, (values[name], 0), place, textcoords="offset points", color=color,
-                    ha="center", fontsize=SMALL,
-                )  # fmt: skip
+            label = None if at else name
+            axis.scatter(values[name], at, color=color, s=55, zorder=3, label=label)
     axis.axvline(0, color="0.7", lw=0.8, zorder=0)
     axis.set_yticks(range(len(rows)), list(rows), fontsize=10)
-    axis.set(ylim=(len(rows) - 0.5, -0.7), xlabel=x_label)
+    axis.set(ylim=(len(rows) - 0.5, -0.6), xlabel=x_label)
+    axis.legend(fontsize=SMALL, frameon=False, loc="lower right")
     return headline(figure, title)
 
 
@@ -159,13 +155,13 @@ def against_reading(
 
 # Where each role of the circuit stands: (x, y), its color, and the role's name in words.
 ROLES = {
-    "previous": (2.5, 3.35, PALE, "previous token"),
-    "duplicate": (5.1, 4.25, PALE, "duplicate token"),
-    "induction": (5.1, 3.35, PALE, "induction"),
-    "tells": (7.6, 2.35, QUERY, "tell whom to avoid"),
-    "movers": (10.2, 1.35, VALUE, "name movers"),
-    "against": (7.6, 1.0, KEY, "negative name movers"),
-    "backup": (10.2, 2.95, SHARE, "backup"),
+    "previous": (2.6, 2.9, PALE, "previous token"),
+    "duplicate": (5.2, 3.45, PALE, "duplicate token"),
+    "induction": (5.2, 2.35, PALE, "induction"),
+    "tells": (7.85, 2.9, QUERY, "say whom to avoid"),
+    "movers": (10.6, 3.7, VALUE, "name movers"),
+    "backup": (10.6, 2.65, SHARE, "backups"),
+    "against": (10.6, 1.6, KEY, "negative movers"),
 }
 FLOWS = (
     ("previous", "induction"), ("induction", "tells"), ("duplicate", "tells"), ("tells", "movers"),
@@ -173,22 +169,25 @@ FLOWS = (
 )  # fmt: skip
 
 
-def circuit(heads: Mapping[str, Sequence[str]], title: str, most: int = 4) -> Figure:
+def circuit(heads: Mapping[str, Sequence[str]], title: str, most: int = 3) -> Figure:
     """The roles of Wang et al. 2022 as a diagram, with the heads of a model that fill them."""
-    figure, axis = canvas(10.4, 4.9, 11.9)
-    places = {"IO": 0.7, "S": 1.75, "…": 2.75, "S again": 5.1, "… to": 9.4}
+    figure, axis = canvas(10.4, 4.75, 11.9)
+    places = {"Mary": 0.75, "John": 2.6, "John again": 5.2, "to": 9.2}
     for token, x in places.items():
-        word(axis, x, 5.15, token, width=0.95 if len(token) < 4 else 1.3, size=10.5)
+        word(axis, x, 4.6, token, width=0.35 + 0.14 * len(token), height=0.42, size=10.5)
+    say(axis, 0.75, 4.22, "IO", PALE, size=9)
+    say(axis, 2.6, 4.22, "S; below: the token after", PALE, size=9)
     for start, end in FLOWS:
         (x0, y0, *_), (x1, y1, *_) = ROLES[start], ROLES[end]
-        arrow(axis, (x0 + 0.95, y0), (x1 - 1.05, y1 + 0.1), color="#9A9A9A", width=1.2)
+        arrow(axis, (x0 + 1.1, y0), (x1 - 1.12, y1), color="#9A9A9A", width=1.2)
     for role, (x, y, color, said) in ROLES.items():
         names = list(heads.get(role, ()))
         text = ", ".join(names[:most]) + (f" +{len(names) - most}" if len(names) > most else "")
-        fill = "white" if names else "#F3F3F3"
-        word(axis, x, y, "", color=color, fill=fill, width=2.15, height=0.78)
-        say(axis, x, y + 0.17, said, color, size=9.5, weight="bold")
-        say(axis, x, y - 0.16, text or "none", INK if names else PALE, size=9)
-    arrow(axis, (places["IO"], 4.85), (8.9, 1.2), color=SHARE, alpha=0.35, width=1.6)
-    say(axis, 3.4, 2.45, "look at IO", SHARE, size=9.5, rotation=-22)
+        fill = "white" if names else "#F0F0F0"
+        word(axis, x, y, "", color=color, fill=fill, width=2.2, height=0.8)
+        say(axis, x, y + 0.18, said, color, size=9.5, weight="bold")
+        say(axis, x, y - 0.17, text or "none found", INK if names else PALE, size=9)
+    axis.plot((0.75, 0.75, 10.6), (4.0, 0.65, 0.65), color=SHARE, lw=1.6, alpha=0.6)
+    arrow(axis, (10.6, 0.65), (10.6, 1.18), color=SHARE, alpha=0.6, width=1.6)
+    say(axis, 5.2, 0.42, 'the three on the right look from "to" at Mary', SHARE, size=9.5)
     return headline(figure, title)

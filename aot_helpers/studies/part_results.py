@@ -28,13 +28,23 @@ def pretrained(model: Model, seed: int = 0) -> dict:
     texts = passages(seed=seed)
     ends, held_out = read_ends(model, texts), windows(model)
     groups = name_prompts(model, single_names(model.tokenizer), seed=seed)
-    return {
+    found = {
         "passages": len(texts),
         "windows": list(held_out.shape),
         "norms": norms(model, ends, seed) | {"cost": norm_costs(model, held_out[:8], seed)},
         "neurons": neurons(model, ends, held_out, windows(model, split="train"), seed),
         "names": names(model, groups, seed),
     }
+    return _short(found)
+
+
+def _short(found):
+    """The same, each number with four digits."""
+    if isinstance(found, dict):
+        return {name: _short(each) for name, each in found.items()}
+    if isinstance(found, list):
+        return [_short(each) for each in found]
+    return float(f"{found:.4g}") if isinstance(found, float) else found
 
 
 def read_results(name: str = "smollm2") -> dict:
