@@ -8,10 +8,14 @@ from aot_helpers.reading.lens import (
     READINGS,
     intersection,
     lens,
+    overlap,
     probability,
     rank,
     read,
+    strongest_values,
+    target_token,
     top_tokens,
+    words,
 )
 
 
@@ -107,3 +111,52 @@ def test_mlp_values_times_activations_are_the_mlps_output(make_model, some_token
     _, cache = model.run_with_cache(some_tokens)
     written = cache["L1.mlp_hidden"] @ model.mlp_values(1) + model.blocks[1].mlp_out.bias
     torch.testing.assert_close(written, cache["L1.mlp_out"])
+
+
+def test_words_are_the_lens_a_few_rows_at_a_time(make_model):
+    model = make_model(layer_norm=True)
+    x, asked = torch.randn(3, 5, 8), torch.randint(11, (3, 5, 2))
+    logits, found = lens(model, x), words(model, x, 4, asked, rows=4)
+    assert torch.equal(found.ids, top_tokens(logits, 4))
+    for i in range(2):
+        torch.testing.assert_close(found.probability[..., i], probability(logits, asked[..., i]))
+        assert torch.equal(found.rank[..., i], rank(logits, asked[..., i]))
+    other = lens(model, torch.randn(3, 5, 8))
+    torch.testing.assert_close(
+        overlap(found.ids, top_tokens(other, 4)), intersection(logits, other, 4)
+    )
+    assert words(model, x, 4).rank.shape == (3, 5, 0)
+    with pytest.raises(ValueError, match="k must be 1 to d_vocab = 11, got 50"):
+        words(model, x)
+
+
+def test_the_sources_contraction_gives_other_scores(make_model, some_tokens):
+    model = make_model(positions="standard")
+    _, cache = model.run_with_cache(some_tokens)
+    reads, head = cache["L1.ln1_out"], Head(1, 1)
+    scores = cache["L1.scores"][:, 1] * model.config.d_head**0.5
+    theirs = read(model, cache, "query, the source's way", head)
+    W_K = torch.cat([model.head_weights(Head(1, h)).W_K for h in range(2)], dim=1)
+    torch.testing.assert_close(theirs, cache["L1.q"][:, :, 1] @ W_K[4:])  # rows of the input
+    assert not torch.allclose(theirs @ reads.transpose(1, 2), scores, atol=1e-2)
+
+
+def test_the_strongest_values_add_up_to_the_mlps_output(make_model, some_tokens):
+    model = make_model(layer_norm=True, d_mlp=16)
+    _, cache = model.run_with_cache(some_tokens)
+    found = strongest_values(model, cache, 0, 16)
+    written = found.vectors.sum(dim=2) + model.blocks[0].mlp_out.bias
+    torch.testing.assert_close(written, cache["L0.mlp_out"])
+    assert (found.vectors.norm(dim=-1).diff(dim=-1) <= 1e-6).all()
+    with pytest.raises(ValueError, match="n must be 1 to d_mlp = 16, got 17"):
+        strongest_values(model, cache, 0, 17)
+    with pytest.raises(ValueError, match="d_mlp = 0.*load one with MLPs"):
+        strongest_values(make_model(), cache, 0)
+
+
+def test_a_target_is_one_token(stories, make_model):
+    assert stories.tokenizer.token_strings([target_token(stories, " Bal")]) == [" Bal"]
+    with pytest.raises(ValueError, match="' Trondheim' is . tokens, .*give the first"):
+        target_token(stories, " Trondheim")
+    with pytest.raises(ValueError, match="no tokenizer: give the token's id"):
+        target_token(make_model(), " Bal")

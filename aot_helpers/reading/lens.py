@@ -53,10 +53,66 @@ def intersection(
     share k / d_vocab of them; real readings prefer frequent words, so compare with readings of
     other prompts as well. Raises ValueError for a k that the vocabulary does not have.
     """
-    a, b = torch.broadcast_tensors(a, b)
-    first = torch.zeros(a.shape, dtype=torch.bool, device=a.device)
-    first.scatter_(-1, top_tokens(a, k), True)
-    return first.gather(-1, top_tokens(b, k)).float().mean(dim=-1)
+    return overlap(top_tokens(a, k), top_tokens(b, k))
+
+
+def overlap(a: Int[Tensor, "*#places k"], b: Int[Tensor, "*#places k"]) -> Float[Tensor, "*places"]:
+    """The share of ids that two lists of k have in common: `intersection` of lists made before."""
+    return (a[..., :, None] == b[..., None, :]).any(dim=-1).float().mean(dim=-1)
+
+
+class Words(NamedTuple):
+    """What some vectors say: the ids of their k highest tokens, and how they like some tokens."""
+
+    ids: Int[Tensor, "*places k"]
+    probability: Float[Tensor, "*places asked"]
+    rank: Int[Tensor, "*places asked"]
+
+
+def words(
+    model: Model,
+    vectors: Float[Tensor, "*places d_model"],
+    k: int = 50,
+    tokens: Int[Tensor, "*#places asked"] | None = None,
+    rows: int = 64,
+) -> Words:
+    """The readings of many vectors, a few rows at a time: no [places, d_vocab] is ever kept.
+
+    tokens: give their probabilities and ranks in each reading as well. Raises ValueError as `lens`,
+    `top_tokens` and `rank` do.
+    """
+    places = vectors.shape[:-1]
+    if tokens is None:
+        tokens = torch.empty(*places, 0, dtype=torch.long)
+    flat, found = vectors.reshape(-1, vectors.shape[-1]), []
+    asked = tokens.expand(*places, tokens.shape[-1]).reshape(len(flat), -1)
+    for at in range(0, len(flat), rows):
+        logits, some = lens(model, flat[at : at + rows]), asked[at : at + rows]
+        whole = logits.logsumexp(dim=-1, keepdim=True) if some.shape[1] else 0
+        likes = (logits.gather(-1, some) - whole).exp()
+        ranks = [rank(logits, one) for one in some.T]
+        ranks = torch.stack(ranks, dim=-1) if ranks else some
+        found.append((top_tokens(logits, k), likes, ranks))
+    parts = (torch.cat(part) for part in zip(*found, strict=True))
+    return Words(*(part.reshape(*places, part.shape[-1]) for part in parts))
+
+
+def target_token(model: Model, text: str) -> int:
+    """The id of a text that is one token of the model, such as " Oslo".
+
+    Raises ValueError for a text of several tokens, which no single reading can rank, and for a
+    model without a tokenizer.
+    """
+    if model.tokenizer is None:
+        raise ValueError("this model has no tokenizer: give the token's id instead of its text")
+    ids = model.tokenizer.encode(text)
+    if len(ids) != 1:
+        pieces = " + ".join(map(repr, model.tokenizer.token_strings(ids)))
+        raise ValueError(
+            f"{text!r} is {len(ids)} tokens, {pieces}: a reading ranks one; give the first, or a "
+            "word that is one token (most are so only with a space before them)"
+        )
+    return int(ids[0])
 
 
 def rank(
@@ -125,6 +181,12 @@ def _unturned(model: Model, cache: dict, head: Head, name: str) -> Tensor:
     return cache[f"L{head.layer}.ln1_out"] @ W
 
 
+def _side_by_side(model: Model, layer: int) -> Tensor:
+    """W_K of all heads [d_model, n_heads * d_head], which must be square to take a padded query."""
+    W_K = [model.head_weights(Head(layer, head)).W_K for head in range(model.config.n_heads)]
+    return torch.cat(W_K, dim=1)
+
+
 READINGS: dict[str, Reading] = {
     "residual": Reading(
         "layer", "what the layer reads", lambda m, c, at: c[f"L{at.layer}.resid_pre"]
@@ -152,6 +214,10 @@ READINGS: dict[str, Reading] = {
         "head", "q W_Kᵀ, the key it asks for",
         lambda m, c, at: _unturned(m, c, at, "q") @ m.head_weights(at).W_K.T,
     ),
+    "query, the source's way": Reading(
+        "head", "q among zeros, times W_K of all heads",
+        lambda m, c, at: _padded(m, c, at, "q") @ _side_by_side(m, at.layer),
+    ),
     "query without W_K": Reading(
         "head", "q among zeros", lambda m, c, at: _padded(m, c, at, "q")
     ),
@@ -163,6 +229,27 @@ READINGS: dict[str, Reading] = {
         "head", "k among zeros", lambda m, c, at: _padded(m, c, at, "k")
     ),
 }  # fmt: skip
+
+
+class MLPValues(NamedTuple):
+    """What the strongest neurons of an MLP wrote, and which they are."""
+
+    vectors: Float[Tensor, "batch pos n d_model"]
+    neurons: Int[Tensor, "batch pos n"]
+
+
+def strongest_values(model: Model, cache: dict[str, Tensor], layer: int, n: int = 1) -> MLPValues:
+    """The n neurons of a layer that write most at each position, the largest vector first.
+
+    A neuron writes its value, a row of `mlp_values`, times its activation. Raises ValueError for a
+    model without MLPs and an n that its MLP does not have.
+    """
+    values = model.mlp_values(layer)
+    if not 1 <= n <= len(values):
+        raise ValueError(f"n must be 1 to d_mlp = {len(values)}, got {n}")
+    active = cache[f"L{layer}.mlp_hidden"]
+    chosen = (active.abs() * values.norm(dim=-1)).topk(n, dim=-1).indices
+    return MLPValues(active.gather(-1, chosen)[..., None] * values[chosen], chosen)
 
 
 def read(

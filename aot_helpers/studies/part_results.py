@@ -23,8 +23,8 @@ ORDERS, DIRECTIONS, DRAWS = 5, 3, 3  # of gains, of the stream, of other neurons
 ALONE = 8  # so many of the neurons are silenced one by one
 
 
-def pretrained(model: Model, seed: int = 0) -> dict:
-    """What the entry 22 of `make pretrained` writes: norms, neurons, names."""
+def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
+    """What the entry 22 of `make pretrained` writes, of any model alike: norms, neurons, names."""
     texts = passages(seed=seed)
     ends, held_out = read_ends(model, texts), windows(model)
     groups = name_prompts(model, single_names(model.tokenizer), seed=seed)

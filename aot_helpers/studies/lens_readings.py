@@ -1,0 +1,208 @@
+"""Every vector of an attention block read as words, and how many words two of them share.
+
+VISIT, section 3 and appendix D, with what it lacks beside each number: pairs of different prompts,
+and sums of vectors that have the same norms and nothing else in common.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from aot_helpers.models.protocol import Head, Model
+from aot_helpers.reading.lens import overlap, read, strongest_values, top_tokens, words
+from aot_helpers.studies.lens_prompts import Prompts, at_last
+
+K = 50  # VISIT's k
+RANKS = 3  # as in VISIT: so many keys, those with the highest attention, are followed
+LAYER = ("residual", "attention output", "block output")
+HEAD = ("head", "head without W_O")
+QUERY = ("query", "query, the source's way", "query without W_K")
+OF_KEY = ("key", "key without W_Q", "value without W_O")
+
+
+class Readings(NamedTuple):
+    """What was read at the last position of some prompts, in some layers.
+
+    ids: {reading: [prompt, layer, …, k]}; of heads [prompt, layer, head, k]; "value" has an axis
+    of ranks by attention after the heads. "final" is what the model says in the end, "one before"
+    the attention output of the layer before. numbers: {name: [prompt, layer, …]}. The axis of
+    layers holds those in `layers`.
+    """
+
+    ids: dict[str, Int[Tensor, "prompt layer *more k"]]
+    numbers: dict[str, Float[Tensor, "prompt layer *more"]]
+    layers: list[int]
+
+    def some(self, rows) -> "Readings":
+        """Those of some prompts."""
+        ids, numbers = ({n: each[rows] for n, each in part.items()} for part in self[:2])
+        return Readings(ids, numbers, self.layers)
+
+
+def read_prompts(
+    model: Model,
+    prompts: Prompts,
+    k: int = K,
+    layers: list[int] | None = None,
+    full: bool = True,
+    seed: int = 0,
+) -> Readings:
+    """Read every vector of some layers (None: all), and made-up ones beside them.
+
+    full: also queries, keys, MLP values and made-up vectors. Raises ValueError for a k that the
+    vocabulary does not have and prompts that are too long.
+    """
+    draw, pieces = torch.Generator().manual_seed(seed), []
+    layers = list(range(model.config.n_layers)) if layers is None else layers
+    with torch.no_grad():
+        for _, piece in prompts.pieces(model):
+            logits, cache = model.run_with_cache(piece.tokens)
+            last, rows = at_last(logits, piece), []
+            final, said = top_tokens(last, k), last.argmax(dim=-1)
+            for layer in layers:
+                found = _layer(model, cache, piece, layer, said, k) | {"final": final}
+                if full:
+                    found |= _more(model, cache, piece, layer, k, draw)
+                rows.append(found)
+            pieces.append({n: torch.stack([f[n] for f in rows], dim=1) for n in rows[0]})
+    joined = {name: torch.cat([piece[name] for piece in pieces]) for name in pieces[0]}
+    ids = {name: each for name, each in joined.items() if not each.is_floating_point()}
+    numbers = {name: each for name, each in joined.items() if name not in ids}
+    return Readings(ids, numbers, layers)
+
+
+def _each_head(model: Model, cache: dict, reading: str, layer: int) -> Tensor:
+    """[prompt, pos, head, d_model]"""
+    heads = [Head(layer, head) for head in range(model.config.n_heads)]
+    return torch.stack([read(model, cache, reading, head) for head in heads], dim=2)
+
+
+def _top_keys(cache: dict, prompts: Prompts, layer: int) -> tuple[Tensor, Tensor]:
+    """(attention, position) of each head's RANKS favorite keys: [prompt, head, rank]."""
+    shares = at_last(cache[f"L{layer}.pattern"].transpose(1, 2), prompts)  # [prompt, head, key]
+    return shares.topk(RANKS, dim=-1)
+
+
+def _at_keys(vectors: Tensor, keys: Tensor) -> Tensor:
+    """Vectors [prompt, pos, head, d_model] at keys [prompt, head, rank]."""
+    by_head = vectors.transpose(1, 2)
+    at = keys[..., None].expand(*keys.shape, vectors.shape[-1])
+    return by_head.gather(2, at)
+
+
+def _layer(
+    model: Model, cache: dict, prompts: Prompts, layer: int, said: Tensor, k: int
+) -> dict[str, Tensor]:
+    """Readings of one layer: its stream, its heads, the values they favor."""
+    found, at = {}, Head(layer, 0)
+    for name in LAYER:
+        vector = at_last(read(model, cache, name, at), prompts)
+        found[name], p, r = words(model, vector, k, said[:, None])
+        if name == "block output":
+            found |= {"p of the prediction": p[:, 0], "rank of the prediction": r[:, 0].float()}
+    before = at_last(read(model, cache, "attention output", Head(max(layer - 1, 0), 0)), prompts)
+    found["one before"] = words(model, before, k).ids
+    for name in HEAD:
+        vectors = at_last(_each_head(model, cache, name, layer), prompts)
+        found[name] = words(model, vectors, k).ids
+        if name == "head":
+            found["norm"] = vectors.norm(dim=-1)
+    shares, keys = _top_keys(cache, prompts, layer)
+    own = prompts.tokens.gather(1, keys.flatten(1)).view_as(keys)
+    values = _at_keys(_each_head(model, cache, "value", layer), keys)
+    asked = torch.stack([own, own.roll(1, dims=0)], dim=-1)
+    found["value"], p, r = words(model, values, k, asked)
+    for i, whose in enumerate(("own", "another's")):
+        found |= {f"p of {whose} token": p[..., i], f"rank of {whose} token": r[..., i].float()}
+    return found | {"attention": shares, "key position": keys.float()}
+
+
+def _more(
+    model: Model, cache: dict, prompts: Prompts, layer: int, k: int, draw: torch.Generator
+) -> dict[str, Tensor]:
+    """Queries and keys, the strongest MLP value, and made-up heads and values."""
+    found = {}
+    shares, keys = _top_keys(cache, prompts, layer)
+    for name in QUERY:
+        vectors = at_last(_each_head(model, cache, name, layer), prompts)
+        found[name] = words(model, vectors, k).ids
+    for name in OF_KEY:
+        vectors = _at_keys(_each_head(model, cache, name, layer), keys[..., :1])[:, :, 0]
+        found[name] = words(model, vectors, k).ids
+    heads = at_last(_each_head(model, cache, "head", layer), prompts)
+    rest = at_last(cache[f"L{layer}.attn_out"], prompts) - heads.sum(dim=1)  # b_O
+    alike = heads * (heads.norm(dim=-1).mean(dim=1)[:, None] / heads.norm(dim=-1))[..., None]
+    for said, made in {
+        "of other prompts": _lengths_of(heads, others(heads, draw)),
+        "random": _lengths_of(heads, torch.randn(heads.shape, generator=draw)),
+        "of equal norm": _lengths_of(alike, others(heads, draw)),
+    }.items():
+        found[f"heads {said}"] = words(model, made, k).ids
+        found[f"sum of heads {said}"] = words(model, made.sum(dim=1) + rest, k).ids
+    found |= _made_up_values(model, cache, prompts, layer, k, draw)
+    if model.config.d_mlp:
+        written = at_last(strongest_values(model, cache, layer).vectors[..., 0, :], prompts)
+        found["MLP value"] = words(model, written, k).ids
+        found["MLP output"] = words(model, at_last(cache[f"L{layer}.mlp_out"], prompts), k).ids
+    return found
+
+
+def others(vectors: Float[Tensor, "prompt part d"], draw: torch.Generator) -> Tensor:
+    """Each part taken from another prompt, and each from a different one where there are enough."""
+    n, parts = vectors.shape[:2]
+    if n < 2:
+        return vectors
+    moves = 1 + torch.randint(n - 1, (parts,), generator=draw)
+    return torch.stack([vectors[:, i].roll(int(moves[i]), dims=0) for i in range(parts)], dim=1)
+
+
+def _lengths_of(vectors: Tensor, made: Tensor) -> Tensor:
+    """The made-up vectors with the norms of the real ones."""
+    return made * (vectors.norm(dim=-1) / made.norm(dim=-1).clamp_min(1e-9))[..., None]
+
+
+def _made_up_values(model, cache, prompts, layer, k, draw) -> dict[str, Tensor]:
+    """Each value replaced by one of the same head from another prompt, and the head they make up.
+
+    Norms and attention stay. The first position takes a first one, the others take others.
+    """
+    values = _each_head(model, cache, "value", layer)  # [prompt, pos, head, d_model]
+    shares = at_last(cache[f"L{layer}.pattern"].transpose(1, 2), prompts)
+    n, n_pos = values.shape[:2]
+    moves = torch.randint(1, max(n, 2), (n, n_pos), generator=draw)
+    from_prompt = (torch.arange(n)[:, None] + moves) % n
+    last = prompts.last[from_prompt]
+    from_pos = 1 + (torch.rand(n, n_pos, generator=draw) * last).long().clamp(max=last - 1)
+    from_pos[:, 0] = 0
+    made = _lengths_of(values, values[from_prompt, from_pos])
+    head = torch.einsum("phk,pkhd->phd", shares, made)
+    keys = shares.topk(RANKS, dim=-1).indices
+    return {
+        "values of other prompts": words(model, _at_keys(made, keys), k).ids,
+        "head of values of other prompts": words(model, head, k).ids,
+    }
+
+
+def shared(
+    ids: dict[str, Tensor], a: str, b: str, other_prompt: bool = False
+) -> Float[Tensor, "prompt layer *more"]:
+    """I_k of two readings at every place; the one with fewer axes (a layer's) stands beside each.
+
+    other_prompt: b is that of the next prompt.
+    """
+    first, second = ids[a], ids[b]
+    while second.ndim < first.ndim:
+        second = second[..., None, :]
+    if other_prompt:
+        second = second.roll(1, dims=0)
+    pairs = zip(*torch.broadcast_tensors(first, second), strict=True)
+    return torch.stack([overlap(x, y) for x, y in pairs])  # a prompt at a time: k * k per place
+
+
+def by_norm(
+    norm: Float[Tensor, "prompt layer head"], values: Float[Tensor, "prompt layer head"]
+) -> Float[Tensor, "prompt layer rank"]:
+    """The values of the heads of each layer, ordered by norm, the largest first."""
+    return values.gather(-1, norm.argsort(dim=-1, descending=True))

@@ -1,0 +1,237 @@
+"""Notebook 20's prompts, readings and removals, each against a second way to the same number."""
+
+import json
+
+import pytest
+import torch
+
+import pretrained as tool
+from aot_helpers.models.pretrained import load_pretrained
+from aot_helpers.models.protocol import Head
+from aot_helpers.reading.interventions import ablate
+from aot_helpers.reading.lens import intersection, lens, overlap, read, top_tokens
+from aot_helpers.studies import lens_prompts, lens_readings, lens_removals, lens_results
+from aot_helpers.studies.lens_prompts import Prompts
+from aot_helpers.teaching import exercises
+from aot_helpers.text.tokenization import train_bpe
+
+
+@pytest.fixture
+def prompts():
+    tokens = torch.randint(11, (6, 8), generator=torch.Generator().manual_seed(3))
+    last = torch.tensor([7, 4, 5, 7, 3, 6])
+    return Prompts(tokens, last, torch.zeros(6, dtype=torch.long))
+
+
+@pytest.fixture
+def run(make_model, prompts):
+    """Of a tiny model with layer norm and MLPs, and of one without either."""
+
+    def make(**changes):
+        model = make_model(**changes).requires_grad_(False)
+        readings = lens_readings.read_prompts(model, prompts, k=3)
+        return model, readings, lens_removals.clean_run(model, prompts)
+
+    return make
+
+
+@pytest.mark.parametrize("changes", [{"layer_norm": False}, {"layer_norm": True, "d_mlp": 16}])
+def test_readings_are_those_of_one_prompt_alone(run, prompts, changes):
+    model, readings, clean = run(**changes)
+    for row in (1, 4):  # shorter than the longest: the padding must not matter
+        text = prompts.tokens[row, : prompts.last[row] + 1]
+        logits, cache = model.run_with_cache(text[None])
+        torch.testing.assert_close(clean.logits[row], logits[0, -1])
+        for name in ("head", "query", "query, the source's way", "head without W_O"):
+            mine = read(model, cache, name, Head(1, 1))[0, -1]
+            assert torch.equal(readings.ids[name][row, 1, 1], top_tokens(lens(model, mine), 3))
+        key = int(cache["L1.pattern"][0, 1, -1].argmax())
+        value = read(model, cache, "value", Head(1, 1))[0, key]
+        assert torch.equal(readings.ids["value"][row, 1, 1, 0], top_tokens(lens(model, value), 3))
+        written = lens(model, cache["L1.attn_out"][0, -1])
+        said = lens(model, read(model, cache, "head", Head(1, 0))[0, -1])
+        shared = lens_readings.shared(readings.ids, "head", "attention output")
+        assert shared[row, 1, 0] == intersection(said, written, 3)
+        assert torch.equal(readings.ids["final"][row, 0], top_tokens(logits[0, -1], 3))
+
+
+def test_pairs_with_another_prompt_are_those_of_the_next_row(run):
+    _, readings, _ = run()
+    ids = readings.ids
+    other = lens_readings.shared(ids, "head", "attention output", other_prompt=True)
+    assert other[0, 1, 0] == overlap(ids["head"][0, 1, 0], ids["attention output"][-1, 1])
+
+
+def test_a_head_leaves_by_its_own_reading_where_there_is_no_norm(run):
+    """Ablation against attribution: the lens behind the layer falls by what the head says."""
+    model, _, clean = run(layer_norm=False)
+    for head in (Head(0, 1), Head(1, 0)):
+        part = torch.zeros_like(clean.z[:, head.layer])
+        part[:, head.head] = clean.z[:, head.layer, head.head]
+        says = lens(model, clean.z[:, head.layer, head.head] @ model.head_weights(head).W_O)
+        says = lens_removals.centered(says)
+        ids = {"all": torch.arange(11).expand(6, 11), "some": top_tokens(says, 4)}
+        lost = lens_removals.fall(model, clean, f"L{head.layer}.z", part, ids)
+        torch.testing.assert_close(lost["some, here"], says.topk(4).values.mean(dim=1))
+        torch.testing.assert_close(lost["all"], torch.zeros(6), atol=1e-5, rtol=0)
+        if head.layer == 1:  # nothing comes after it
+            torch.testing.assert_close(lost["some"], lost["some, here"])
+
+
+def test_a_removal_at_the_last_position_is_an_ablation_of_the_last_layer(run, prompts):
+    model, _, clean = run(layer_norm=True, d_mlp=16)
+    head = Head(1, 1)  # what it says elsewhere reaches no other position
+    part = torch.zeros_like(clean.z[:, 1])
+    part[:, 1] = clean.z[:, 1, 1]
+    ids = {"words": top_tokens(clean.logits, 3)}
+    lost = lens_removals.fall(model, clean, "L1.z", part, ids)
+    for row in (0, 2):
+        text = prompts.tokens[row, : prompts.last[row] + 1][None]
+        after = model(text, edits=ablate(model, [head], by="zero"))[0, -1]
+        fall = lens_removals.centered(clean.logits[row]) - lens_removals.centered(after)
+        torch.testing.assert_close(lost["words"][row], fall[ids["words"][row]].mean())
+        said = clean.logits[row].argmax()
+        p = clean.logits[row].log_softmax(-1)[said] - after.log_softmax(-1)[said]
+        torch.testing.assert_close(lost["prediction"][row], p)
+
+
+def test_values_taken_away_one_by_one_are_the_head(run):
+    model, readings, clean = run(layer_norm=False)
+    for layer in (0, 1):
+        lost = lens_removals.head_off(model, clean, readings, layer)
+        both = lost["first value, words, here"] + lost["other values, words, here"]
+        torch.testing.assert_close(both, lost["head, words, here"])
+    every = sum(clean.by_key[0][:, 1, key] for key in range(clean.by_key[0].shape[2]))
+    torch.testing.assert_close(every, clean.z[:, 1])
+
+
+def test_other_words_are_the_next_prompts_and_not_ones_own():
+    ids = torch.tensor([[1, 2, 3], [3, 4, 5], [6, 1, 8]])
+    assert lens_removals.other_words(ids).tolist() == [[6, -1, 8], [1, 2, -1], [3, 4, 5]]
+    values = torch.arange(18.0).view(2, 9)
+    means = lens_removals.mean_of(values, torch.tensor([[1, -1, 3], [-1, -1, -1]]))
+    assert means[0] == 2 and means[1].isnan()
+
+
+def test_made_up_heads_come_from_other_prompts_with_the_norms_of_the_real_ones():
+    draw = torch.Generator().manual_seed(0)
+    vectors = torch.randn(5, 3, 4, generator=draw)
+    made = lens_readings.others(vectors, draw)
+    assert not (made == vectors).all(dim=-1).any()
+    for part in range(3):
+        theirs = {tuple(x) for x in vectors[:, part].tolist()}
+        assert {tuple(x) for x in made[:, part].tolist()} == theirs
+    stretched = lens_readings._lengths_of(vectors, made)
+    torch.testing.assert_close(stretched.norm(dim=-1), vectors.norm(dim=-1))
+
+
+def test_a_prompt_too_long_and_a_k_too_large_are_named(make_model, prompts):
+    model = make_model()
+    long = Prompts(torch.zeros(2, 12, dtype=torch.long), torch.tensor([11, 11]), torch.zeros(2))
+    for call in lens_readings.read_prompts, lens_removals.clean_run:
+        with pytest.raises(ValueError, match="12 tokens, but the model sees at most n_ctx = 10"):
+            call(model, long)
+    with pytest.raises(ValueError, match="k must be 1 to d_vocab = 11, got 50"):
+        lens_readings.read_prompts(model, prompts)
+
+
+def test_prompts_end_where_the_text_goes_on(stories):
+    from aot_helpers.text.corpora import load_corpus
+
+    texts = load_corpus("stories", "test", quiet=True).texts[:60]
+    found = lens_prompts.windows(stories, texts, 10)
+    encoded = [stories.tokenizer.encode(text, bos=True) for text in texts]
+    for row, last in enumerate(found.last):
+        start = found.tokens[row, : last + 1]
+        (whole,) = [e for e in encoded if torch.equal(e[: last + 1], start)]
+        assert whole[last + 1] == found.answers[row]
+    kinds = lens_prompts.by_kind(stories, texts, 12, 5)
+    said = {kind: lens_prompts.predictions(stories, each) for kind, each in kinds.items()}
+    assert (said["right"] == kinds["right"].answers).all()
+    assert (said["wrong"] != kinds["wrong"].answers).all()
+    with pytest.raises(ValueError, match="answers .* as they go on: at least 4, "):
+        lens_prompts.by_kind(stories, texts[:4])
+    with pytest.raises(ValueError, match="give longer texts"):
+        lens_prompts.windows(stories, ["Too short."], 10)
+
+
+def test_a_summary_is_the_mean_with_an_interval():
+    values = torch.tensor([[1.0, 2.0], [3.0, torch.nan], [5.0, 6.0]])
+    found = lens_results.summary(values)
+    assert found["layers"] == [3.0, 4.0] and found["mean"] == pytest.approx(3.333, abs=1e-3)
+    assert found["low"][0] <= 3 <= found["high"][0]
+
+
+@pytest.fixture
+def tiny_gpt2(tmp_path):
+    """A random GPT-2 in Hugging Face format, whose tokenizer has the words of the facts."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    facts = lens_prompts.FACTS.items()
+    texts = [t.format(pair.replace(" ", " is ")) for t, pairs in facts for pair in pairs.split(",")]
+    tokenizer = train_bpe(texts * 3, 900)
+    shape = dict(n_positions=128, n_embd=24, n_layer=2, n_head=3)
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=tokenizer.d_vocab, bos_token_id=0, eos_token_id=0, **shape)
+    GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    return tmp_path
+
+
+def test_a_folder_is_measured_and_gpt2_out_of_reach_is_said(
+    tiny_gpt2, tmp_path, monkeypatch, capsys
+):
+    def half_right(model, prompts):
+        return torch.where(torch.arange(len(prompts.last)) % 2 == 0, prompts.answers, 0)
+
+    monkeypatch.setattr(lens_prompts, "predictions", half_right)
+    measure = lens_results.measure
+    monkeypatch.setattr(lens_results, "measure", lambda m, counts: measure(m, counts=(6, 4, 4)))
+    out = tmp_path / "out"
+    tool.main([str(tiny_gpt2), "gpt2"], ["20"], 0, out)
+    said = capsys.readouterr().out
+    assert "gpt2 is left out" in said and "out of reach: gpt2" in said
+    found = json.loads((out / f"20-{tiny_gpt2.name}.json").read_text("utf-8"))
+    assert found["family"] == "gpt2" and found["prompts"]["right"] == 6
+    assert len(found["example"]["top"]) == 3 and len(found["example"]["heads"]) == 6
+    assert found["shares"]["right"]["head | final"]["mean"] >= 0
+    assert found["tests"]["right"]["heads: sharing, zero, words"]["layers"][0] is not None
+
+
+def test_a_model_that_knows_no_fact_is_refused(tiny_gpt2):
+    with pytest.raises(ValueError, match="answers .* of the kind that it was trained on"):
+        lens_results.measure(load_pretrained(tiny_gpt2))
+
+
+def test_missing_results_say_how_to_measure(monkeypatch, tmp_path):
+    monkeypatch.setattr(lens_results, "FOLDER", tmp_path)
+    with pytest.raises(ValueError, match="'gpt2'.*there are: none.*tools/pretrained.py gpt2"):
+        lens_results.read_results("gpt2")
+
+
+def test_the_exercises_know_right_from_wrong(stories, capsys):
+    x = torch.randn(128, generator=torch.Generator().manual_seed(1)) * 3
+    given = {"model": stories.requires_grad_(False), "x": x}
+
+    def share(a, b, k):
+        return len({*a.topk(k).indices.tolist()} & {*b.topk(k).indices.tolist()}) / k
+
+    cases = [
+        ("20.1", 50 * 50 / 1024, {}, "solved (2.44 words"),
+        ("20.1", 50 / 1024, {}, "not yet. Yours is 0.0488"),
+        ("20.1", "two", {}, "not yet. one number"),
+        ("20.1", ..., {}, "not attempted"),
+        ("20.2", share, {}, "solved"),
+        ("20.2", lambda a, b, k: 2 * share(a, b, k), {}, "not yet. Of 6 tokens"),
+        ("20.2", lambda a, b, k: None, {}, "not attempted"),
+        ("20.2", lambda a, b, k: "much", {}, "not yet. Return one number"),
+        ("20.3", lambda x: 0.01 * x, given, "solved (it shares 1.00"),
+        ("20.3", lambda x: x, given, "not yet. Without it"),
+        ("20.3", lambda x: -x, given, "not yet. It shares"),
+        ("20.3", lambda x: 0 * x, given, "not yet. Yours is zero"),
+        ("20.3", lambda x: x[:3], given, "not yet. Return one vector"),
+        ("20.3", lambda x: None, given, "not attempted"),
+    ]
+    for number, answer, more, said in cases:
+        exercises.grade(number, answer, **more)
+        assert f"exercise {number}: {said}" in capsys.readouterr().out, (number, said)
