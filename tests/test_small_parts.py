@@ -1,5 +1,7 @@
 """Notebook 22: norms in words, neurons that are always on, names; two derivations each."""
 
+from functools import partial
+
 import pytest
 import torch
 import transformers
@@ -14,9 +16,11 @@ from aot_helpers.studies import (
     name_movers,
     name_prompts,
     norm_words,
+    part_drawings,
     part_prompts,
     part_results,
 )
+from aot_helpers.teaching import exercises
 from aot_helpers.training.losses import next_token_losses
 
 SIZE = dict(vocab_size=30, hidden_size=16, num_hidden_layers=2, num_attention_heads=2)
@@ -318,9 +322,12 @@ def test_roles_follow_their_rules():
     direct[1] = torch.tensor([0.5, -0.2, 3.0])
     estimate[0, 1] = -0.3
     nothing = torch.zeros(2, 3)
-    table = name_movers.Table(direct, to, nothing, nothing, nothing, {}, torch.full((4,), 4.0), 0.0)
+    to["most at S2"][1, 2] = 0.7
+    rest = (to, nothing, nothing, nothing, {}, torch.full((4,), 4.0), 0.0)
+    table = name_movers.Table(direct, nothing, *rest)
     found = name_movers.roles(table, estimate)
     assert found.movers == [Head(1, 0)] and found.against == [Head(1, 1)]
+    assert found.suppress == [Head(1, 2)]
     assert found.tells == [Head(0, 1)] and found.duplicate == [Head(0, 2)]
     assert found.induction == [] == found.previous
 
@@ -328,6 +335,27 @@ def test_roles_follow_their_rules():
 def test_other_heads_are_of_the_same_layers_and_leave_the_roles_out():
     others = name_movers.others_like([Head(1, 0), Head(1, 1)], 4, leave_out=[Head(1, 2)])
     assert others == [Head(1, 3)]  # none is left for the second
+
+
+def test_drawings_take_what_the_study_gives(shipped):
+    x = part_prompts.read_ends(shipped, ["Return the graph", "and so on"]).ln1[2]
+    norm, words = shipped.attention_norm(2), part_prompts.function_words(shipped.tokenizer)
+    before, after = (lens(shipped, v).softmax(dim=-1).mean(dim=0) for v in (x, norm(x)))
+    rows = norm_words.moved(shipped, before, after, words, n=3)
+    assert [len(each) for each in rows.values()] == [3, 3]
+    token, was, now, _ = rows["fall most"][0]
+    worst = (after - before).argmin()
+    assert token == shipped.tokenizer.token_strings([int(worst)])[0] and was > now
+    circuit = part_drawings.circuit({"movers": ["L1H2"] * 5}, "five movers")
+    assert "L1H2, L1H2, L1H2 +2" in [text.get_text() for text in circuit.axes[0].texts]
+    for figure in (
+        part_drawings.words_moved(rows, "words"),
+        part_drawings.lit(torch.rand(2, 5), ["a", "b"], "lit", marked=["a"]),
+        part_drawings.by_layer({"one": {"x": [1, 2]}}, "by layer", "left", line=1),
+        part_drawings.costs({"ours": {"zero": 1, "mean": 0.2}}, "costs", "nats"),
+        part_drawings.against_reading(torch.rand(2, 2), torch.rand(2, 2), ["L1H0"], "reading"),
+    ):
+        assert figure.axes and figure.texts[0].get_text()
 
 
 def test_results_that_are_not_there_name_the_remedy():
@@ -351,3 +379,55 @@ def test_all_of_it_runs_on_a_tiny_gpt2_and_a_tiny_llama(shipped, monkeypatch):
         assert found["names"]["prompts"] == 96 and len(found["names"]["measured"]) == 4
         assert max(row["bare"] for row in found["norms"]["ln2"]) < 0.01
         assert isinstance(model.final_norm(), nn.Module)
+
+
+# ---- the exercises ----
+
+
+def test_a_quiet_text_is_told_from_a_busy_one(shipped, capsys):
+    grade = partial(exercises.grade, "22.1", model=shipped, neuron=(3, 332))
+    for answer in (..., "too short", 7, "word " * 200, "This function returns the value of the"):
+        grade(answer)
+    grade("Returns True if the graph has no cycle. See [1]_ for details.")
+    said = [line.split(": ", 1)[1][:20] for line in capsys.readouterr().out.splitlines()]
+    assert said[0] == "not attempted" and said[-1].startswith("solved (its")
+    assert all(line.startswith("not yet") for line in said[1:-1]) and len(said) == 6
+
+
+def test_a_fold_is_tried_on_numbers(capsys):
+    def forgets_the_bias(gain, bias, W, b):
+        return gain[:, None] * W, b
+
+    answers = (
+        ...,
+        lambda *parts: None,
+        lambda *parts: 3,
+        lambda gain, bias, W, b: (W.T, b),
+        forgets_the_bias,
+        lambda gain, bias, W, b: (gain[:, None] * W, b + bias @ W),
+    )
+    for answer in answers:
+        exercises.grade("22.2", answer)
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split(": ", 1)[1][:7] for line in said] == [
+        "not att", "not att", "not yet", "not yet", "not yet", "solved",
+    ]  # fmt: skip
+
+
+def test_a_story_with_the_wrong_giver_is_tried_on_the_model(stories, capsys):
+    start = "Mila Toren lived near the river with two friends. Then Mila Toren met Deko Balis. "
+    names = ["Mila Toren", "Deko Balis"]
+    answers = (
+        ...,
+        "a text",
+        (start + "Mila Toren gave a red kite", *names),
+        (start + "Deko Balis gave a red kite to", *names),
+        (start + "Deko Balis gave a red kite to", *names[::-1]),
+        (start + "Mila Toren gave a red kite to", *names),
+    )
+    for answer in answers:
+        exercises.grade("22.3", answer, model=stories)
+    said = [line.split(": ", 1)[1] for line in capsys.readouterr().out.splitlines()]
+    assert said[0] == "not attempted" and said[-1].startswith("solved (it prefers Mila Toren")
+    assert [line[:7] for line in said[1:-1]] == ["not yet"] * 4
+    assert "It prefers Mila Toren by" in said[-2]

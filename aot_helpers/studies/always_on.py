@@ -56,11 +56,14 @@ def busiest(often: Float[Tensor, "layer d_mlp"]) -> list[Neuron]:
 
 
 class Written(NamedTuple):
-    """What one neuron writes."""
+    """What one neuron writes, beside the others of its layer."""
 
     length: float  # of its value, divided by the median of its layer
+    longest: float  # the same of the longest value there
     entropy: float  # of its reading, less the median of its layer (nats)
+    flattest: float  # the same of the flattest reading there
     words: float  # the share of function words among the ten highest tokens
+    wordiest: float  # the largest such share there
     outlier: float  # its largest weight by size, divided by the root mean square
     outlier_at: int  # where in the stream that weight is
     top: list[int]  # the ten highest tokens
@@ -76,26 +79,34 @@ def written(
 
     mean: mean activations; a neuron whose mean is negative is read in the sign that it writes.
     """
-    found, layer_seen = {}, None
-    for layer, neuron in sorted(neurons):
-        values = model.mlp_values(layer)
-        if layer != layer_seen:
-            signed = values * mean[layer].sign()[:, None]
-            parts = [lens(model, part).log_softmax(dim=-1) for part in signed.split(128)]
-            entropy = torch.cat([-(part.exp() * part).sum(dim=-1) for part in parts])
-            layer_seen, length = layer, values.norm(dim=-1)
-        value = values[neuron] * mean[layer, neuron].sign()
-        top = top_tokens(lens(model, value), 10)
-        size = value.abs() / value.square().mean().sqrt()
-        found[Neuron(layer, neuron)] = Written(
-            length=(length[neuron] / length.median()).item(),
-            entropy=(entropy[neuron] - entropy.median()).item(),
-            words=words[top].float().mean().item(),
+    found, seen = {}, None
+    for layer, at in sorted(neurons):
+        if layer != seen:
+            values, seen = model.mlp_values(layer) * mean[layer].sign()[:, None], layer
+            readings = [_reading(model, part) for part in values.split(128)]
+            entropy, top = (torch.cat(each) for each in zip(*readings, strict=True))
+            entropy, length = entropy - entropy.median(), values.norm(dim=-1)
+            length, share = length / length.median(), words[top].float().mean(dim=-1)
+        size = values[at].abs() / values[at].square().mean().sqrt()
+        found[Neuron(layer, at)] = Written(
+            length=length[at].item(),
+            longest=length.max().item(),
+            entropy=entropy[at].item(),
+            flattest=entropy.max().item(),
+            words=share[at].item(),
+            wordiest=share.max().item(),
             outlier=size.max().item(),
             outlier_at=int(size.argmax()),
-            top=top.tolist(),
+            top=top[at].tolist(),
         )
     return found
+
+
+def _reading(model: Model, values: Float[Tensor, "n d_model"]) -> tuple[Tensor, Tensor]:
+    """The entropy (nats) of what the lens reads in each value, and its ten highest tokens."""
+    logits = lens(model, values)
+    log_p = logits.log_softmax(dim=-1)
+    return -(log_p.exp() * log_p).sum(dim=-1), top_tokens(logits, 10)
 
 
 def others_at_random(

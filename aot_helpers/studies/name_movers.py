@@ -53,7 +53,8 @@ def logit_differences(
 class Table(NamedTuple):
     """Of every head, at the end of the prompts: where it looks, what it adds; means of prompts."""
 
-    direct: Float[Tensor, "layer head"]  # what it adds to the logit difference, σ frozen
+    on_io: Float[Tensor, "layer head"]  # what it adds to the logit of IO, measured from the mean
+    on_s: Float[Tensor, "layer head"]  # and to that of S; σ frozen
     to: dict[str, Float[Tensor, "layer head"]]  # attention, from and to places of the names
     reads_io: Float[Tensor, "layer head"]  # share of prompts with IO among its 5 highest tokens
     reads_s: Float[Tensor, "layer head"]
@@ -61,6 +62,11 @@ class Table(NamedTuple):
     parts: dict[str, float]  # what embeddings, biases and MLPs add
     difference: Float[Tensor, " prompt"]
     sum_error: float  # how far the parts' sum is from the logit difference, at most
+
+    @property
+    def direct(self) -> Float[Tensor, "layer head"]:
+        """What every head adds to the logit difference."""
+        return self.on_io - self.on_s
 
 
 def head_table(model: Model, groups: list[Group], edits_of=None, readings: bool = True) -> Table:
@@ -72,9 +78,15 @@ def head_table(model: Model, groups: list[Group], edits_of=None, readings: bool 
     for g in cut(groups, c.d_vocab):
         with torch.no_grad():
             logits, cache = model.run_with_cache(g.tokens, edits=edits_of and edits_of(g))
-            parts, writes = _parts(model, cache, model.W_U.T[g.io] - model.W_U.T[g.s])
-            direct = torch.stack([parts.pop(str(head)) for head in writes])  # [head, prompt]
-            unread = direct.new_full((2, *direct.shape), torch.nan)
+            mean = model.W_U.mean(dim=1)
+            (on_io, writes), (on_s, _) = (
+                _parts(model, cache, model.W_U.T[name] - mean) for name in (g.io, g.s)
+            )
+            direct = torch.stack(
+                [torch.stack([on.pop(str(head)) for head in writes]) for on in (on_io, on_s)]
+            )  # [IO or S, head, prompt]
+            parts = {name: on_io[name] - on_s[name] for name in on_io}
+            unread = torch.full_like(direct, torch.nan)
             ranks = _ranks(model, writes, g) if readings else unread
             looks = _looks(torch.stack([cache[f"L{i}.pattern"] for i in range(c.n_layers)]), g)
             rows.append((direct, parts, looks, ranks, difference(logits, g)))
@@ -83,15 +95,17 @@ def head_table(model: Model, groups: list[Group], edits_of=None, readings: bool 
     parts = {name: torch.cat([each[name] for each in parts]) for name in parts[0]}
     looks = {name: torch.cat([each[name] for each in looks], dim=1) for name in looks[0]}
     shape = c.n_layers, c.n_heads
+    whole = (direct[0] - direct[1]).sum(dim=0) + sum(parts.values())
     return Table(
-        direct=direct.mean(dim=-1).view(shape),
+        on_io=direct[0].mean(dim=-1).view(shape),
+        on_s=direct[1].mean(dim=-1).view(shape),
         to={name: each.mean(dim=1) for name, each in looks.items()},
         reads_io=(ranks[0] < 5).float().mean(dim=-1).view(shape),
         reads_s=(ranks[1] < 5).float().mean(dim=-1).view(shape),
         rank_io=ranks[0].median(dim=-1).values.view(shape),
         parts={name: each.mean().item() for name, each in parts.items()},
         difference=found,
-        sum_error=(direct.sum(dim=0) + sum(parts.values()) - found).abs().max().item(),
+        sum_error=(whole - found).abs().max().item(),
     )
 
 
@@ -126,6 +140,7 @@ def _looks(pattern: Float[Tensor, "layer prompt head query key"], g: Group) -> d
         "end to S1": end[..., g.s1_at],
         "end to S2": end[..., g.s2_at],
         "end to first": end[..., 0],
+        "end to end": end[..., -1],
         "most at IO": (best == g.io_at).float(),
         "most at S2": (best == g.s2_at).float(),
         "S2 to S1": pattern[..., g.s2_at, g.s1_at],
@@ -148,6 +163,7 @@ class Roles(NamedTuple):
 
     movers: list[Head]
     against: list[Head]
+    suppress: list[Head]
     tells: list[Head]  # S-inhibition
     duplicate: list[Head]
     induction: list[Head]
@@ -159,16 +175,18 @@ def roles(table: Table, estimate: Float[Tensor, "layer head"]) -> Roles:
 
     estimate: what replacing each head's output does to the logit difference. A mover looks from the
     end at IO more than at anything but the first token in half of the prompts and adds MOVES of the
-    logit difference; one against takes AGAINST. A head that tells looks at S2 so, and its
-    replacement costs TELLS. The last three look, at S2 and after S1, with 0.3 of their attention.
+    logit difference; one against takes AGAINST. A head that suppresses looks at S2 so, and adds
+    MOVES; one that tells looks there, adds less, and its replacement costs TELLS. The last three
+    look, at S2 and after S1, with 0.3 of their attention.
     """
     total, to = table.difference.mean(), table.to
-    looks = to["most at IO"] >= 0.5
+    looks, at_s2 = to["most at IO"] >= 0.5, to["most at S2"] >= 0.5
     by = table.direct / total
     return Roles(
         movers=_heads(looks & (by >= MOVES), by),
         against=_heads(looks & (by <= AGAINST), -by),
-        tells=_heads((to["most at S2"] >= 0.5) & (-estimate / total >= TELLS), -estimate),
+        suppress=_heads(at_s2 & (by >= MOVES), by),
+        tells=_heads(at_s2 & (by < MOVES) & (-estimate / total >= TELLS), -estimate),
         duplicate=_heads(to["S2 to S1"] >= 0.3, to["S2 to S1"]),
         induction=_heads(to["S2 to after S1"] >= 0.3, to["S2 to after S1"]),
         previous=_heads(to["after S1 to S1"] >= 0.3, to["after S1 to S1"]),
@@ -263,8 +281,12 @@ def names_lead(table: Table, movers: list[Head]) -> float:
 
 
 def made_up(before: Table, after: Table, gone: list[Head], n: int = 3) -> tuple[float, list[Head]]:
-    """What the n heads that grow most add more once others are gone, and which they are."""
-    growth = after.direct - before.direct
+    """What the n heads that grow most add more once others are gone, and which they are.
+
+    Only heads of later layers than the first of those gone: the others cannot notice.
+    """
+    growth = (after.direct - before.direct).clone()
+    growth[: min(head.layer for head in gone) + 1] = -torch.inf
     growth[tuple(zip(*gone, strict=True))] = -torch.inf
     values, at = growth.flatten().topk(n)
     heads = [Head(*divmod(int(i), growth.shape[1])) for i in at]

@@ -117,6 +117,23 @@ def rising(change: Change, n: int = 10) -> Tensor:
     return change.difference.topk(n).indices
 
 
+def moved(
+    model: Model,
+    before: Float[Tensor, " d_vocab"],
+    after: Float[Tensor, " d_vocab"],
+    words: Bool[Tensor, " d_vocab"],
+    n: int = 8,
+) -> dict[str, list[tuple[str, float, float, bool]]]:
+    """The n tokens that fall and rise most: (token, before, after, whether a function word)."""
+    difference, strings = after - before, model.tokenizer.token_strings
+    found = {}
+    for said, largest in (("fall most", False), ("rise most", True)):
+        ids = difference.topk(n, largest=largest).indices
+        numbers = (each[ids].tolist() for each in (before, after, words))
+        found[said] = list(zip(strings(ids), *numbers, strict=True))
+    return found
+
+
 def correlation(a: Tensor, b: Tensor) -> float:
     """Pearson's correlation of two rows of numbers."""
     return torch.corrcoef(torch.stack([a, b]).double())[0, 1].item()

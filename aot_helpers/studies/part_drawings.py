@@ -45,24 +45,6 @@ def lit(hidden, names: Sequence[str], title: str, marked: Sequence[str] = ()) ->
     return headline(figure, title)
 
 
-def how_often(shares: Mapping[str, Sequence[float]], least: float, title: str) -> Figure:
-    """The share of passages in which each neuron of a layer is among the most active, sorted."""
-    figure, (axis,) = _axes(7.2, 3.2)
-    for color, (name, values) in zip((QUERY, PALE, KEY), shares.items(), strict=False):
-        values = np.sort(np.asarray(values))[::-1]
-        axis.plot(range(1, len(values) + 1), values, color=color, lw=1.8)
-        at = 2 if color == QUERY else 20
-        place = (at, values[at - 1]), (10, 8)
-        axis.annotate(name, *place, textcoords="offset points", color=color)
-    axis.axhline(least, color="0.4", lw=1, ls="--")
-    axis.text(axis.get_xlim()[1], least, f" {least}", va="center", fontsize=SMALL, color="0.3")
-    axis.set(
-        xscale="log", xlabel="neurons of the layer, the most frequent first", ylim=(-0.03, 1.05)
-    )
-    axis.set_ylabel("share of passages")
-    return headline(figure, title)
-
-
 def words_moved(
     panels: Mapping[str, Sequence[tuple[str, float, float, bool]]], title: str
 ) -> Figure:
@@ -90,6 +72,7 @@ def _spread(values: Sequence[float], apart: float = 0.13) -> list[float]:
     room = apart * max(1.0, (heights.max() - heights.min()) / 2)
     for lower, upper in zip(order[:-1], order[1:], strict=True):
         heights[upper] = max(heights[upper], heights[lower] + room)
+    heights -= heights.mean() - np.log10(np.maximum(values, 1e-9)).mean()  # up as much as down
     return (10**heights).tolist()
 
 
@@ -113,7 +96,7 @@ def by_layer(
         axis.set_title(name, size=10.5)
         axis.xaxis.get_major_locator().set_params(integer=True)
     axes[0].set_ylabel(y_label)
-    axes[-1].legend(fontsize=SMALL, frameon=False)
+    _named_above(figure, axes[-1])
     return headline(figure, title)
 
 
@@ -130,26 +113,35 @@ def costs(rows: Mapping[str, Mapping[str, float]], title: str, x_label: str) -> 
     axis.axvline(0, color="0.7", lw=0.8, zorder=0)
     axis.set_yticks(range(len(rows)), list(rows), fontsize=10)
     axis.set(ylim=(len(rows) - 0.5, -0.6), xlabel=x_label)
-    axis.legend(fontsize=SMALL, frameon=False, loc="lower right")
+    _named_above(figure, axis)
     return headline(figure, title)
 
 
-def against_reading(
-    direct: Sequence[float], rank: Sequence[float], named: Mapping[str, int], title: str
-) -> Figure:
-    """What each head adds, against how high the name stands in its reading; some heads named."""
+def _named_above(figure, axis):
+    """The names of the lines or dots, at the right end of the headline's row."""
+    handles, names = axis.get_legend_handles_labels()
+    look = {"fontsize": SMALL, "frameon": False, "ncols": len(names), "loc": "upper right"}
+    figure.legend(handles, names, bbox_to_anchor=(1, 0.985 - 0.2 / figure.get_figheight()), **look)
+
+
+def against_reading(adds, rank, names: Sequence[str], title: str) -> Figure:
+    """What each head adds, against how high the name stands in its reading: both [layer, head].
+
+    names: heads to name, such as "L2H3".
+    """
     figure, (axis,) = _axes(7.2, 3.8)
-    direct, rank = np.asarray(direct), np.asarray(rank) + 1
-    axis.scatter(rank, direct, s=14, color=PALE, alpha=0.6)
-    for name, at in named.items():
-        axis.scatter(rank[at], direct[at], s=40, color=QUERY if direct[at] > 0 else KEY)
-        axis.annotate(
-            name, (rank[at], direct[at]), (6, 4), textcoords="offset points", fontsize=SMALL
-        )
+    adds, rank = np.asarray(adds), np.asarray(rank) + 1
+    axis.scatter(rank, adds, s=14, color=PALE, alpha=0.6)
+    for name in names:
+        at = tuple(map(int, name[1:].split("H")))
+        axis.scatter(rank[at], adds[at], s=40, color=QUERY if adds[at] > 0 else KEY)
+        place, right = (rank[at], adds[at]), rank[at] > 3000
+        look = {"ha": "right" if right else "left", "fontsize": SMALL}
+        axis.annotate(name, place, (-6 if right else 6, 5), textcoords="offset points", **look)
     axis.axhline(0, color="0.7", lw=0.8)
     axis.axvspan(0.8, 5.5, color=SHARE, alpha=0.12, lw=0)
     axis.set(xscale="log", xlabel="median rank of the name in what the head writes (1: first)")
-    axis.set_ylabel("adds to the logit difference")
+    axis.set_ylabel("adds, share of the logit difference")
     return headline(figure, title)
 
 
@@ -159,20 +151,21 @@ ROLES = {
     "duplicate": (5.2, 3.45, PALE, "duplicate token"),
     "induction": (5.2, 2.35, PALE, "induction"),
     "tells": (7.85, 2.9, QUERY, "say whom to avoid"),
-    "movers": (10.6, 3.7, VALUE, "name movers"),
-    "backup": (10.6, 2.65, SHARE, "backups"),
-    "against": (10.6, 1.6, KEY, "negative movers"),
+    "suppress": (10.6, 4.15, QUERY, "unsay John"),
+    "movers": (10.6, 3.2, VALUE, "name movers"),
+    "backup": (10.6, 2.25, SHARE, "step in"),
+    "against": (10.6, 1.3, KEY, "negative movers"),
 }
 FLOWS = (
     ("previous", "induction"), ("induction", "tells"), ("duplicate", "tells"), ("tells", "movers"),
-    ("tells", "against"), ("tells", "backup"),
+    ("tells", "against"), ("tells", "backup"), ("duplicate", "suppress"),
 )  # fmt: skip
 
 
 def circuit(heads: Mapping[str, Sequence[str]], title: str, most: int = 3) -> Figure:
     """The roles of Wang et al. 2022 as a diagram, with the heads of a model that fill them."""
     figure, axis = canvas(10.4, 4.75, 11.9)
-    places = {"Mary": 0.75, "John": 2.6, "John again": 5.2, "to": 9.2}
+    places = {"Mary": 0.75, "John": 2.6, "John again": 5.2, "to": 8.9}
     for token, x in places.items():
         word(axis, x, 4.6, token, width=0.35 + 0.14 * len(token), height=0.42, size=10.5)
     say(axis, 0.75, 4.22, "IO", PALE, size=9)
@@ -187,7 +180,7 @@ def circuit(heads: Mapping[str, Sequence[str]], title: str, most: int = 3) -> Fi
         word(axis, x, y, "", color=color, fill=fill, width=2.2, height=0.8)
         say(axis, x, y + 0.18, said, color, size=9.5, weight="bold")
         say(axis, x, y - 0.17, text or "none found", INK if names else PALE, size=9)
-    axis.plot((0.75, 0.75, 10.6), (4.0, 0.65, 0.65), color=SHARE, lw=1.6, alpha=0.6)
-    arrow(axis, (10.6, 0.65), (10.6, 1.18), color=SHARE, alpha=0.6, width=1.6)
-    say(axis, 5.2, 0.42, 'the three on the right look from "to" at Mary', SHARE, size=9.5)
+    axis.plot((0.75, 0.75, 10.6), (4.0, 0.55, 0.55), color=SHARE, lw=1.6, alpha=0.6)
+    arrow(axis, (10.6, 0.55), (10.6, 0.9), color=SHARE, alpha=0.6, width=1.6)
+    say(axis, 5.2, 0.33, "name movers and negative movers look from 'to' at Mary", SHARE, size=9.5)
     return headline(figure, title)

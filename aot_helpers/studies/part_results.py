@@ -19,7 +19,7 @@ from aot_helpers.studies.part_prompts import (
 )
 
 FOLDER = DATA / "results" / "pretrained"
-ORDERS, DIRECTIONS, DRAWS = 5, 3, 3  # of gains, of the stream, of other neurons and heads
+ORDERS, DIRECTIONS, DRAWS = 5, 3, 5  # of gains, of the stream, of other neurons and heads
 ALONE = 8  # so many of the neurons are silenced one by one
 
 
@@ -61,7 +61,7 @@ def read_results(name: str = "smollm2") -> dict:
 def norms(model: Model, ends: Ends, seed: int = 0) -> dict:
     """Section 1: per site and layer, what the lens reads before and after a norm."""
     words, strings = function_words(model.tokenizer), model.tokenizer.token_strings
-    found = {"ln_final": final_norm(model, ends)}
+    found = {"ln_final": final_norm(model, ends, seed)}
     for site in norm_words.SITES:
         rows = []
         for layer, x in enumerate(getattr(ends, site)):
@@ -101,15 +101,19 @@ def norms(model: Model, ends: Ends, seed: int = 0) -> dict:
     return found
 
 
-def final_norm(model: Model, ends: Ends) -> list[dict]:
-    """Per layer, how much higher (log10) ranks are without the final norm in the lens."""
+def final_norm(model: Model, ends: Ends, seed: int = 0) -> list[dict]:
+    """Per layer, how much higher (log10) ranks are without the final norm in the lens.
+
+    Of the model's own prediction, of that of another passage, of a random token.
+    """
+    generator, n = torch.Generator().manual_seed(seed), len(ends.guesses)
+    tokens = {"own": ends.guesses, "another's": ends.guesses.roll(1)}
+    tokens["random"] = torch.randint(model.config.d_vocab, (n,), generator=generator)
     rows = []
     for x in ends.ln1:
-        worse = []
-        for guesses in (ends.guesses, ends.guesses.roll(1)):
-            with_norm, without = (rank(lens(model, x, norm=n), guesses) + 1 for n in (True, False))
-            worse.append((without.log10() - with_norm.log10()).mean().item())
-        rows.append({"own": worse[0], "another's": worse[1]})
+        logits = [lens(model, x, norm=norm) for norm in (True, False)]
+        ranks = {kind: [rank(each, ids) + 1 for each in logits] for kind, ids in tokens.items()}
+        rows.append({k: (b.log10() - a.log10()).mean().item() for k, (a, b) in ranks.items()})
     return rows
 
 
@@ -223,7 +227,8 @@ def names(model: Model, groups: list[Group], seed: int = 0, tried: int = 12) -> 
         "with other names": other.tolist(),
         "sum error": table.sum_error,
         "parts": table.parts,
-        "direct": table.direct.tolist(),
+        "on IO": table.on_io.tolist(),
+        "on S": table.on_s.tolist(),
         "attention": {name: each.tolist() for name, each in table.to.items()},
         "reads IO": table.reads_io.tolist(),
         "reads S": table.reads_s.tolist(),
@@ -263,6 +268,18 @@ def _removals(model, groups, table, by_role, total: float, seed: int) -> dict:
             "backup": [str(head) for head in backup],
             "growth of each": [(after.direct - table.direct)[head].item() for head in backup],
             "growth without others": grown,
+        }
+    if by_role.suppress:
+        after = table_without(by_role.suppress)
+        growth, backup = name_movers.made_up(table, after, by_role.suppress)
+        found["without suppressors"] = {
+            "fall": total - after.difference.mean().item(),
+            "growth": growth,
+            "backup": [str(head) for head in backup],
+            "falls without others": [
+                total - table_without(others(by_role.suppress, draw)).difference.mean().item()
+                for draw in range(DRAWS)
+            ],
         }
     if movers and tells:
         lead = name_movers.names_lead(table, movers)
