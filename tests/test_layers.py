@@ -20,7 +20,14 @@ FAMILIES = [
     ["sweep_storage", "sweep_study", "sweep"],
     ["autopsy", "autopsy_results", "autopsy_drawings"],
     ["masked_repeats", "masked_heads", "masked_drawings"],
-    ["lens_prompts", "lens_readings", "lens_removals", "lens_results", "lens_drawings"],
+    [
+        "lens_prompts",
+        "lens_readings",
+        "lens_removals",
+        "lens_impostors",
+        "lens_results",
+        "lens_drawings",
+    ],
     [
         *("part_prompts", "norm_words", "always_on", "name_prompts", "name_movers"),
         *("part_results", "part_drawings"),

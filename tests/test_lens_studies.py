@@ -10,7 +10,13 @@ from aot_helpers.models.pretrained import load_pretrained
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.reading.lens import intersection, lens, overlap, read, top_tokens
-from aot_helpers.studies import lens_prompts, lens_readings, lens_removals, lens_results
+from aot_helpers.studies import (
+    lens_impostors,
+    lens_prompts,
+    lens_readings,
+    lens_removals,
+    lens_results,
+)
 from aot_helpers.studies.lens_prompts import Prompts
 from aot_helpers.teaching import exercises
 from aot_helpers.text.tokenization import train_bpe
@@ -42,10 +48,10 @@ def test_readings_are_those_of_one_prompt_alone(run, prompts, changes):
         text = prompts.tokens[row, : prompts.last[row] + 1]
         logits, cache = model.run_with_cache(text[None])
         torch.testing.assert_close(clean.logits[row], logits[0, -1])
-        for name in ("head", "query", "query, the source's way", "head without W_O"):
+        for name in ("head", "query", "head without W_O"):
             mine = read(model, cache, name, Head(1, 1))[0, -1]
             assert torch.equal(readings.ids[name][row, 1, 1], top_tokens(lens(model, mine), 3))
-        key = int(cache["L1.pattern"][0, 1, -1].argmax())
+        key = 1 + int(cache["L1.pattern"][0, 1, -1, 1:].argmax())  # never the first token
         value = read(model, cache, "value", Head(1, 1))[0, key]
         assert torch.equal(readings.ids["value"][row, 1, 1, 0], top_tokens(lens(model, value), 3))
         written = lens(model, cache["L1.attn_out"][0, -1])
@@ -90,17 +96,12 @@ def test_a_removal_at_the_last_position_is_an_ablation_of_the_last_layer(run, pr
         after = model(text, edits=ablate(model, [head], by="zero"))[0, -1]
         fall = lens_removals.centered(clean.logits[row]) - lens_removals.centered(after)
         torch.testing.assert_close(lost["words"][row], fall[ids["words"][row]].mean())
-        said = clean.logits[row].argmax()
-        p = clean.logits[row].log_softmax(-1)[said] - after.log_softmax(-1)[said]
-        torch.testing.assert_close(lost["prediction"][row], p)
+        left = lens_removals.run_with(model, prompts, 1, clean.z[:, 1] - part)
+        torch.testing.assert_close(left[row], lens_removals.centered(after))
 
 
 def test_values_taken_away_one_by_one_are_the_head(run):
-    model, readings, clean = run(layer_norm=False)
-    for layer in (0, 1):
-        lost = lens_removals.head_off(model, clean, readings, layer)
-        both = lost["first value, words, here"] + lost["other values, words, here"]
-        torch.testing.assert_close(both, lost["head, words, here"])
+    _, _, clean = run(layer_norm=False)
     every = sum(clean.by_key[0][:, 1, key] for key in range(clean.by_key[0].shape[2]))
     torch.testing.assert_close(every, clean.z[:, 1])
 
@@ -121,8 +122,66 @@ def test_made_up_heads_come_from_other_prompts_with_the_norms_of_the_real_ones()
     for part in range(3):
         theirs = {tuple(x) for x in vectors[:, part].tolist()}
         assert {tuple(x) for x in made[:, part].tolist()} == theirs
-    stretched = lens_readings._lengths_of(vectors, made)
+    stretched = lens_readings.lengths_of(vectors, made)
     torch.testing.assert_close(stretched.norm(dim=-1), vectors.norm(dim=-1))
+
+
+def test_of_a_last_layer_without_norm_any_vector_takes_its_words_along(run):
+    """What makes an impostor's removal arithmetic: the words fall by what it says."""
+    model, readings, clean = run(layer_norm=False)
+    made = lens_impostors.written_by(model, 1, clean.z[:, 1].roll(1, dims=0))
+    z = clean.z[:, 1].clone()
+    z[:, 0] = clean.z[:, 1, 0].roll(1, dims=0)
+    left = z.clone()
+    left[:, 0] = 0
+    runs = [lens_removals.run_with(model, clean.prompts, 1, each) for each in (z, left)]
+    says = lens_removals.centered(lens(model, made[:, 0]))
+    torch.testing.assert_close(runs[0] - runs[1], says)
+    for found in (
+        lens_impostors.heads_off(model, clean, 1, k=3),
+        lens_impostors.head_off(model, clean, 1, k=3),
+        lens_removals.heads_off(model, clean, readings, 1),
+        lens_removals.head_off(model, clean, readings, 1),
+    ):
+        assert all(len(each) == 6 for each in found.values())
+
+
+def test_impostors_are_as_long_as_what_they_replace(run):
+    model, _, clean = run(layer_norm=False)
+    z = clean.z[:, 0]
+    made = lens_impostors._as_large(model, 0, torch.randn(z.shape), z)
+    sizes = [lens_impostors.written_by(model, 0, each).norm(dim=-1) for each in (made, z)]
+    torch.testing.assert_close(*sizes)
+
+
+def test_the_next_prompts_have_other_answers():
+    found = lens_impostors.next_with_other_answers(torch.tensor([5, 5, 6, 7, 6]), 2)
+    assert found.tolist() == [[2, 3], [2, 3], [3, 0], [4, 0], [0, 3]]
+    assert lens_impostors.next_with_other_answers(torch.tensor([5, 5]), 1).tolist() == [[-1], [-1]]
+
+
+def test_a_patched_head_brings_what_it_wrote_elsewhere(run):
+    model, _, clean = run(layer_norm=False)
+    clean = clean._replace(logits=torch.eye(11)[torch.arange(6) % 4] * 9)  # four answers
+    found = lens_impostors.patched(model, clean, 1)
+    assert found["brought"].isfinite().all()
+    more = found["says it, its answer"] - found["says it, a third's"]
+    torch.testing.assert_close(found["says it, brought"], more)
+
+
+def test_names_move_with_the_heads_that_say_them(stories):
+    prompts = lens_prompts.named(stories)
+    few = lens_prompts.some(prompts, slice(0, 40, 5))
+    moved = lens_impostors.names_moved(stories, few)
+    assert moved["say it"].mean() > 0.5 > moved["do not"].mean()
+    assert (lens_prompts.predictions(stories, few) == few.answers).all()
+
+
+def test_prompts_that_begin_alike_stand_apart():
+    begin = torch.tensor([[1, 1], [1, 1], [1, 1], [2, 1], [2, 2], [2, 2]])
+    order = lens_prompts.apart(Prompts(begin, torch.ones(6, dtype=torch.long), torch.arange(6)))
+    assert sorted(order.answers.tolist()) == list(range(6))
+    assert not (order.tokens == order.tokens.roll(1, dims=0)).all(dim=1).any()
 
 
 def test_a_prompt_too_long_and_a_k_too_large_are_named(make_model, prompts):
@@ -195,7 +254,7 @@ def test_a_folder_is_measured_and_gpt2_out_of_reach_is_said(
     assert found["family"] == "gpt2" and found["prompts"]["right"] == 6
     assert len(found["example"]["top"]) == 3 and len(found["example"]["heads"]) == 6
     assert found["shares"]["right"]["head | final"]["mean"] >= 0
-    assert found["tests"]["right"]["heads: sharing, zero, words"]["layers"][0] is not None
+    assert found["tests"]["heads: sharing, words"]["layers"][0] is not None
 
 
 def test_a_model_that_knows_no_fact_is_refused(tiny_gpt2):
@@ -210,27 +269,55 @@ def test_missing_results_say_how_to_measure(monkeypatch, tmp_path):
 
 
 def test_the_exercises_know_right_from_wrong(stories, capsys):
-    x = torch.randn(128, generator=torch.Generator().manual_seed(1)) * 3
-    given = {"model": stories.requires_grad_(False), "x": x}
+    model = stories.requires_grad_(False)
+    draw = torch.Generator().manual_seed(1)
+    x, noise = torch.randn(2, 128, generator=draw) * 3
+    tokens, other = (
+        model.tokenizer.encode(lens_prompts.NAMED.format(a, b, a), bos=True)
+        for a, b in (("Deko", "Balis"), ("Tavi", "Zorin"))
+    )
+    vector, texts = {"model": model, "x": x}, {"model": model, "tokens": tokens, "other": other}
 
-    def share(a, b, k):
-        return len({*a.topk(k).indices.tolist()} & {*b.topk(k).indices.tolist()}) / k
+    def given(tokens, other, heads, at=-1):
+        theirs = model.run_with_cache(other[None])[1]["L1.z"]
+
+        def edit(z):
+            z = z.clone()
+            for head in heads:
+                z[:, at, head.head] = theirs[:, at, head.head]
+            return z
+
+        return model(tokens[None], edits={"L1.z": edit})[0, -1]
 
     cases = [
-        ("20.1", 50 * 50 / 1024, {}, "solved (2.44 words"),
-        ("20.1", 50 / 1024, {}, "not yet. Yours is 0.0488"),
-        ("20.1", "two", {}, "not yet. one number"),
-        ("20.1", ..., {}, "not attempted"),
-        ("20.2", share, {}, "solved"),
-        ("20.2", lambda a, b, k: 2 * share(a, b, k), {}, "not yet. Of 6 tokens"),
-        ("20.2", lambda a, b, k: None, {}, "not attempted"),
-        ("20.2", lambda a, b, k: "much", {}, "not yet. Return one number"),
-        ("20.3", lambda x: 0.01 * x, given, "solved (it shares 1.00"),
-        ("20.3", lambda x: x, given, "not yet. Without it"),
-        ("20.3", lambda x: -x, given, "not yet. It shares"),
-        ("20.3", lambda x: 0 * x, given, "not yet. Yours is zero"),
-        ("20.3", lambda x: x[:3], given, "not yet. Return one vector"),
-        ("20.3", lambda x: None, given, "not attempted"),
+        ("20.1", lambda x: (x @ model.W_U).softmax(dim=-1), vector, "solved (its first word"),
+        ("20.1", lambda x: x @ model.W_U, vector, "not yet. These are the logits"),
+        ("20.1", lambda x: (2 * x @ model.W_U).softmax(dim=-1), vector, "not yet. Yours sums to"),
+        ("20.1", lambda x: x, vector, "not yet. Return one vector of shape (1024,)"),
+        ("20.1", lambda x: None, vector, "not attempted"),
+        ("20.2", lambda x: 0.01 * (x + 0.6 * noise), vector, "solved (it shares"),
+        ("20.2", lambda x: 0.01 * x, vector, "not yet. Its cosine"),
+        ("20.2", lambda x: noise, vector, "not yet. It shares"),
+        ("20.2", lambda x: x + 0.6 * noise, vector, "not yet. Without it"),
+        ("20.2", lambda x: 0 * x, vector, "not yet. Yours is zero"),
+        ("20.2", lambda x: x / 0, vector, "not yet. Yours has NaN"),
+        ("20.2", lambda x: x[:3], vector, "not yet. Return one vector"),
+        ("20.2", lambda x: None, vector, "not attempted"),
+        ("20.3", given, texts, "solved"),
+        (
+            "20.3",
+            lambda t, o, h: given(t, o, []),
+            texts,
+            "not yet. Compared with my logits for L1H2",
+        ),
+        (
+            "20.3",
+            lambda t, o, h: given(t, o, h[:1]),
+            texts,
+            "not yet. Compared with my logits for L1H0",
+        ),
+        ("20.3", lambda t, o, h: 3, texts, "not yet. Return one vector"),
+        ("20.3", lambda t, o, h: None, texts, "not attempted"),
     ]
     for number, answer, more, said in cases:
         exercises.grade(number, answer, **more)

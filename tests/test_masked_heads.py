@@ -1,6 +1,7 @@
 """Notebook 19's tools: texts changed around a hidden token, heads that feed and that are missed."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -300,15 +301,17 @@ def test_a_mirror_is_misled_from_the_right_alone(capsys):
         assert said in capsys.readouterr().out
 
 
-def test_the_loss_at_which_the_sources_score_turns(capsys):
-    for answer, said in (
-        (30, "solved"),
-        (30.0, "solved"),
-        (3, "not yet"),
-        (0.3, "not yet"),
-        ("?", "not yet"),
+def test_what_the_sources_score_can_be(capsys):
+    for most, times, said in (
+        (0.2065, 10, "solved"),
+        (math.log(30522) / 50, 10.0, "solved"),
+        (0.2065, ..., "not attempted"),
+        (0.1859, 10, "not yet. `most` is 0.1859"),
+        (0.2065, 2, "not yet. 3 nats with 50 tokens, 6 with 500: 0.048"),
+        ("?", 10, "not yet"),
+        (0.2065, "?", "not yet"),
     ):
-        grade("19.3", answer)
+        grade("19.3", most, times)
         assert f"exercise 19.3: {said}" in capsys.readouterr().out
 
 
@@ -326,10 +329,12 @@ def test_drawings_show_what_they_are_given():
     figure = drawings.head_maps([{"a": scores}, {"b": scores, "c": scores}], "title")
     assert [[t.get_text() for t in axis.texts] for axis in figure.axes] == 3 * [[".50", "1"]]
     writers = {"L0H0": (0.2, 0.9), "L0H1": (0.0, -0.1)}
-    figure = drawings.fed({"a": drawings.Fed("L1H0", writers, (0.3, 0.8))}, "title")
+    figure = drawings.fed(
+        {"a": drawings.Fed("L1H0", writers, ("both", "none"), ("a", "b"))}, "title"
+    )
     said = {text.get_text() for text in figure.axes[0].texts}
-    assert {"0.20", "0.90", "0.00", "-0.10", "query", "key", "without both 0.30"} <= said
-    figure = drawings.sides({"a": [1, 0.5], "b": [0.9, 0]}, ["both", "before"], "title", "right")
+    assert {"0.20", "0.90", "0.00", "-0.10", "query at a", "key at b", "both", "none"} <= said
+    figure = drawings.dots({"a": [1, 0.5], "b": [0.9, 0]}, ["both", "before"], "title", "right")
     dots = [line.get_xydata().tolist() for line in figure.axes[0].lines if line.get_marker() != ""]
     assert [[0.9, 1]] in dots and [[0.5, 0]] in dots
 

@@ -71,6 +71,16 @@ def test_the_shift_costs_nothing_where_the_queries_have_no_mean():
     assert study.liked(v._replace(q=v.q + 3), False, (1e4,))["shifted"][0] < 1
 
 
+def test_cosine_distance_counts_directions_alone():
+    v = points()
+    longer = v._replace(k=v.k * torch.linspace(1, 9, len(v.k), dtype=torch.float64)[:, None])
+    alike = v._replace(k=torch.nn.functional.normalize(v.k, dim=-1))
+    assert study.liked(alike, False, (1.0,), metric="cosine")["plain"] == [1]
+    found = study.liked(longer, False, (0.2, 1.0, 5.0), metric="cosine")["plain"]
+    assert len(set(found)) == 1 and found[0] < 1
+    assert len(set(study.liked(longer, False, (0.2, 1.0, 5.0))["plain"])) > 1
+
+
 def test_attention_from_queries_and_keys_is_the_models(make_model):
     model = make_model(positions="relative").requires_grad_(False)
     tokens = torch.arange(1, 8)
@@ -108,6 +118,15 @@ def test_what_is_found_on_a_map_is_counted_within_texts():
 def test_the_norms_left_are_twice_the_ratio_and_none():
     as_said, turned = study.norms_left(points())
     assert math.isclose(as_said, 2) and abs(turned) < 1e-9
+
+
+def test_a_key_above_average_is_the_nearest_after_the_shift():
+    v = points()
+    v = v._replace(q=v.q + 3)
+    dots = v.q @ v.k.T
+    assert torch.allclose(study.above(v).q @ v.k.T, dots - dots.mean(dim=0))
+    found = study.liked(v, False, (1e4,))
+    assert found["above, shifted"] == [1.0] and found["above"][0] < 1
 
 
 def test_points_along_the_text_have_neighbors_of_near_positions():
@@ -223,6 +242,7 @@ def test_what_is_shipped_of_minilm_is_whole_and_small():
         assert {each.shape for each in maps} == {(2 * n, 2)}
         assert study.unpacked(each["top"], 3).shape == (n, 3)
     longest = max(map(len, MINILM["tokens"]))
+    assert all(study.unpacked(each["top above"], 1).shape == (n, 1) for each in MINILM["heads"])
     assert max(study.unpacked(each["top"], 3).max() for each in MINILM["heads"]) < longest
     assert all(path.stat().st_size < 1_000_000 for path in study.FOLDER.glob("*.json"))
 
@@ -246,12 +266,18 @@ FIGURES = {
         {"a": (torch.rand(2, 2), torch.rand(2, 2))}, ["x", "y"], "title", links="nearest"
     ),
     "clouds": lambda: drawings.clouds(panels(), "title", points().pos, links=[(0, 1)]),
-    "zoom": lambda: drawings.clouds(panels(), "title", zoom={"two": 3}, links=[(3, 1)]),
+    "zoom": lambda: drawings.clouds(panels(), "title", zoom={"two": (3, 1)}, links=[(3, 1)]),
     "close": lambda: drawings.close_pairs(
         {"one": (torch.rand(9), torch.rand(9), torch.arange(9) % 3)}, "title"
     ),
     "glance": lambda: drawings.at_a_glance(MINILM, "title", notes={Head(0, 2): "before"}),
     "liked": lambda: drawings.liked_by_scale([0.2, 1, 5], {"all": torch.rand(3, 3)}, "title"),
+    "centers": lambda: drawings.toy(
+        {"a": (torch.rand(2, 2), torch.rand(2, 2))}, ["x", "y"], "title", center=True
+    ),
+    "exchange": lambda: drawings.exchange(
+        {"one": {"liked": (0.9, 0.1)}, "two": {"liked": (0.5, 0.4)}}, "title", ("before", "after")
+    ),
     "scales": lambda: drawings.chosen_scales({"a": torch.rand(2, 3) + 0.3}, "title"),
 }
 
@@ -271,8 +297,17 @@ def test_keys_that_lie_together_and_a_chosen_query_are_shown_larger():
     q, k = torch.tensor([[-4.0, 6.0], [10.0, -2.0]]), torch.tensor([[0.1, 0.0], [0.2, 0.1]])
     (inset,) = drawings.toy({"a": (q, k)}, ["cat", "mice"], "title").axes[0].child_axes
     assert [text.get_text() for text in inset.texts] == ["cat", "mice"]
-    one = drawings.clouds({"a": (q, k)}, "title", zoom={"a": 1}).axes[0].child_axes[0]
-    assert one.get_xlim()[0] < 10 < one.get_xlim()[1] < 11
+    one = drawings.clouds({"a": (q, k)}, "title", zoom={"a": (1, 0)}).axes[0].child_axes[0]
+    assert [text.get_text() for text in one.texts] == ["query", "key"]
+    assert one.get_xlim()[0] < 10 < one.get_xlim()[1] < 12
+
+
+def test_panels_that_are_alike_have_the_same_axes():
+    q, k = torch.rand(2, 3, 2, generator=torch.Generator().manual_seed(0))
+    pairs = {"as it is": (q, k), "moved": (q, k + 0.5)}
+    for alike in (False, True):
+        one, two = drawings.toy(pairs, ["x", "y", "z"], "title", alike=alike).axes
+        assert (one.get_xlim() == two.get_xlim() and one.get_ylim() == two.get_ylim()) == alike
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -283,6 +318,15 @@ def test_a_figure_has_its_title_and_labels_that_can_be_read(name):
     assert any("title" in t.get_text() for t in shown)
     assert min(t.get_fontsize() for t in shown) >= 9
     assert not plt.get_fignums()
+
+
+def test_one_query_is_joined_to_its_favorites_and_to_the_nearest_key():
+    axis = drawings.one_query(MINILM, Head(0, 2), 20).axes[0]
+    dashed = [line for line in axis.lines if line.get_linestyle() not in ("-", "None")]
+    assert len(dashed) == 1 and {t.get_text() for t in axis.texts} == {"piano", "a", "and", "the"}
+    (q, k), (text, _) = study.map_of(MINILM, Head(0, 2)), study.places(MINILM)
+    nearest = distances(q[20:21], k[text == 0])[0].argmin()
+    assert np.allclose(np.transpose(dashed[0].get_data()), torch.stack([q[20], k[nearest]]))
 
 
 def test_the_live_view_carries_its_heads_and_a_picture():
@@ -297,7 +341,10 @@ def test_the_live_view_carries_its_heads_and_a_picture():
 
 # ---- exercises ----
 
-LINE = [[1.0, 1.0], [3.0, 2.0], [5.0, 3.0], [9.0, 5.0]]
+TOY = {
+    "queries": [[1.6, 0.9], [-0.8, 1.2], [2.0, -0.4], [-0.4, 0.3]],
+    "keys": [[0.6, 0.8], [1.2, -0.4], [0.1, 1.8], [1.8, -1.6]],
+}
 
 
 def lift(q, k):
@@ -306,8 +353,12 @@ def lift(q, k):
     return torch.cat([q, zeros], dim=1), torch.cat([k, (squares.max() - squares).sqrt()], dim=1)
 
 
+def heavier(q, k):
+    return q + torch.eye(4)[3], k
+
+
 def flat(q, k):
-    return (torch.nn.functional.pad(each, (0, 1)) for each in (q, k))
+    return tuple(torch.nn.functional.pad(each, (0, 1)) for each in (q, k))
 
 
 def lengthened(q, k):
@@ -321,17 +372,29 @@ def one_longer(k):
 
 
 ANSWERS = [
-    ("18.1", [1.0, -2.0], "solved (every score grows by -1.00)"),
-    ("18.1", torch.tensor([-3.0, 6.0]), "solved (every score grows by 3.00)"),
-    ("18.1", [0.0, 0.0], "not yet. A shift of length 0"),
-    ("18.1", [1.0, 1.0], "not yet. It adds 2.00, 5.00, 8.00, 14.00"),
-    ("18.1", [1.0], "not yet. Give two finite numbers"),
-    ("18.1", "right", "not yet. Give two numbers"),
-    ("18.1", [math.nan, 1.0], "not yet. Give two finite numbers"),
-    ("18.1", ..., "not attempted"),
+    ("18.1", ([4.0, 0.0], False), "solved (all four like mice most; on the map with shifted"),
+    ("18.1", (torch.tensor([0.0, -2.0]), False), "solved (all four like mice most; on the map wit"),
+    ("18.1", ([4.0, 0.0], True), "not yet. The move is right, but not the guess"),
+    ("18.1", ([4.0, 0.0], "yes"), "not yet. The move is right. As map_changes give True or False"),
+    (
+        "18.1",
+        ([0.0, 0.0], True),
+        "not yet. It adds 0.00, 0.00, 0.00, 0.00 to the scores of the four",
+    ),
+    (
+        "18.1",
+        ([1.0, 0.0], True),
+        "not yet. It adds 0.60, 1.20, 0.10, 1.80 to the scores of the four",
+    ),
+    ("18.1", ([1.0], True), "not yet. Give two finite numbers"),
+    ("18.1", ("right", True), "not yet. Give two numbers"),
+    ("18.1", ([math.nan, 1.0], True), "not yet. Give two finite numbers"),
+    ("18.1", (..., True), "not attempted"),
     ("18.2", lift, "solved (all 36 queries"),
-    ("18.2", lambda q, k: tuple(flat(q, k)), "not yet. Of 12 queries, "),
-    ("18.2", lambda q, k: lift(q, 2 * k), "not yet. The dot products have changed"),
+    ("18.2", lambda q, k: flat(q, k), "not yet. Of 12 queries, "),
+    ("18.2", lambda q, k: lift(q, 2 * k), "not yet. The first three columns of the keys must"),
+    ("18.2", lambda q, k: flat(1000 * q, k / 1000), "not yet. The first three columns of the quer"),
+    ("18.2", lambda q, k: heavier(*lift(q, k)), "not yet. The dot products have changed"),
     ("18.2", lambda q, k: (q, k), "not yet. Of 12 queries and 9 keys, shapes (12, 4) and (9, 4)"),
     ("18.2", lambda q, k: q, "not yet. Return two tensors"),
     ("18.2", lambda q, k: [1, 2], "not yet. Return two tensors"),
@@ -348,7 +411,14 @@ ANSWERS = [
 ]
 
 
+def test_what_keeps_a_map_right_is_said(capsys):
+    grade("18.3", lambda q, k: one_longer(k))
+    said = capsys.readouterr().out
+    assert " have a negative score with the key that has grown most, and " in said
+
+
 @pytest.mark.parametrize(("name", "answer", "said"), ANSWERS)
 def test_an_answer_is_tried_out(name, answer, said, capsys):
-    grade(name, answer, **({"keys": LINE} if name == "18.1" else {}))
+    parts, given = (answer, TOY) if name == "18.1" else ((answer,), {})
+    grade(name, *parts, **given)
     assert capsys.readouterr().out.startswith(f"exercise {name}: {said}")

@@ -63,8 +63,8 @@ def head_words(heads: Mapping[str, Mapping], marked: Sequence[str], title: str) 
     """
     columns = 4
     rows = -(-len(heads) // columns)
-    figure, axis = canvas(9.6, 1.52 * rows + 0.85)
-    top = 1.52 * rows + 0.25
+    figure, axis = canvas(9.6, 1.52 * rows + 0.35)
+    top = 1.52 * rows - 0.3
     for i, (name, said) in enumerate(heads.items()):
         x, y = 0.15 + 2.38 * (i % columns), top - 1.52 * (i // columns)
         _say(axis, x, y, name, SHARE, 11, ha="left", weight="bold")
@@ -80,28 +80,32 @@ def head_words(heads: Mapping[str, Mapping], marked: Sequence[str], title: str) 
 
 
 def by_depth(results: Mapping[str, Mapping], title: str, target: str = "attention output"):
-    """I_k by layer of heads through W_O, without it, and with another prompt's; one panel a model.
+    """I_k by layer of heads through W_O and without it, one panel a model.
 
-    Bands: the middle 95 % of resampled prompts. Dotted: k over the vocabulary.
+    Bands: the middle 95 % of resampled prompts. Gray and dashed: with another prompt's. Dotted: k
+    over the vocabulary.
     """
     lines = {
         f"head | {target}": ("through W_O", VALUE),
-        f"head | {target}{OTHER}": ("through W_O,\nanother prompt's output", PALE),
+        f"head | {target}{OTHER}": ("(another prompt's)", PALE),
         f"head without W_O | {target}": ("z naked", QUERY),
+        f"head without W_O | {target}{OTHER}": ("", QUERY),
     }
     figure, axes = _panels(results, 3.3, 3.2)
     for axis, (name, r) in zip(axes, results.items(), strict=True):
         for key, (_, color) in lines.items():
-            table = r["shares"]["right"][key]
-            axis.fill_between(r["layers"], table["low"], table["high"], color=color, alpha=0.2)
-            axis.plot(r["layers"], table["layers"], color=color, marker="o", ms=3.5)
+            table, style = r["shares"]["right"][key], "--" if key.endswith(OTHER) else "-"
+            if style == "-":
+                axis.fill_between(r["layers"], table["low"], table["high"], color=color, alpha=0.2)
+            axis.plot(r["layers"], table["layers"], style, color=color, marker="o", ms=3.5)
         axis.axhline(r["k"] / r["d_vocab"], color=INK, ls=":", lw=1)
         axis.set(title=name, xlabel="layer", ylim=(0, None))
         axis.set_xticks(r["layers"] if len(r["layers"]) < 6 else [2, 11, 20, 29])
     axes[0].set_ylabel("share of the k words")
-    for x, (said, color) in zip((0.02, 0.24, 0.55), lines.values(), strict=True):
-        figure.text(x, 0.035, said.replace("\n", " "), color=color, size=10, weight="bold")
-    figure.text(0.68, 0.035, "dotted: k / vocabulary", color=INK, size=10)
+    for x, (said, color) in zip((0.02, 0.15, 0.32), list(lines.values())[:3], strict=True):
+        figure.text(x, 0.035, said, color=color, size=10, weight="bold")
+    said = "dashed: with another prompt's output; dotted: k / vocabulary"
+    figure.text(0.41, 0.035, said, color=INK, size=10)
     return headline(figure, title)
 
 
@@ -126,24 +130,33 @@ def by_rank(results: Mapping[str, Mapping], title: str) -> Figure:
     return headline(figure, title)
 
 
-def falls(results: Mapping[str, Mapping], which: Mapping[str, str], title: str) -> Figure:
-    """How far words fall when something goes: the words themselves (green), other words (gray).
+def dots(
+    results: Mapping[str, Mapping],
+    rows: Mapping[str, Mapping[str, str]],
+    colors: Mapping[str, str],
+    title: str,
+    label: str,
+) -> Figure:
+    """Numbers of the causal tests as dots, with the middle 95 % of resampled prompts.
 
-    which: {"heads: sharing, zero": "the heads that share most", …}, keys of the causal tests.
-    Lines: the middle 95 % of resampled prompts.
+    rows: {row: {what: key of the test}}; colors: {what: color}, named below.
     """
-    figure, axes = _panels(results, 3.3, 0.5 * len(which) + 1.6, left=1.9)
+    left = 0.25 + 0.085 * max(len(line) for row in rows for line in row.split("\n"))
+    figure, axes = _panels(results, 3.1, 0.42 * len(rows) + 1.75, left=left)
     for axis, (name, r) in zip(axes, results.items(), strict=True):
-        for y, key in enumerate(which):
-            for words, color, shift in (("words", VALUE, -0.12), ("other words", PALE, 0.12)):
-                found = r["tests"]["right"][f"{key}, {words}"]
-                axis.plot(found["interval"], [y + shift] * 2, color=color, lw=2)
-                axis.plot(found["mean"], y + shift, "o", color=color, ms=6)
+        for y, several in enumerate(rows.values()):
+            for i, (what, key) in enumerate(several.items()):
+                found, at = r["tests"][key], y + 0.26 * (i - (len(several) - 1) / 2)
+                axis.plot(found["interval"], [at] * 2, color=colors[what], lw=2)
+                axis.plot(found["mean"], at, "o", color=colors[what], ms=6)
         axis.axvline(0, color=INK, lw=0.8)
-        axis.set(title=name, xlabel="fall of the final logit", ylim=(len(which) - 0.5, -0.5))
-        axis.set_yticks(range(len(which)), which.values() if axis is axes[0] else [""] * len(which))
-    figure.text(0.02, 0.04, "the words themselves", color=VALUE, size=10, weight="bold")
-    figure.text(0.3, 0.04, "other words", color=PALE, size=10, weight="bold")
+        axis.set(title=name, xlabel=label, ylim=(len(rows) - 0.5, -0.5))
+        axis.set_yticks(range(len(rows)), rows if axis is axes[0] else [""] * len(rows))
+    start = 0.02
+    for what, color in colors.items():
+        if what:
+            figure.text(start, 0.04, what, color=color, size=10, weight="bold")
+            start += 0.03 + 0.095 * len(what) / figure.get_size_inches()[0]
     return headline(figure, title)
 
 

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from aot_helpers.models.protocol import Model
 from aot_helpers.text.batches import pad_batch
-from aot_helpers.text.corpora import load_corpus
 
 _CAPITALS = """\
 Norway Oslo,France Paris,Japan Tokyo,Germany Berlin,Italy Rome,Spain Madrid,Portugal Lisbon,\
@@ -43,6 +42,9 @@ FACTS = {
     "People in {} speak": _LANGUAGES,
     "The opposite of {} is": _OPPOSITES,
 }
+NAMED = "Then Mila Toren met {} {}. Mila Toren gave {}"
+FIRST = ("Deko", "Tavi", "Orin", "Kela", "Bruno", "Sana", "Nuri", "Palo")
+LAST = ("Balis", "Zorin", "Reban", "Tomak", "Sorel", "Dunar", "Feltz", "Marov")
 LOGITS = 4_000_000  # so many at a time: 16 MB
 LENGTHS = (24, 72)  # tokens of a window, at least and at most
 
@@ -112,15 +114,29 @@ def facts(model: Model, seed: int = 0) -> Prompts:
     return gather([texts[i] for i in order], [answers[i] for i in order])
 
 
-def windows(model: Model, texts: list[str], n: int, seed: int = 0, bos: bool = True) -> Prompts:
+def named(model: Model) -> Prompts:
+    """Prompts that tell a made-up name and ask for its second half, as "Deko" for "Balis".
+
+    Those that this model answers rightly: with the first token of the half that it was told.
+    """
+    texts, answers = [], []
+    for first in FIRST:
+        for last in LAST:
+            texts.append(model.tokenizer.encode(NAMED.format(first, last, first), bos=True))
+            answers.append(int(model.tokenizer.encode(" " + last)[0]))
+    asked = gather(texts, answers)
+    return some(asked, predictions(model, asked) == asked.answers)
+
+
+def windows(model: Model, texts: list[str], n: int, seed: int = 0) -> Prompts:
     """One window of each of the first n texts that are long enough: its beginning, cut by lot.
 
-    bos: the model's token for the beginning stands first, if it has one.
+    The model's token for the beginning stands first, if it has one.
     """
     draw, cut, answers = torch.Generator().manual_seed(seed), [], []
     least, most = LENGTHS
     for tokens in model.tokenizer.encode_many(texts):
-        if bos and model.tokenizer.bos is not None:
+        if model.tokenizer.bos is not None:
             tokens = torch.cat([torch.tensor([model.tokenizer.bos]), tokens])
         if len(tokens) <= most or len(cut) == n:
             continue
@@ -143,9 +159,9 @@ def by_kind(
 ) -> dict[str, Prompts]:
     """At most n prompts that this model answers "right", at most n_others of each other kind.
 
-    texts: windows of these; None: facts. "wrong": answered otherwise; "other text": windows of
-    stories, beside facts only; "random tokens": as long as the right ones. Raises ValueError for a
-    model that answers fewer than 4 rightly, or fewer than 2 wrongly.
+    texts: windows of these; None: facts, those that begin alike set `apart`. "wrong": answered
+    otherwise; "random tokens": as long as the right ones. Raises ValueError for a model that
+    answers fewer than 4 rightly, or fewer than 2 wrongly.
     """
     asked = facts(model, seed) if texts is None else windows(model, texts, len(texts), seed)
     right = predictions(model, asked) == asked.answers
@@ -155,9 +171,18 @@ def by_kind(
             "and at least 2 others, are needed; give texts of the kind that it was trained on"
         )
     kinds = {"right": some(asked, right), "wrong": some(asked, ~right)}
-    if texts is None:
-        stories = load_corpus("stories", "test", quiet=True).texts
-        kinds["other text"] = windows(model, stories, n_others, seed, bos=False)
     kinds["random tokens"] = random_tokens(model, kinds["right"], seed)
     most = {"right": n}
-    return {kind: some(each, slice(most.get(kind, n_others))) for kind, each in kinds.items()}
+    kinds = {kind: some(each, slice(most.get(kind, n_others))) for kind, each in kinds.items()}
+    return kinds if texts is not None else {kind: apart(each) for kind, each in kinds.items()}
+
+
+def apart(prompts: Prompts) -> Prompts:
+    """The same prompts in an order in which the next one begins with other words, where it can.
+
+    The next prompt is what a reading is compared with: it must not be about the same thing.
+    """
+    order = sorted(range(len(prompts.last)), key=lambda row: prompts.tokens[row, :2].tolist())
+    half = (len(order) + 1) // 2  # of two halves in turn: neighbors are half of all apart
+    woven = [row for at in range(half) for row in order[at::half]]
+    return some(prompts, torch.tensor(woven))

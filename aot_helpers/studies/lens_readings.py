@@ -15,11 +15,12 @@ from aot_helpers.reading.lens import overlap, read, strongest_values, top_tokens
 from aot_helpers.studies.lens_prompts import Prompts, at_last
 
 K = 50  # VISIT's k
-RANKS = 3  # as in VISIT: so many keys, those with the highest attention, are followed
+RANKS = 3  # so many keys as in VISIT, those with the highest attention but for the first token
 LAYER = ("residual", "attention output", "block output")
 HEAD = ("head", "head without W_O")
-QUERY = ("query", "query, the source's way", "query without W_K")
-OF_KEY = ("key", "key without W_Q", "value without W_O")
+WHOSE = ("own", "another's", "a third's")  # whose token is looked for in a value
+QUERY = ("query", "query without W_K")
+OF_KEY = ("key", "key without W_Q")
 
 
 class Readings(NamedTuple):
@@ -79,10 +80,13 @@ def _each_head(model: Model, cache: dict, reading: str, layer: int) -> Tensor:
     return torch.stack([read(model, cache, reading, head) for head in heads], dim=2)
 
 
-def _top_keys(cache: dict, prompts: Prompts, layer: int) -> tuple[Tensor, Tensor]:
-    """(attention, position) of each head's RANKS favorite keys: [prompt, head, rank]."""
-    shares = at_last(cache[f"L{layer}.pattern"].transpose(1, 2), prompts)  # [prompt, head, key]
-    return shares.topk(RANKS, dim=-1)
+def favorites(shares: Float[Tensor, "*places key"]) -> tuple[Tensor, Tensor]:
+    """(attention, position) of the RANKS keys with the highest attention: [*places, rank].
+
+    Without the first token: heads rest on it, and in facts it is the same in many prompts.
+    """
+    found = shares[..., 1:].topk(RANKS, dim=-1)
+    return found.values, found.indices + 1
 
 
 def _at_keys(vectors: Tensor, keys: Tensor) -> Tensor:
@@ -109,14 +113,14 @@ def _layer(
         found[name] = words(model, vectors, k).ids
         if name == "head":
             found["norm"] = vectors.norm(dim=-1)
-    shares, keys = _top_keys(cache, prompts, layer)
+    pattern = at_last(cache[f"L{layer}.pattern"].transpose(1, 2), prompts)  # [prompt, head, key]
+    shares, keys = favorites(pattern)
     own = prompts.tokens.gather(1, keys.flatten(1)).view_as(keys)
     values = _at_keys(_each_head(model, cache, "value", layer), keys)
-    asked = torch.stack([own, own.roll(1, dims=0)], dim=-1)
-    found["value"], p, r = words(model, values, k, asked)
-    for i, whose in enumerate(("own", "another's")):
-        found |= {f"p of {whose} token": p[..., i], f"rank of {whose} token": r[..., i].float()}
-    return found | {"attention": shares, "key position": keys.float()}
+    asked = torch.stack([own.roll(moved, dims=0) for moved in range(len(WHOSE))], dim=-1)
+    found["value"], _, r = words(model, values, k, asked)
+    found |= {f"rank of {whose} token": r[..., i].float() for i, whose in enumerate(WHOSE)}
+    return found | {"attention": shares, "attention to the first token": pattern[..., 0]}
 
 
 def _more(
@@ -124,7 +128,7 @@ def _more(
 ) -> dict[str, Tensor]:
     """Queries and keys, the strongest MLP value, and made-up heads and values."""
     found = {}
-    shares, keys = _top_keys(cache, prompts, layer)
+    keys = favorites(at_last(cache[f"L{layer}.pattern"].transpose(1, 2), prompts))[1]
     for name in QUERY:
         vectors = at_last(_each_head(model, cache, name, layer), prompts)
         found[name] = words(model, vectors, k).ids
@@ -135,17 +139,19 @@ def _more(
     rest = at_last(cache[f"L{layer}.attn_out"], prompts) - heads.sum(dim=1)  # b_O
     alike = heads * (heads.norm(dim=-1).mean(dim=1)[:, None] / heads.norm(dim=-1))[..., None]
     for said, made in {
-        "of other prompts": _lengths_of(heads, others(heads, draw)),
-        "random": _lengths_of(heads, torch.randn(heads.shape, generator=draw)),
-        "of equal norm": _lengths_of(alike, others(heads, draw)),
+        "of other prompts": lengths_of(heads, others(heads, draw)),
+        "of equal norm": lengths_of(alike, others(heads, draw)),
     }.items():
         found[f"heads {said}"] = words(model, made, k).ids
         found[f"sum of heads {said}"] = words(model, made.sum(dim=1) + rest, k).ids
     found |= _made_up_values(model, cache, prompts, layer, k, draw)
     if model.config.d_mlp:
         written = at_last(strongest_values(model, cache, layer).vectors[..., 0, :], prompts)
-        found["MLP value"] = words(model, written, k).ids
-        found["MLP output"] = words(model, at_last(cache[f"L{layer}.mlp_out"], prompts), k).ids
+        whole = at_last(cache[f"L{layer}.mlp_out"], prompts)
+        made = lengths_of(written, others(written[:, None], draw)[:, 0])
+        for said, value in {"": written, " of another prompt": made}.items():
+            found[f"MLP value{said}"] = words(model, value, k).ids
+            found[f"MLP output{said}"] = words(model, whole - written + value, k).ids
     return found
 
 
@@ -158,7 +164,7 @@ def others(vectors: Float[Tensor, "prompt part d"], draw: torch.Generator) -> Te
     return torch.stack([vectors[:, i].roll(int(moves[i]), dims=0) for i in range(parts)], dim=1)
 
 
-def _lengths_of(vectors: Tensor, made: Tensor) -> Tensor:
+def lengths_of(vectors: Float[Tensor, "*places d"], made: Float[Tensor, "*places d"]) -> Tensor:
     """The made-up vectors with the norms of the real ones."""
     return made * (vectors.norm(dim=-1) / made.norm(dim=-1).clamp_min(1e-9))[..., None]
 
@@ -176,9 +182,9 @@ def _made_up_values(model, cache, prompts, layer, k, draw) -> dict[str, Tensor]:
     last = prompts.last[from_prompt]
     from_pos = 1 + (torch.rand(n, n_pos, generator=draw) * last).long().clamp(max=last - 1)
     from_pos[:, 0] = 0
-    made = _lengths_of(values, values[from_prompt, from_pos])
+    made = lengths_of(values, values[from_prompt, from_pos])
     head = torch.einsum("phk,pkhd->phd", shares, made)
-    keys = shares.topk(RANKS, dim=-1).indices
+    keys = favorites(shares)[1]
     return {
         "values of other prompts": words(model, _at_keys(made, keys), k).ids,
         "head of values of other prompts": words(model, head, k).ids,

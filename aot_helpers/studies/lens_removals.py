@@ -1,18 +1,22 @@
-"""What a model says once a head, a value or a layer's attention is taken away at the last position.
+"""What a model says once a head or a value is taken away at the last position, or a word exchanged.
 
-The causal tests that VISIT lacks, one for each of its findings (notebook 20).
+The causal tests that VISIT lacks (notebook 20); what becomes of impostors in the same places is in
+`lens_impostors`.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.lens import lens, overlap, read, words
 from aot_helpers.studies.lens_prompts import Prompts, at_last
-from aot_helpers.studies.lens_readings import RANKS, Readings
+from aot_helpers.studies.lens_readings import Readings, favorites
+
+LOTS = ("", ", value by lot", ", again")
 
 
 class Clean(NamedTuple):
@@ -39,7 +43,7 @@ def clean_run(model: Model, prompts: Prompts) -> Clean:
             )  # [prompt, layer, head, key]
             v = torch.stack([cache[f"L{i}.v"] for i in range(n_layers)], dim=1)
             all_parts = shares.transpose(2, 3)[..., None] * v  # [prompt, layer, key, head, d_head]
-            keys = shares.topk(RANKS, dim=-1).indices
+            keys = favorites(shares)[1]
             at = keys[..., None].expand(*keys.shape, v.shape[-1])
             rows = {
                 "z": [at_last(cache[f"L{i}.z"], piece) for i in range(n_layers)],
@@ -62,18 +66,29 @@ def centered(logits: Float[Tensor, "*places d_vocab"]) -> Float[Tensor, "*places
     return logits - logits.mean(dim=-1, keepdim=True)
 
 
-def _edited(model: Model, clean: Clean, name: str, part: Tensor):
-    """(piece, rows, logits, cache) of each piece, with a part taken off one activation."""
-    for rows, piece in clean.prompts.pieces(model):
+def edited(model: Model, prompts: Prompts, name: str, change: Callable[[Tensor, slice], Tensor]):
+    """(piece, rows, logits, cache) of each piece, an activation changed at the last position.
 
-        def minus(old, piece=piece, rows=rows):
-            new = old.clone()
-            new[torch.arange(len(piece.last)), piece.last] -= part[rows]
+    change: of the activation there, [row, …], and the rows of these prompts, its new value.
+    """
+    for rows, piece in prompts.pieces(model):
+
+        def edit(old, piece=piece, rows=rows):
+            new, at = old.clone(), (torch.arange(len(piece.last)), piece.last)
+            new[at] = change(old[at], rows)
             return new
 
         with torch.no_grad():
-            run = model.run_with_cache(piece.tokens, edits={name: minus})
+            run = model.run_with_cache(piece.tokens, edits={name: edit})
         yield piece, rows, *run
+
+
+def run_with(
+    model: Model, prompts: Prompts, layer: int, z: Float[Tensor, "prompt head d_head"]
+) -> Float[Tensor, "prompt d_vocab"]:
+    """The centered final logits once all heads of a layer hand on other z at the last position."""
+    runs = edited(model, prompts, f"L{layer}.z", lambda old, rows: z[rows])
+    return torch.cat([centered(at_last(logits, piece)) for piece, _, logits, _ in runs])
 
 
 def fall(
@@ -83,16 +98,13 @@ def fall(
 
     name: the activation, such as "L1.z"; part: what is subtracted at the last position, [prompt,
     …]. ids: {name: tokens [prompt, k]}, where -1 is none. Logits are centered: the model's own, and
-    under "name, here" those of the lens on the layer's output. "prediction" is the fall of the
-    log-probability of what the model says.
+    under "name, here" those of the lens on the layer's output.
     """
     layer = int(name[1 : name.index(".")])
-    found = {said: [] for each in ids for said in (each, f"{each}, here")} | {"prediction": []}
-    for piece, rows, logits, cache in _edited(model, clean, name, part):
+    found = {said: [] for each in ids for said in (each, f"{each}, here")}
+    changed = edited(model, clean.prompts, name, lambda old, rows: old - part[rows])
+    for piece, rows, logits, cache in changed:
         before, after = clean.logits[rows], at_last(logits, piece)
-        said = before.argmax(dim=-1)[:, None]
-        sure = [each.log_softmax(dim=-1).gather(-1, said)[:, 0] for each in (before, after)]
-        found["prediction"].append(sure[0] - sure[1])
         here = at_last(read(model, cache, "block output", Head(layer, 0)), piece)
         lost = centered(before) - centered(after)
         lost_here = centered(lens(model, clean.left[rows, layer])) - centered(lens(model, here))
@@ -117,40 +129,48 @@ def other_words(ids: Int[Tensor, "prompt k"]) -> Int[Tensor, "prompt k"]:
     return theirs.masked_fill((theirs[..., None] == ids[..., None, :]).any(-1), -1)
 
 
-def _chosen(order: Tensor, n: int, start: int = 0) -> Tensor:
-    """True at the heads at places start … start + n of an order [prompt, head]."""
-    mask = torch.zeros(order.shape, dtype=torch.bool)
-    return mask.scatter_(1, order[:, start : start + n], True)
+def chosen_heads(
+    share: Float[Tensor, "prompt head"],
+    norms: Float[Tensor, "prompt head"],
+    draw: torch.Generator,
+) -> dict[str, Bool[Tensor, "prompt head"]]:
+    """A quarter of a layer's heads: those that share most, the largest, two draws of others."""
+    n, n_heads = max(1, share.shape[1] // 4), share.shape[1]
+    order = (share + 1e-6 * torch.rand(share.shape, generator=draw)).argsort(1, descending=True)
+    rest = order[:, n:]
+    rest = rest.gather(1, torch.rand(rest.shape, generator=draw).argsort(dim=1))
+    heads = {
+        "sharing": order[:, :n],
+        "largest": norms.argsort(dim=1, descending=True)[:, :n],
+        "others": rest[:, :n],
+        "more others": rest[:, n : 2 * n],
+    }
+    none = torch.zeros(len(share), n_heads, dtype=torch.bool)
+    return {said: none.scatter(1, each, True) for said, each in heads.items()}
+
+
+def specific_fall(
+    lost: Float[Tensor, "prompt d_vocab"], ids: Int[Tensor, "prompt k"]
+) -> dict[str, Float[Tensor, " prompt"]]:
+    """How far some words fall ("words"), and another prompt's ("other words")."""
+    return {"words": mean_of(lost, ids), "other words": mean_of(lost, other_words(ids))}
 
 
 def heads_off(
     model: Model, clean: Clean, readings: Readings, layer: int, seed: int = 0
 ) -> dict[str, Float[Tensor, " prompt"]]:
-    """Item 2: the heads that share most of the attention output's words, and as many others.
+    """Item 2: a quarter of a layer's heads set to zero, chosen in the ways of `chosen_heads`.
 
-    A quarter of the layer's heads go at a time: set to zero, or to their mean over prompts. The
-    keys are "which, how, whose words": which are "sharing", "others", "more others", "largest".
+    Counted are the attention output's words. The keys are "which, whose words".
     """
-    at = readings.layers.index(layer)
-    words_of = {"words": readings.ids["attention output"][:, at]}
-    words_of["other words"] = other_words(words_of["words"])
-    share = overlap(readings.ids["head"][:, at], words_of["words"][:, None])
-    z, n = clean.z[:, layer], max(1, model.config.n_heads // 4)
-    draw = torch.Generator().manual_seed(seed)
-    order = (share + 1e-6 * torch.rand(share.shape, generator=draw)).argsort(1, descending=True)
-    rest = order[:, n:]
-    rest = rest.gather(1, torch.rand(rest.shape, generator=draw).argsort(dim=1))
-    norms = readings.numbers["norm"][:, at].argsort(dim=1, descending=True)
-    which = {"sharing": _chosen(order, n), "largest": _chosen(norms, n)}
-    for said, start in (("others", 0), ("more others", n)):
-        mask = torch.zeros(share.shape, dtype=torch.bool)
-        which[said] = mask.scatter_(1, rest[:, start : start + n], True)
-    found = {}
-    for said, mask in which.items():
-        for how, taken in (("zero", z), ("mean", z - z.mean(dim=0))):
-            part = taken * mask[..., None]
-            lost = fall(model, clean, f"L{layer}.z", part, words_of)
-            found |= {f"{said}, {how}, {each}": values for each, values in lost.items()}
+    at, z = readings.layers.index(layer), clean.z[:, layer]
+    ids = readings.ids["attention output"][:, at]
+    share = overlap(readings.ids["head"][:, at], ids[:, None])
+    draw, found = torch.Generator().manual_seed(seed), {}
+    for said, mask in chosen_heads(share, readings.numbers["norm"][:, at], draw).items():
+        left = run_with(model, clean.prompts, layer, z * ~mask[..., None])
+        for whose, lost in specific_fall(centered(clean.logits) - left, ids).items():
+            found[f"{said}, {whose}"] = lost
     return found
 
 
@@ -160,29 +180,25 @@ def head_off(
     """Items 1 and 3: one head, drawn by lot for each prompt, goes as a whole or in part.
 
     Keys are "what is gone, whose words": "head" (words read through W_O, without it, and others),
-    "first value" of the key with the highest attention, "other values", "last value" of RANKS.
+    "first value" of the key with the highest attention, "last value" of the third.
     """
     n, rows = len(clean.z), torch.arange(len(clean.z))
     draw, here = torch.Generator().manual_seed(seed + layer), readings.layers.index(layer)
     at = torch.randint(model.config.n_heads, (n,), generator=draw)
     own = readings.ids["head"][rows, here, at]
-    words_of = {"words": own, "other words": other_words(own)}
     naked = readings.ids["head without W_O"][rows, here, at]
     naked = naked.masked_fill((naked[..., None] == own[..., None, :]).any(-1), -1)
-    whole, parts = clean.z[rows, layer, at], clean.parts[rows, layer, at]
-    gone = {
-        "head": whole,
-        "first value": parts[:, 0],
-        "other values": whole - parts[:, 0],
-        "last value": parts[:, -1],
-    }
-    found = {}
-    for said, each in gone.items():
-        part = torch.zeros_like(clean.z[:, layer])
-        part[rows, at] = each
-        asked = words_of | {"naked words": naked} if said == "head" else words_of
-        lost = fall(model, clean, f"L{layer}.z", part, asked)
-        found |= {f"{said}, {name}": values for name, values in lost.items()}
+    parts, found = clean.parts[rows, layer, at], {}
+    gone = {"head": clean.z[rows, layer, at]}
+    gone |= {"first value": parts[:, 0], "last value": parts[:, -1]}
+    for said, part in gone.items():
+        left = clean.z[:, layer].clone()
+        left[rows, at] -= part
+        lost = centered(clean.logits) - run_with(model, clean.prompts, layer, left)
+        falls = specific_fall(lost, own)
+        if said == "head":
+            falls["naked words"] = mean_of(lost, naked)
+        found |= {f"{said}, {whose}": each for whose, each in falls.items()}
     return found
 
 
@@ -191,57 +207,33 @@ def value_off(
 ) -> dict[str, Float[Tensor, " prompt"]]:
     """Item 4: all heads lose the value of one token; does the logit of that token fall?
 
-    The token is the favorite, other than the first, of a head drawn by lot. Keys: "own token" and
-    "another's token", each with ", at random" for a position drawn by lot instead.
+    The token is the favorite of a head drawn by lot. Keys: "own token" and "another's token"; both
+    also ", value by lot" and ", again": there as much of another position's value goes instead
+    (the favorite's own norm), and the same tokens are asked for. "more than by lot": how much more
+    the own token falls than another's, of the favorite minus the lot; "lots apart": of both lots.
     """
-    n, rows = len(clean.z), torch.arange(len(clean.z))
+    n, rows, last = len(clean.z), torch.arange(len(clean.z)), clean.prompts.last
     draw = torch.Generator().manual_seed(seed + layer)
-    keys = clean.keys[rows, layer, torch.randint(model.config.n_heads, (n,), generator=draw)]
-    first = torch.where(keys[:, 0] > 0, keys[:, 0], keys[:, 1])
-    last = clean.prompts.last
-    lot = 1 + (torch.rand(n, generator=draw) * last).long().clamp(max=last - 1)
-    found = {}
-    own = clean.prompts.tokens.gather(1, first[:, None])
-    ids = {"own token": own, "another's token": other_words(own)}
-    for said, at in (("", first), (", at random", lot)):
-        part = torch.cat(
-            [
-                each[torch.arange(len(each)), layer, at[rows]]
-                for (rows, _), each in zip(clean.prompts.pieces(model), clean.by_key, strict=True)
-            ]
-        )
-        # A position drawn by lot that is the favorite itself tests nothing.
-        skip = (lot == first) & (said != "")
-        lost = fall(model, clean, f"L{layer}.z", part, ids)
-        found |= {f"{n}{said}": v.masked_fill(skip, torch.nan) for n, v in lost.items()}
-    return found
+    drawn = torch.randint(model.config.n_heads, (n,), generator=draw)
+    favorite = clean.keys[rows, layer, drawn, 0]
+    own = clean.prompts.tokens.gather(1, favorite[:, None])
+    ids, found = {"own token": own, "another's token": other_words(own)}, {}
+    whole = _values_at(model, clean, layer, favorite)
+    for said in LOTS:
+        lot = (torch.rand(n, generator=draw) * (last - 1)).long().clamp(max=last - 2)
+        lot = 1 + lot + (1 + lot >= favorite)  # not the first, not the favorite
+        part = _values_at(model, clean, layer, lot) if said else whole
+        size = whole.flatten(1).norm(dim=1) / part.flatten(1).norm(dim=1).clamp_min(1e-9)
+        lost = fall(model, clean, f"L{layer}.z", part * size[:, None, None], ids)
+        found |= {f"{name}{said}": lost[name] for name in ids}
+    own = [found[f"own token{said}"] - found[f"another's token{said}"] for said in LOTS]
+    return found | {"more than by lot": own[0] - own[1], "lots apart": own[1] - own[2]}
 
 
-def attention_off(model: Model, clean: Clean, layer: int) -> Float[Tensor, " prompt"]:
-    """Item 6: how far the prediction's log-probability falls without a layer's attention output."""
-    return fall(model, clean, f"L{layer}.attn_out", clean.written[:, layer], {})["prediction"]
-
-
-def previous_off(
-    model: Model, clean: Clean, readings: Readings, layer: int
-) -> dict[str, Float[Tensor, " prompt"]]:
-    """Item 4: the words that an attention output shares with the one before it.
-
-    "as it is"; once that was taken away ("gone"); and once as much of another prompt's was, for the
-    control ("another's gone").
-    """
-    before, at = clean.written[:, layer - 1], readings.layers.index(layer)
-    theirs = before.roll(1, dims=0)
-    theirs = theirs * (before.norm(dim=-1) / theirs.norm(dim=-1))[:, None]
-    now_ids, ids = readings.ids["attention output"][:, at], readings.ids["one before"][:, at]
-    found = {"as it is": overlap(now_ids, ids)}
-    for said, part in (("gone", before), ("another's gone", theirs)):
-        now = []
-        for piece, _, _, cache in _edited(model, clean, f"L{layer - 1}.attn_out", part):
-            written = at_last(cache[f"L{layer}.attn_out"], piece)
-            now.append(words(model, written, ids.shape[-1]).ids)
-        found[said] = overlap(torch.cat(now), ids)
-    return found
+def _values_at(model: Model, clean: Clean, layer: int, at: Tensor) -> Tensor:
+    """What each head's z holds of the value at one position: [prompt, head, d_head]."""
+    pieces = zip(clean.prompts.pieces(model), clean.by_key, strict=True)
+    return torch.cat([e[torch.arange(len(e)), layer, at[rows]] for (rows, _), e in pieces])
 
 
 def swapped(
@@ -257,7 +249,7 @@ def swapped(
     draw = torch.Generator().manual_seed(seed + layer)
     n, rows = len(clean.z), torch.arange(len(clean.z))
     head = torch.randint(model.config.n_heads, (n,), generator=draw)
-    inner = (clean.keys > 0) & (clean.keys < clean.prompts.last[:, None, None, None])
+    inner = clean.keys < clean.prompts.last[:, None, None, None]
     keys = clean.keys[rows, layer, head]
     place = keys.gather(1, inner[rows, layer, head].float().argmax(dim=1, keepdim=True))[:, 0]
     there = inner[rows, layer, head].any(dim=1)

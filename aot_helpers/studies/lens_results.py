@@ -7,10 +7,12 @@ from torch import Tensor
 from aot_helpers.base.files import DATA, read_json
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.lens import lens, probability, rank, read, top_tokens
+from aot_helpers.studies import lens_impostors as impostors
 from aot_helpers.studies import lens_removals as removals
 from aot_helpers.studies.lens_prompts import Prompts, by_kind, some
 from aot_helpers.studies.lens_readings import (
     HEAD,
+    WHOSE,
     K,
     Readings,
     by_norm,
@@ -22,18 +24,14 @@ from aot_helpers.text.corpora import load_corpus
 FOLDER = DATA / "results" / "pretrained"
 EXAMPLE = "The capital of Norway is"
 TARGETS = ("attention output", "block output", "final")
-MADE_UP = ("of other prompts", "random", "of equal norm")
+MADE_UP = ("of other prompts", "of equal norm")
 OTHER = ", another prompt"
 PAIRS = {  # of queries and keys, right prompts only
-    "query": ("key", "head"),
+    "query": ("key",),
     "query without W_K": ("key without W_Q",),
-    "query, the source's way": ("key", "query"),
-    "key": ("head",),
-    "key without W_Q": ("value without W_O",),
 }
 RESAMPLES = 400
-OFF = "attention off"
-COMPARED = ("p of the prediction", "head | attention output")  # of halves of the right ones
+COMPARED = ("p of the prediction",)  # of halves of the right ones
 
 
 def summary(values: Float[Tensor, "prompt layer *more"]) -> dict:
@@ -76,9 +74,9 @@ def shares(r: Readings) -> dict[str, Tensor]:
     for name, each in _pair(r, "attention output", "one before").items():
         found[name] = each.masked_fill(first, torch.nan)
     k = r.ids["final"].shape[-1]
-    for token in ("own token", "another's token"):
-        found[f"p of {token}"] = r.numbers[f"p of {token}"].mean(dim=2)
-        found[f"{token} in the top k"] = (r.numbers[f"rank of {token}"] < k).float().mean(dim=2)
+    for whose in WHOSE:
+        ranks = r.numbers[f"rank of {whose} token"]
+        found[f"{whose} token in the top k"] = (ranks < k).float().mean(dim=2)
     for name in ("p of the prediction", "rank of the prediction"):
         found[name] = r.numbers[name]
     return found
@@ -106,30 +104,33 @@ def more_shares(r: Readings) -> dict[str, Tensor]:
     top = r._replace(ids=r.ids | {"top value": r.ids["value"][..., 0, :]})
     found |= _pair(top, "key", "top value")
     found["attention"] = r.numbers["attention"].mean(dim=2)
-    found["first key"] = (r.numbers["key position"] == 0).float().mean(dim=2)
+    found["attention to the first token"] = r.numbers["attention to the first token"].mean(dim=2)
     if "MLP value" in r.ids:
         found |= _pair(r, "MLP value", "MLP output")
+        found["MLP value, made up"] = shared(
+            r.ids, "MLP value of another prompt", "MLP output of another prompt"
+        )
     return found
 
 
 def tests(
     model: Model, prompts: Prompts, r: Readings, layers: list[int], seed: int = 0
 ) -> dict[str, Float[Tensor, "prompt layer"]]:
-    """Every causal test of `lens_removals` in the chosen layers, which must have been read."""
-    clean, found = removals.clean_run(model, prompts), {}
+    """Every causal test in the chosen layers, which must have been read."""
+    clean, found, k = removals.clean_run(model, prompts), {}, r.ids["final"].shape[-1]
     for layer in layers:
         one = {
             "heads": removals.heads_off(model, clean, r, layer, seed),
             "head": removals.head_off(model, clean, r, layer, seed),
             "token": removals.value_off(model, clean, layer, seed),
             "swap": removals.swapped(model, clean, layer, seed),
-            "attention off": {"": removals.attention_off(model, clean, layer)},
+            "made-up heads": impostors.heads_off(model, clean, layer, k, seed),
+            "made-up head": impostors.head_off(model, clean, layer, k, seed),
+            "patch": impostors.patched(model, clean, layer),
         }
-        if layer:
-            one["one before"] = removals.previous_off(model, clean, r, layer)
         for test, values in one.items():
             for name, each in values.items():
-                found.setdefault(f"{test}: {name}".removesuffix(": "), {})[layer] = each
+                found.setdefault(f"{test}: {name}", {})[layer] = each
     empty = torch.full((len(prompts.last),), torch.nan)
     return {
         name: torch.stack([at.get(layer, empty) for layer in layers], dim=1)
@@ -144,7 +145,7 @@ def measure(
     k: int = K,
     seed: int = 0,
 ) -> dict:
-    """Everything, of one model: {"shares": {kind: {name: summary}}, "tests": …} and what it is of.
+    """Everything of one model: {"shares": {kind: {name: summary}}, "tests": {name: summary}, …}.
 
     texts: windows of these; None: facts, for a model that knows some. counts: how many prompts
     answered rightly, how many of each other kind, on how many the causal tests are made. Of more
@@ -161,28 +162,22 @@ def measure(
         r = read_prompts(model, prompts, k, layers, full=kind == "right", seed=seed)
         numbers = shares(r) | (more_shares(r) if kind == "right" else {})
         found["shares"][kind] = {name: summary(each) for name, each in numbers.items()}
-        few, out = some(prompts, slice(n_tests)), {}
         if kind == "right":
-            out = tests(model, few, r.some(slice(n_tests)), tested, seed)
+            few = slice(n_tests)
+            out = tests(model, some(prompts, few), r.some(few), tested, seed)
+            found["tests"] = {name: summary(each) for name, each in out.items()}
             for half, start in (("one half", 0), ("other half", 1)):
-                rows = slice(start, None, 2)
-                halved = {name: summary(numbers[name][rows]) for name in COMPARED}
+                halved = {name: summary(numbers[name][start::2]) for name in COMPARED}
                 found["shares"][half] = halved
-                found["tests"][half] = {OFF: summary(out[OFF][rows])}
-        elif kind == "wrong":
-            clean = removals.clean_run(model, few)
-            off = [removals.attention_off(model, clean, layer) for layer in tested]
-            out = {OFF: torch.stack(off, dim=1)}
-        found["tests"][kind] = {name: summary(each) for name, each in out.items()}
     facts = {"k": k, "d_vocab": d_vocab, "n_layers": n_layers, "n_heads": model.config.n_heads}
     how_many = {kind: len(prompts.last) for kind, prompts in kinds.items()}
     facts |= {"layers": layers, "tested": tested, "prompts": how_many, "seed": seed}
     return facts | {"n_tests": min(n_tests, how_many["right"])} | found
 
 
-def mean(result: dict, name: str, kind: str = "right", of: str = "shares") -> float:
-    """One number of a result: the mean over prompts and layers."""
-    return result[of][kind][name]["mean"]
+def mean(result: dict, name: str, kind: str = "right") -> float:
+    """What two readings share, or another number of a reading: mean over prompts and layers."""
+    return result["shares"][kind][name]["mean"]
 
 
 def above(result: dict, name: str, kind: str = "right") -> float:
@@ -201,9 +196,9 @@ def specific(result: dict, gone: str, words: str = "words") -> float:
     return tested(result, f"{gone}, {words}") - tested(result, f"{gone}, other words")
 
 
-def tested(result: dict, name: str, kind: str = "right") -> float:
+def tested(result: dict, name: str) -> float:
     """One number of a causal test: the mean over prompts and layers."""
-    return mean(result, name, kind, "tests")
+    return result["tests"][name]["mean"]
 
 
 def grid(model: Model, tokens: Tensor) -> dict:

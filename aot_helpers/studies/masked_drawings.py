@@ -163,37 +163,40 @@ def steps(profiles: dict[str, Float[Tensor, " step"]], reach: int, title: str) -
 class Fed:
     """Who feeds a head: {writer: (share of its attention lost without it in Q, in K)}.
 
-    together: the same without all of them, where there are several.
+    said: what stands above the query and below the key, such as the same without all writers.
+    places: where the query and the key are made.
     """
 
     reader: str
     writers: dict[str, tuple[float, float]]
-    together: tuple[float, float] | None = None
+    said: tuple[str, str]
+    places: tuple[str, str]
 
 
 def fed(panels: dict[str, Fed], title: str) -> Figure:
     """Writers left and right of the head that reads them, its query above it, its key below.
 
-    The width of an arrow is the share of the reader's attention that is lost when it is cut.
+    The number on an arrow is the share of the reader's attention that is lost when it is cut.
     """
-    side, height, level = 4.5, 3.7, 1.55
+    side, height, level = 5.0, 3.95, 1.75
     figure, axis = canvas(side * len(panels) + 0.1, height)
     for i, (name, panel) in enumerate(panels.items()):
         middle = 0.1 + side * (i + 0.5)
-        say(axis, middle - 2.1, height - 0.55, name, PALE, ha="left", size=10)
+        say(axis, middle - 2.3, height - 0.55, name, PALE, ha="left", size=10)
         word(axis, middle, level, panel.reader, INK, width=0.95, height=0.38, size=10.5)
         for k, (port, color) in enumerate((("query", QUERY), ("key", KEY))):
             up = 1 - 2 * k
-            word(axis, middle, level + 0.85 * up, port, color, width=0.8, height=0.34, size=9.5)
+            text = f"{port} at {panel.places[k]}"
+            word(axis, middle, level + 0.85 * up, text, color, width=2.3, height=0.34, size=9.5)
             arrow(axis, (middle, level + 0.66 * up), (middle, level + 0.22 * up), color)
-            if panel.together:
-                said = f"without both {panel.together[k]:.2f}"
-                say(axis, middle, level + 1.2 * up, said, color, size=9.5)
+            say(axis, middle, level + 1.2 * up, panel.said[k], color, size=9.5)
             for sign, (writer, lost) in zip((-1, 1), panel.writers.items(), strict=False):
-                x = middle + 1.62 * sign
+                x = middle + 1.85 * sign
                 word(axis, x, level, writer, INK, width=1.05, height=0.52, size=9.5)
                 start = (x, level + 0.29 * up)
-                _fed_by(axis, start, (middle + 0.43 * sign, level + 0.85 * up), lost[k], color)
+                _fed_by(axis, start, (middle + 1.18 * sign, level + 0.85 * up), lost[k], color)
+    note = "on an arrow: the share of the head's attention that is lost when it alone is cut"
+    say(axis, 0.3, 0.16, note, PALE, ha="left", size=9)
     return headline(figure, title)
 
 
@@ -206,9 +209,19 @@ def _fed_by(axis, start, end, share, color):
     say(axis, x, y, f"{share:.2f}", color if much >= 0.1 else PALE, size=9.5, bbox=box)
 
 
-def sides(found: dict[str, list[float]], names: list[str], title: str, x_label: str) -> Figure:
-    """One row per model, with a named dot for each thing that it may see."""
-    looks = [("s", PALE), ("<", INK), (">", "#8C564B"), ("x", "0.6")]
+LOOKS = (("s", PALE), ("<", INK), (">", "#8C564B"), ("x", "0.6"))
+TIMES = (("s", PALE), ("o", SHARE), ("x", "0.5"), ("D", "#8C564B"))
+
+
+def dots(
+    found: dict[str, list[float]],
+    names: list[str],
+    title: str,
+    x_label: str,
+    looks: tuple = LOOKS,
+    limits: tuple[float, float] = (-0.04, 1.04),
+) -> Figure:
+    """One row per model, with a named mark for each thing that it may see."""
     height = 0.36 * len(found) + 1.45
     figure, axis = plt.subplots(figsize=(7.6, height), dpi=DPI)
     figure.subplots_adjust(0.2, 0.55 / height, 0.97, 1 - 0.72 / height)
@@ -216,12 +229,12 @@ def sides(found: dict[str, list[float]], names: list[str], title: str, x_label: 
         axis.axhline(row, color="0.9", lw=0.8, zorder=0)
         for value, (marker, color) in zip(values, looks, strict=False):
             axis.plot([value], [row], marker, color=color, ms=8)
-    for x, name, (marker, color) in zip((0.2, 0.4, 0.6, 0.8), names, looks, strict=False):
+    for x, name, (marker, color) in zip((0.04, 0.25, 0.5, 0.74), names, looks, strict=False):
         place = {"size": 9.5, "weight": "bold", "va": "center"}
-        shape = {"s": "■", "<": "◀", ">": "▶", "x": "×"}[marker]
+        shape = {"s": "■", "<": "◀", ">": "▶", "x": "×", "o": "●", "D": "◆"}[marker]
         figure.text(x, 1 - 0.5 / height, f"{shape} {name}", color=color, **place)
     axis.set_yticks(range(len(found)), list(found), size=9.5)
-    axis.set(xlim=(-0.04, 1.04), ylim=(len(found) - 0.5, -0.5))
+    axis.set(xlim=limits, ylim=(len(found) - 0.5, -0.5))
     axis.set_xlabel(x_label, size=9.5)
     axis.tick_params(labelsize=9.5, length=0)
     return headline(figure, title)

@@ -15,11 +15,13 @@ from aot_helpers.reading.heads import (
 )
 from aot_helpers.reading.interventions import ablate, cut_paths, merge
 from aot_helpers.studies.masked_repeats import (
+    AT_ONCE,
     Hidden,
     all_losses,
     hidden_accuracy,
     hide,
     keys_at,
+    nested_losses,
 )
 from aot_helpers.training.losses import repeat_length
 
@@ -142,6 +144,23 @@ def attention_lost(
         for edits in (None, cut)
     )
     return (1 - without / with_it).item()
+
+
+def context_gain(
+    model: Model,
+    texts: Int[Tensor, "text pos"],
+    sizes: tuple[int, int],
+    mask: int,
+    without: list[Head] | None = None,
+    seed: int = 0,
+) -> Float[Tensor, " text"]:
+    """How much less hidden tokens cost in the longer context, in nats, text by text.
+
+    without: heads replaced by their mean over the first AT_ONCE of these texts, in both contexts.
+    """
+    edits = ablate(model, without, "mean", texts[:AT_ONCE]) if without else None
+    short, long = nested_losses(model, texts, list(sizes), mask, seed=seed, edits=edits)
+    return short - long
 
 
 def causal_attention_lost(model: Model, tokens: Int[Tensor, "text pos"], route: str) -> float:

@@ -244,15 +244,17 @@ def nested(
     return [hide(texts[:, :size], at, mask) for size in sizes]
 
 
-def all_losses(model: Model, hidden: Hidden) -> Float[Tensor, "text pos"]:
+def all_losses(
+    model: Model, hidden: Hidden, edits: Edits | None = None
+) -> Float[Tensor, "text pos"]:
     """What the token at every position costs, in nats; all but one of them are visible.
 
-    AT_ONCE texts at a time, to save memory.
+    AT_ONCE texts at a time, to save memory: edits must fit any number of texts.
     """
     losses = []
     for rows in torch.arange(len(hidden.tokens)).split(AT_ONCE):
         some = replace(hidden, tokens=hidden.tokens[rows], seen=hidden.seen[rows])
-        logits = _logits(model, some)
+        logits = _logits(model, some, edits)
         losses.append(F.cross_entropy(logits.mT, some.tokens, reduction="none"))
     return torch.cat(losses)
 
@@ -264,6 +266,7 @@ def nested_losses(
     mask: int,
     n_hidden: int = 4,
     seed: int = 0,
+    edits: Edits | None = None,
 ) -> Float[Tensor, "size text"]:
     """Mean loss of the same `n_hidden` tokens, hidden at once, in windows of several sizes.
 
@@ -276,7 +279,7 @@ def nested_losses(
     for size in sizes:
         whole = texts[:, :size]
         hidden = Hidden(whole, whole.scatter(1, at, mask), at[:, 0])
-        found.append(all_losses(model, hidden).gather(1, at).mean(dim=1))
+        found.append(all_losses(model, hidden, edits).gather(1, at).mean(dim=1))
     return torch.stack(found)
 
 

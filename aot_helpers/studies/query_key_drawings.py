@@ -16,7 +16,7 @@ from aot_helpers.models.protocol import Head
 from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE, headline
 from aot_helpers.showing.plots import SMALL, shown
 from aot_helpers.showing.widgets import Page
-from aot_helpers.studies.query_key_maps import head_of, map_of
+from aot_helpers.studies.query_key_maps import head_of, map_of, places, unpacked
 from aot_helpers.studies.query_key_texts import TYPES, token_type
 
 TYPE_COLORS = ("#555555", "#009E73", "#CC79A7", "#E69F00", "#000000")
@@ -25,6 +25,7 @@ SHADES = {
     for color in (QUERY, KEY)
 }
 HALO = [withStroke(linewidth=2.5, foreground="white")]  # so that a label can be read on a line
+LATER = "; darker: later in the text"
 LARGER = LinearSegmentedColormap.from_list("larger", [KEY, "#FFFFFF", QUERY])  # which c makes large
 
 
@@ -34,20 +35,24 @@ def toy(
     title: str,
     columns: Sequence[str] = ("noun", "verb"),
     links: str = "attention",
+    center: bool = False,
+    alike: bool = False,
 ) -> Figure:
     """Queries (round) and keys (square) of a few tokens in two named columns, panel by panel.
 
     panels: {title: (q [pos, 2], k [pos, 2])}. links: "attention", lines as wide as the share, or
     "nearest", a dashed line from each query to its nearest key. Keys that lie close together are
-    shown larger in an inset.
+    shown larger in an inset. center: mark the mean query by a cross. alike: the same axes in all
+    panels, so that what has moved can be seen.
     """
     width = 3.5 * len(panels)
     figure, axes = plt.subplots(1, len(panels), figsize=(width, 4.0), squeeze=False, dpi=DPI)
     figure.subplots_adjust(0.6 / width, 0.17, 1 - 0.1 / width, 0.83, wspace=0.28)
+    every = np.concatenate([np.asarray(each) for pair in panels.values() for each in pair])
     for axis, (title_of_panel, (q, k)) in zip(axes[0], panels.items(), strict=True):
         q, k = np.asarray(q), np.asarray(k)
         points = np.concatenate([q, k])
-        axis.update_datalim(points)
+        axis.update_datalim(every if alike else points)
         axis.margins(0.2)
         axis.autoscale_view()
         axis.set(xlabel=columns[0], ylabel=columns[1])
@@ -59,6 +64,9 @@ def toy(
             low, high = axis.get_ylim()
             axis.set_ylim(low - 0.75 * (high - low), high)
         _joined(axis, q, k, links)
+        if center:
+            _cross(axis, q)
+            named.append(("mean query", q.mean(axis=0), INK))
         _names(axis, named + keys if apart else named, others=() if apart else k)
         if apart:
             continue
@@ -70,6 +78,8 @@ def toy(
         inset.autoscale_view()
         inset.set_autoscale_on(False)
         _joined(inset, q, k, links)
+        if center:
+            _cross(inset, q)
         _names(inset, keys)
         axis.indicate_inset_zoom(inset, edgecolor="0.4")
     _kinds(figure, "")
@@ -89,6 +99,10 @@ def _joined(axis, q, k, links):
         axis.plot(*zip(q[i], k[j], strict=True), zorder=1, **look)
     _cloud(axis, q, QUERY, "o", 60)
     _cloud(axis, k, KEY, "s", 52)
+
+
+def _cross(axis, q):
+    axis.plot(*q.mean(axis=0), "+", color=INK, ms=11, mew=2, zorder=4)
 
 
 def _names(axis, named, others=()):
@@ -130,12 +144,14 @@ def clouds(
     columns: int = 4,
     side: float = 3.0,
     links: Sequence[tuple[int, int]] = (),
-    zoom: Mapping[str, int] | None = None,
+    zoom: Mapping[str, tuple[int, int]] | None = None,
+    named: tuple[str, str] = ("query", "key"),
 ) -> Figure:
     """Maps of queries (orange, round) and keys (blue, square), {title: (q, k)} of [point, 2].
 
     pos: positions [point]; later is darker. links: (query, key) to be joined by a line. zoom: for
-    the panel of a title, the query around which an inset shows the map larger.
+    the panel of a title, a query around which an inset shows the map larger, and a key; what the
+    two are is written there as `named` says.
     """
     rows = -(-len(panels) // columns)
     columns = min(columns, len(panels))
@@ -149,16 +165,21 @@ def clouds(
         _map(axis, q, k, dots, pos, links)
         axis.set_title(name, size=10.5)
         if name in (zoom or {}):
-            _inset(axis, q, k, 3 * dots, pos, links, zoom[name])
-    _kinds(figure, "" if pos is None else "; darker: later in the text")
+            _inset(axis, q, k, 3 * dots, pos, links, zoom[name], named)
+    _kinds(figure, "" if pos is None else LATER)
     return headline(figure, title)
 
 
 def at_a_glance(
     result: dict, title: str, method: str = "tsne", notes: Mapping[Head, str] | None = None
 ) -> Figure:
-    """The maps of all heads of a results file, a row for each layer; notes stand below theirs."""
+    """The maps of all heads of a results file, a row for each layer; notes stand below theirs.
+
+    Later in the text is darker, in three steps.
+    """
     n_layers, n_heads, notes = result["n_layers"], result["n_heads"], notes or {}
+    _, pos = places(result)
+    step = (3 * pos / (pos.max() + 1)).long()
     size = (0.98 * n_heads + 0.75, (1.24 if notes else 1.06) * n_layers + 1.05)
     figure, axes = plt.subplots(n_layers, n_heads, figsize=size, squeeze=False)
     figure.subplots_adjust(
@@ -167,8 +188,10 @@ def at_a_glance(
     for (i, h), axis in np.ndenumerate(axes):
         q, k = map_of(result, Head(i, h), method)
         # Four plain pixels a point: with soft edges the file would be four times as large.
-        for (points, color), x, y in product(((q, QUERY), (k, KEY)), (0, 1), (0, 1)):
-            (dots,) = axis.plot(*points.T, ",", color=color, zorder=3)
+        kinds = ((q, QUERY), (k, KEY))
+        for when, (points, color), x, y in product(range(3), kinds, (0, 1), (0, 1)):
+            shade = SHADES[color](0.25 + 0.3 * when)
+            (dots,) = axis.plot(*points[step == when].T, ",", color=shade, zorder=3)
             moved = ScaledTranslation(x / DPI, y / DPI, figure.dpi_scale_trans)
             dots.set_transform(axis.transData + moved)
         _bare(axis)
@@ -180,27 +203,56 @@ def at_a_glance(
             axis.set_title(f"H{h}", size=SMALL + 1)
         if h == 0:
             axis.set_ylabel(f"layer {i}", size=SMALL + 1)
-    _kinds(figure, "")
+    _kinds(figure, LATER)
     return headline(figure, title)
 
 
 def liked_by_scale(
     scales: Sequence[float], curves: Mapping[str, Float[Tensor, "head scale"]], title: str
 ) -> Figure:
-    """Shares of queries whose nearest key is the liked one: the median head, the middle half."""
-    figure, axis = plt.subplots(figsize=(8, 3.6))
-    figure.subplots_adjust(0.09, 0.15, 0.78, 0.88)
-    for (name, values), color in zip(curves.items(), (INK, "#C2255C", PALE), strict=False):
+    """Shares of queries whose nearest key is the one of a curve: the median head, the middle half.
+
+    Labels that would cover one another are moved apart.
+    """
+    figure, axis = plt.subplots(figsize=(8.6, 3.6))
+    figure.subplots_adjust(0.08, 0.15, 0.68, 0.88)
+    ends = sorted((np.median(np.asarray(v), axis=0)[-1], name) for name, v in curves.items())
+    at = {}
+    for end, name in reversed(ends):  # from the top
+        at[name] = min([end, *(height - 0.08 for height in at.values())])
+    for (name, values), color in zip(curves.items(), (INK, "#C2255C", SHARE, PALE), strict=False):
         values = np.asarray(values)
         middle = np.quantile(values, (0.25, 0.75), axis=0)
         axis.fill_between(scales, *middle, color=color, alpha=0.2, lw=0)
         median = np.median(values, axis=0)
         axis.plot(scales, median, color=color, lw=2.6, marker="o", ms=5)
-        axis.text(scales[-1] * 1.08, median[-1], name, color=color, va="center", size=10)
+        axis.text(scales[-1] * 1.1, at[name], name, color=color, va="center", size=10)
     axis.set(xscale="log", ylim=(-0.03, 1.03), xlabel="c: queries times c, keys divided by c")
     axis.set_xticks(scales, [f"{c:g}" for c in scales])
     axis.minorticks_off()
     axis.set_ylabel("share of the queries")
+    return headline(figure, title)
+
+
+def exchange(
+    panels: Mapping[str, Mapping[str, tuple[float, float]]], title: str, ends: tuple[str, str]
+) -> Figure:
+    """What the nearest key answers, at two ends: a panel for each {title: {question: (at, at)}}."""
+    width = 2.35 * len(panels) + 1.7
+    figure, axes = plt.subplots(1, len(panels), figsize=(width, 3.7), squeeze=False, sharey=True)
+    figure.subplots_adjust(0.65 / width, 0.13, 1 - 1.6 / width, 0.75, wspace=0.12)
+    for axis, (name, questions) in zip(axes[0], panels.items(), strict=True):
+        for (question, shares), color in zip(questions.items(), (INK, SHARE), strict=False):
+            axis.plot((0, 1), shares, color=color, lw=2.6, marker="o", ms=6)
+            for x, share, side in ((-0.08, shares[0], "right"), (1.08, shares[1], "left")):
+                said = f"{share:.2f}"
+                if x > 0 and axis is axes[0, -1]:
+                    said += f" {question}"
+                axis.text(x, share, said, color=color, ha=side, va="center", size=10)
+        axis.set_title(name, size=10.5)
+        axis.set(xlim=(-0.5, 1.5), ylim=(-0.03, 1.05))
+        axis.set_xticks((0, 1), ends, size=10)
+    axes[0, 0].set_ylabel("share of the queries")
     return headline(figure, title)
 
 
@@ -245,6 +297,34 @@ def chosen_scales(panels: Mapping[str, Float[Tensor, "layer head"]], title: str)
     return headline(figure, title)
 
 
+def one_query(result: dict, head: Head, point: int) -> Figure:
+    """A head's map with the lines of one query: to its three favorite keys, and the nearest one.
+
+    point: which query of all texts. The favorites' lines are purple, the nearest key's is dashed;
+    an inset shows the query's surroundings larger.
+    """
+    (q, k), (text, pos) = map_of(result, head), places(result)
+    top = unpacked(head_of(result, head)["top"], 3)[point]
+    first = (text == text[point]).nonzero()[0, 0]
+    tokens = [token for each in result["tokens"] for token in each]
+    n_keys = pos[point] + 1 if result["causal"] else (text == text[point]).sum()
+    of_text = slice(first, first + n_keys)
+    nearest = first + (k[of_text] - q[point]).norm(dim=-1).argmin()
+    links = [(point, (first + i).item()) for i in top.unique()]
+    asks, best, near = tokens[point], tokens[first + top[0]], tokens[nearest]
+    title = f"{head}: “{asks}” likes “{best}” most; nearest is “{near}”"
+    zoom = {"": (point, int(nearest))}
+    figure = clouds({"": (q, k)}, title, pos, 4, 5, links, zoom, (asks.strip(), near.strip()))
+    axis = figure.axes[0]
+    for each in (axis, *axis.child_axes):
+        dashed = {"color": INK, "ls": (0, (2, 2)), "lw": 1.5, "zorder": 5}
+        each.plot(*zip(q[point], k[nearest], strict=True), **dashed)
+        each.plot(*q[point], "o", ms=11, mfc="none", mec=INK, mew=1.6, zorder=5)
+    favorites = [(tokens[first + i], k[first + i].numpy(), KEY) for i in top.unique()]
+    _names(axis, [(tokens[point], q[point].numpy(), QUERY), *favorites])
+    return figure
+
+
 class MapView(Page):
     """Maps of a results file's heads in the page: point at a token to see its text and keys.
 
@@ -281,19 +361,27 @@ def _map(axis, q, k, dots, pos, links):
     _bare(axis)
 
 
-def _inset(axis, q, k, dots, pos, links, center):
+def _inset(axis, q, k, dots, pos, links, pair, named):
     """A tenth of a map's width around a query, larger, in room made for it below the map."""
     points = np.concatenate([np.asarray(q), np.asarray(k)])
     low = points.min(axis=0) - (0, 0.5 * np.ptp(points[:, 1]))
     axis.update_datalim([low])
     axis.autoscale_view()
     axis.apply_aspect()
-    inset = axis.inset_axes([0.33, 0.01, 0.34, 0.3])
+    inset = axis.inset_axes([0.14, 0.01, 0.72, 0.3])
     _map(inset, q, k, dots, pos, links)
     half = 0.05 * np.ptp(points, axis=0).max()
-    x, y = np.asarray(q)[center]
-    inset.set(xlim=(x - half, x + half), ylim=(y - half, y + half), aspect="auto")
+    x, y = np.asarray(q)[pair[0]]
+    wide = 0.72 / 0.3  # as the inset is, so that no distance is stretched
+    inset.set(xlim=(x - wide * half, x + wide * half), ylim=(y - half, y + half), aspect="auto")
     inset.spines[:].set(color="0.4")
+    ends = np.asarray(q)[pair[0]], np.asarray(k)[pair[1]]
+    higher = int(ends[1][1] > ends[0][1])
+    for i, (at, what, color) in enumerate(zip(ends, named, (QUERY, KEY), strict=True)):
+        look = {"color": color, "size": SMALL, "ha": "center", "path_effects": HALO, "zorder": 6}
+        up = 1 if i == higher else -1
+        moved = {"xytext": (0, 11 * up), "textcoords": "offset points", "va": "center"}
+        inset.annotate(what, at, **moved, **look)
     axis.indicate_inset_zoom(inset, edgecolor="0.4")
 
 

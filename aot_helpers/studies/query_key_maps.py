@@ -81,30 +81,41 @@ def correlations(v: QueriesKeys, causal: bool, seed: int = 0) -> dict[str, list[
     return {name: each.tolist() for name, each in found.items()}
 
 
-def liked(v: QueriesKeys, causal: bool, scales: tuple, seed: int = 0) -> dict[str, list[float]]:
+def liked(
+    v: QueriesKeys, causal: bool, scales: tuple, seed: int = 0, metric: str = "euclidean"
+) -> dict[str, list[float]]:
     """Share of queries whose nearest key of their text is the one they like most, at each scale.
 
     "plain", "shifted" (keys to the queries' centroid); "shuffled" (the keys of a text in random
     order); "centered" and "centered, shifted": of queries whose mean was taken off first; "others"
     and "others, shifted": of the queries that like another key than the first of their text most.
+    "above" and "above, shifted": whose nearest key is the one most above average, see `above`.
     """
     draw, allowed = torch.Generator().manual_seed(seed), v.allowed(causal)
     order = _within_texts(v.text, draw)
     best = (v.q @ v.k.T).masked_fill(~allowed, -torch.inf).argmax(dim=-1)
     others = allowed & (v.pos[best] > 0)[:, None]  # a query without keys does not count
-    centered = v.q - v.q.mean(dim=0)
+    centered = above(v).q
     clouds = {"plain": (v.q, False, allowed), "shifted": (v.q, True, allowed)}
     clouds |= {"centered": (centered, False, allowed)}
     clouds |= {"centered, shifted": (centered, True, allowed)}
     clouds |= {"others": (v.q, False, others), "others, shifted": (v.q, True, others)}
-    found = {name: [] for name in (*clouds, "shuffled")}
+    found = {name: [] for name in (*clouds, "above", "above, shifted", "shuffled")}
     for c in scales:
         for name, (q, shift, counted) in clouds.items():
-            apart = distances(*placed(q, v.k, c, shift))
+            apart = distances(*placed(q, v.k, c, shift), metric)
             found[name].append(nearest_is_liked(q, v.k, apart, counted))
-        apart = distances(*placed(v.q, v.k[order], c))
+        for name, shift in (("above", False), ("above, shifted", True)):
+            apart = distances(*placed(v.q, v.k, c, shift), metric)
+            found[name].append(nearest_is_liked(above(v).q, v.k, apart, allowed))
+        apart = distances(*placed(v.q, v.k[order], c), metric)
         found["shuffled"].append(nearest_is_liked(v.q, v.k, apart, allowed))
     return found
+
+
+def above(v: QueriesKeys) -> QueriesKeys:
+    """The same with the mean query taken off: (q - q̄) · k is a score above its key's average."""
+    return v._replace(q=v.q - v.q.mean(dim=0))
 
 
 def _within_texts(text: Int[Tensor, " point"], draw: torch.Generator) -> Int[Tensor, " point"]:
@@ -183,6 +194,7 @@ def examine(model: Model, name: str, seed: int = 0, maps: tuple = ("tsne",)) -> 
         each = {"head": str(head), "norm scale": norm_scale(v.q, v.k), "of halves": of_halves(v)}
         each |= {"correlations": correlations(v, c.causal, seed)}
         each |= {"liked": liked(v, c.causal, (1.0, 5.0), seed), "top": _packed(_top(v, c.causal))}
+        each |= {"top above": _packed(_top(above(v), c.causal, 1))}
         each |= {"previous nearest": previous_nearest(v), "norms left": norms_left(v)}
         for method in maps:
             each |= map_numbers(v, c.causal, method, seed)
@@ -279,22 +291,40 @@ def map_of(result: dict, head: Head, method: str = "tsne") -> tuple[Tensor, Tens
     return at[: len(at) // 2], at[len(at) // 2 :]
 
 
-def found_on_map(result: dict, head: Head, method: str = "tsne", but_first: bool = False) -> float:
+def found_on_map(
+    result: dict,
+    head: Head,
+    method: str = "tsne",
+    but_first: bool = False,
+    part: str = "top",
+) -> float:
     """Share of queries whose nearest key of their text, on a map of the file, is the liked one.
 
-    but_first: of the queries that like another key than the first of the text most.
+    part: as in `liked_keys`. but_first: of the queries for which that is not the text's first.
     """
-    (q, k), best = map_of(result, head, method), liked_keys(result, head)
-    text, pos = places(result)
-    allowed = QueriesKeys(q, k, text, pos).allowed(result["causal"])
-    nearest = pos[distances(q, k).masked_fill(~allowed, torch.inf).argmin(dim=-1)]
+    best, (_, pos) = liked_keys(result, head, part), places(result)
     counted = (best > 0) if but_first else (pos >= (1 if result["causal"] else 0))
-    return (nearest == best)[counted].double().mean().item()
+    return (nearest_on_map(result, head, method) == best)[counted].double().mean().item()
 
 
-def liked_keys(result: dict, head: Head) -> Int[Tensor, " point"]:
-    """The position of the key that each query of a results file likes most."""
-    return unpacked(head_of(result, head)["top"], 3)[:, 0]
+def nearest_on_map(result: dict, head: Head, method: str = "tsne") -> Int[Tensor, " point"]:
+    """The position of the key that is nearest to each query on a map of the file, in its text.
+
+    Where the model is causal, up to the query.
+    """
+    (q, k), (text, pos) = map_of(result, head, method), places(result)
+    allowed = QueriesKeys(q, k, text, pos).allowed(result["causal"])
+    return pos[distances(q, k).masked_fill(~allowed, torch.inf).argmin(dim=-1)]
+
+
+def liked_keys(result: dict, head: Head, part: str = "top") -> Int[Tensor, " point"]:
+    """The position of a key for each query of a results file.
+
+    part: "top", the key that it likes most, or "top above", the one most above average: q · k less
+    the mean of that over all queries.
+    """
+    width = {"top": 3, "top above": 1}[part]
+    return unpacked(head_of(result, head)[part], width)[:, 0]
 
 
 def places(result: dict) -> tuple[Int[Tensor, " point"], Int[Tensor, " point"]]:

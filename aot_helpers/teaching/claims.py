@@ -28,6 +28,7 @@ NEEDS = {  # kind of claim: what it must have besides statement, source and hold
 FLOORS = {"tour": "claims/tour", "evidence": "claims"}
 COUNTS = ("seeds", "texts", "heads")
 SIGNS = {"<=": float.__le__, ">=": float.__ge__, "<": float.__lt__, ">": float.__gt__}
+ENDS = ("min", "max")
 SUMMARIES = {"min": min, "max": max, "mean": statistics.fmean, "median": statistics.median}
 TERM = re.compile(
     r"(min|max|mean|median)(?: ([^<>]*[^<> ]))? (<=|>=|<|>) (-?\d+(?:\.\d+)?(?:e-?\d+)?)"
@@ -248,18 +249,30 @@ def _holds(here: str, rule: str, numbers: dict[str, list[float]]) -> bool:
 
 
 def _measured(one: Claim, entry: dict) -> str:
-    """The ranges of values and control with unit and counts, or why nothing was measured."""
+    """The ranges of values and control with unit and counts, or why nothing was measured.
+
+    Where a rule asks for a median or a mean, that comes first.
+    """
     parts = [one.why] if one.kind == "open" else []
-    for each, said in (entry["values"], one.unit), (entry["control"], "in the control"):
+    rules = _terms(one.confirmed, one.refuted), _terms(one.control)
+    for each, said, asked in zip(
+        (entry["values"], entry["control"]), (one.unit, "in the control"), rules, strict=True
+    ):
         if each is not None:
             groups = _numbers(one.id, each).items()
-            parts.append(", ".join(_range(name, numbers) for name, numbers in groups) + f" {said}")
+            ranges = [_range(name, numbers, asked) for name, numbers in groups]
+            parts.append(", ".join(ranges) + f" {said}")
     return "; ".join(filter(None, [*parts, _counts(entry)]))
 
 
-def _range(name: str, numbers: list[float]) -> str:
-    ends = dict.fromkeys(f"{end:.3g}" for end in (min(numbers), max(numbers)))  # one, if equal
-    return (f"{name}: " if name else "") + " to ".join(ends)
+def _range(name: str, numbers: list[float], asked: list[str]) -> str:
+    ends = " to ".join(dict.fromkeys(f"{end:.3g}" for end in (min(numbers), max(numbers))))
+    terms = [TERM.fullmatch(term).groups() for term in asked]
+    wanted = dict.fromkeys(s for s, of, *_ in terms if of in (None, name) and s not in ENDS)
+    if wanted and " to " in ends:
+        middle = ", ".join(f"{each} {SUMMARIES[each](numbers):.3g}" for each in wanted)
+        ends = f"{middle} ({ends})"
+    return (f"{name}: " if name else "") + ends
 
 
 def _counts(entry: dict) -> str:

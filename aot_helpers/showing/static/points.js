@@ -43,7 +43,7 @@
     for (let i = 0; i < 2 * n; i++) { pen.globalAlpha = where[i % n][0] == text ? 1 : 0.45; dot(i, 5); pen.fillStyle = paint(i); pen.fill(); }
     pen.globalAlpha = 1;
     const keys = kind == 0 ? [0, 1, 2].map(j => start[text] + top[3 * hit + j]) : [], near = nearest(hit);
-    if (kind == 0) { line(hit, near, "#777", 3, [8, 8]); keys.forEach((k, j) => line(hit, k, PURPLE, [5, 3, 1.5][j], [])); }
+    if (kind == 0) { keys.forEach((k, j) => line(hit, k, PURPLE, [5, 3, 1.5][j], [])); line(hit, near, "#222", 4, [8, 8]); }
     dot(kind * n + hit, 11); pen.fillStyle = paint(kind * n + hit); pen.fill(); pen.strokeStyle = "#111"; pen.lineWidth = 3; pen.stroke();
     side.textContent = "";
     make("div", side, "font-weight:bold;color:" + (kind ? "#0072B2" : "#D55E00"), (kind ? "key" : "query") + " of " + W.tokens[text][pos].trim() + ", position " + pos);

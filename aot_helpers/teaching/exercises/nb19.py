@@ -1,5 +1,7 @@
 """The exercises of notebook 19: find a hidden token's place, mislead a head, turn a score."""
 
+import math
+
 import torch
 
 from aot_helpers.studies.masked_repeats import Hidden, repeats
@@ -59,14 +61,16 @@ def _misleads(answer, model, mask):
     return Solved(f"the model says the wanted token in {share:.2f} of 20 texts")
 
 
-def _turns(answer):
-    given, problem = read_numbers(answer)
-    if problem:
-        return problem
-    score = 3 / 50 - given / 500
-    if abs(score) <= 1e-4:
-        return Solved("ten times as much")
-    return f"At {given:g} nats the score is {score:.3f}: it has to be 0."
+def _turns(most, times):
+    (largest, problem), (factor, second) = read_numbers(most), read_numbers(times)
+    if problem or second:
+        return problem or second
+    if abs(largest - math.log(30522) / 50) > 1e-3:
+        return f"`most` is {largest:g}: the token costs ln 30,522 with 50, and how much with 500?"
+    score = 3 / 50 - 3 * factor / 500
+    if abs(score) > 1e-4:
+        return f"3 nats with 50 tokens, {3 * factor:g} with 500: {score:.3f}; it has to be 0."
+    return Solved(f"at most {largest:.3f}, and 0 only at ten times the loss")
 
 
 CHECKS = {

@@ -1,56 +1,74 @@
-"""The exercises of notebook 20: chance, an overlap of one's own, words without any effect."""
+"""The exercises of notebook 20: the lens, words without effect, a head's output from elsewhere."""
 
 import torch
 
-from aot_helpers.reading.lens import overlap, top_tokens
+from aot_helpers.models.protocol import Head
+from aot_helpers.reading.lens import lens, overlap, top_tokens
 from aot_helpers.teaching.exercises import Solved
-from aot_helpers.teaching.exercises.references import read_numbers
 
 
-def _chance(answer):
-    given, problem = read_numbers(answer)
-    if problem:
+def _problem(found, shape):
+    """What is wrong with an answer's shape: "" if nothing is, None for no attempt."""
+    if found is None or found is ...:
+        return None
+    if not isinstance(found, torch.Tensor) or found.shape != shape:
+        said = tuple(getattr(found, "shape", ())) or type(found).__name__
+        return f"Return one vector of shape {tuple(shape)}; yours is {said}."
+    return "" if found.isfinite().all() else "Yours has NaN or infinity."
+
+
+def _lens(answer, model, x):
+    found, wanted = answer(x.clone()), lens(model, x)
+    problem = _problem(found, wanted.shape)
+    if problem or problem is None:
         return problem
-    expected = 50 * 50 / 1024
-    if abs(given - expected) <= 0.05:
-        return Solved(f"{expected:.2f} words of 50, a share of {50 / 1024:.3f}")
-    return f"Yours is {given:g}: each of the 50 words has the same chance to be among the others."
-
-
-def _shares(answer):
-    draw = torch.Generator().manual_seed(20)
-    for n, k in ((6, 2), (40, 10), (40, 40)):
-        a, b = torch.randn(2, n, generator=draw)
-        found = answer(a.clone(), b.clone(), k)
-        if found is None or found is ...:
-            return None
-        try:
-            found = float(found)
-        except (TypeError, ValueError, RuntimeError):
-            return f"Return one number, a share of the k words; yours is {found!r}."
-        wanted = overlap(top_tokens(a, k), top_tokens(b, k)).item()
-        if abs(found - wanted) > 1e-5:
-            return f"Of {n} tokens and k = {k}, they share {wanted:.2f}; yours is {found:.2f}."
-    return ""
+    if torch.allclose(found, wanted, atol=1e-4):
+        return "These are the logits: a softmax makes probabilities of them."
+    if torch.allclose(found, wanted.softmax(dim=-1), atol=1e-5):
+        return Solved(f"its first word has probability {found.max():.2f}")
+    return f"Yours sums to {found.sum():.2f}: is it the softmax of x W_U, over all words?"
 
 
 def _impostor(answer, model, x):
     found = answer(x.clone())
-    if found is None or found is ...:
-        return None
-    if not isinstance(found, torch.Tensor) or found.shape != x.shape:
-        said = tuple(getattr(found, "shape", ())) or type(found).__name__
-        return f"Return one vector of shape {tuple(x.shape)}; yours is {said}."
-    if not found.isfinite().all() or not found.any():
-        return "Yours is zero, or has NaN or infinity: such a vector says nothing."
+    problem = _problem(found, x.shape)
+    if problem or problem is None:
+        return problem
+    if not found.any():
+        return "Yours is zero: it says nothing."
     with torch.no_grad():
         says, left, was = (top_tokens(v @ model.W_U, 50) for v in (found, x - found, x))
     shared, stays = overlap(says, was).item(), overlap(left, was).item()
-    if shared < 0.9:
-        return f"It shares {shared:.2f} of the 50 words: at least 0.9 are wanted."
+    cosine = torch.cosine_similarity(found, x, dim=0).item()
+    if abs(cosine) > 0.9:
+        return f"Its cosine with x is {cosine:.2f}: at most 0.9, so that it is not x made small."
+    if shared < 0.5:
+        return f"It shares {shared:.2f} of the 50 words: at least 0.5 are wanted."
     if stays < 0.98:
-        return f"Without it {stays:.2f} of the 50 words are left: all but one have to stay."
-    return Solved(f"it shares {shared:.2f}, and without it {stays:.2f} of the words stay")
+        return f"Without it {50 * stays:.0f} of the 50 words are left: at least 49 have to be."
+    return Solved(f"it shares {shared:.2f}, and without it {50 * stays:.0f} of 50 words stay")
 
 
-CHECKS = {"20.1": _chance, "20.2": _shares, "20.3": _impostor}
+def _given(answer, model, tokens, other):
+    theirs = model.run_with_cache(other[None])[1]["L1.z"][:, -1]
+    for heads in ([Head(1, 2)], [Head(1, 0), Head(1, 3)]):
+
+        def edit(z, heads=heads):
+            z = z.clone()
+            for head in heads:
+                z[:, -1, head.head] = theirs[:, head.head]
+            return z
+
+        wanted = model(tokens[None], edits={"L1.z": edit})[0, -1]
+        found = answer(tokens.clone(), other.clone(), heads)
+        problem = _problem(found, wanted.shape)
+        if problem or problem is None:
+            return problem
+        if not torch.allclose(found, wanted, atol=1e-4):
+            untouched = torch.allclose(found, model(tokens[None])[0, -1], atol=1e-4)
+            why = "nothing has changed" if untouched else "they differ"
+            return f"Compared with my logits for {' and '.join(map(str, heads))}: {why}."
+    return ""
+
+
+CHECKS = {"20.1": _lens, "20.2": _impostor, "20.3": _given}
