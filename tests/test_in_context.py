@@ -115,8 +115,8 @@ def test_a_loss_that_falls_evenly_by_the_log_of_the_index_saves_as_much_at_each_
 
 def test_the_largest_rise_is_sought_within_its_steps():
     steps, values = [0, 100, 200, 500, 600], [0.0, 0.1, 0.5, 1.5, 1.4]
-    assert training.largest_rise(steps, values) == (0.5, 0)
-    assert training.largest_rise(steps, values, within=300) == (1.0, 200)
+    assert study.largest_rise(steps, values) == (0.5, 0)
+    assert study.largest_rise(steps, values, within=300) == (1.0, 200)
 
 
 def test_turns_of_paths_that_are_known():
@@ -160,7 +160,7 @@ def test_farther_context_comes_at_once_and_the_path_turns_there_without_the_star
     steps = [100, 300, 500, 700, 1000, 4000]
     models = [load_checkpoint("stories-2l", step) for step in steps]
     slopes = [training.context_slope(model, pieces) for model in models]
-    rise, begins = training.largest_rise(steps, slopes)
+    rise, begins = study.largest_rise(steps, slopes)
     assert begins == 300 and rise > 0.5 * slopes[-1]
     mixed = torch.cat([pieces[:, :1], pieces[:, 1:112].flip(1), pieces[:, 112:]], dim=1)
     assert training.context_slope(models[-1], pieces, mixed) < 0.5 * slopes[-1]

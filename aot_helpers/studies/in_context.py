@@ -150,9 +150,13 @@ def at_end(name: str, value_of) -> float:
     return value_of(load_measurements(name)["measured"][-1])
 
 
+def largest_rise(steps: list[int], values: list[float], within: int = 200) -> tuple[float, int]:
+    """The largest rise between two steps at most so far apart, and where it begins."""
+    pairs = itertools.combinations(zip(steps, values, strict=True), 2)
+    return max((v - u, s) for (s, u), (t, v) in pairs if t - s <= within)
+
+
 def largest_gain(name: str, value_of, within: int = 200) -> float:
     """The most that a run gained within so many steps. value_of: of one entry of its log."""
     log = load_measurements(name)
-    curve = list(zip(log["steps"], map(value_of, log["measured"]), strict=True))
-    pairs = itertools.combinations(curve, 2)
-    return max(v - u for (s, u), (t, v) in pairs if t - s <= within)
+    return largest_rise(log["steps"], list(map(value_of, log["measured"])), within)[0]
