@@ -41,14 +41,14 @@ def test_with_the_whole_context_the_last_losses_are_those_of_all_places(two, pie
     whole = study.last_losses(two, pieces, 119)
     assert torch.allclose(whole, study.losses_of(two, pieces)[:, -8:].mean(dim=1), atol=1e-5)
     short = study.last_losses(two, pieces, 4)
-    assert torch.allclose(study.context_score(two, pieces), whole - short)
+    assert torch.allclose(study.gain_by_context(two, pieces), short - whole)
     with pytest.raises(ValueError, match="0 to 119, what these texts have; got 120"):
         study.last_losses(two, pieces, 120)
 
 
 def test_without_layers_context_is_worth_nothing_and_foreign_context_keeps_the_last_tokens(pieces):
     blind = load_checkpoint("stories-0l")
-    assert study.context_score(blind, pieces).abs().max() < 1e-4
+    assert study.gain_by_context(blind, pieces).abs().max() < 1e-4
     foreign = study.with_foreign_context(pieces)
     assert torch.equal(foreign[:, -12:], pieces[:, -12:])
     assert torch.equal(foreign[:30, :-12], pieces[30:, :-12])
@@ -90,13 +90,14 @@ def test_roles_share_out_all_heads_and_their_removal_flattens_the_context(two, p
     assert (induction, previous) == ([Head(1, 0), Head(1, 2)], [Head(0, 3)])
     assert sorted(induction + previous + others) == [Head(i, h) for i in range(2) for h in range(4)]
     edits = ablate(two, induction, "mean", pieces[-20:])
-    left = study.context_score(two, pieces, edits).mean() / study.context_score(two, pieces).mean()
-    assert left < 0.3
+    left, whole = (study.gain_by_context(two, pieces, each).mean() for each in (edits, None))
+    assert left < 0.3 * whole
 
 
 def test_logs_give_scores_at_a_step_and_the_largest_gain_in_a_stretch():
-    score, induction = study.at_step("stories-2l", 1500)
-    assert score < -1.3 and induction > 0.8
+    score, induction, copied = study.at_step("stories-2l", 1500)
+    assert score < -1.3 and induction > 0.8 and copied > 0.9
+    assert study.at_end("stories-2l", lambda found: found["in-context score"]) < -1.3
     copies = [
         study.largest_gain(name, lambda found: found["copy accuracy"]["24"])
         for name in ("stories-1l", "stories-1l-smeared")
@@ -114,8 +115,8 @@ def test_a_loss_that_falls_evenly_by_the_log_of_the_index_saves_as_much_at_each_
 
 def test_the_largest_rise_is_sought_within_its_steps():
     steps, values = [0, 100, 200, 500, 600], [0.0, 0.1, 0.5, 1.5, 1.4]
-    assert training.largest_rise(steps, values) == (0.5, 0)
-    assert training.largest_rise(steps, values, within=300) == (1.0, 200)
+    assert study.largest_rise(steps, values) == (0.5, 0)
+    assert study.largest_rise(steps, values, within=300) == (1.0, 200)
 
 
 def test_turns_of_paths_that_are_known():
@@ -159,7 +160,7 @@ def test_farther_context_comes_at_once_and_the_path_turns_there_without_the_star
     steps = [100, 300, 500, 700, 1000, 4000]
     models = [load_checkpoint("stories-2l", step) for step in steps]
     slopes = [training.context_slope(model, pieces) for model in models]
-    rise, begins = training.largest_rise(steps, slopes)
+    rise, begins = study.largest_rise(steps, slopes)
     assert begins == 300 and rise > 0.5 * slopes[-1]
     mixed = torch.cat([pieces[:, :1], pieces[:, 1:112].flip(1), pieces[:, 112:]], dim=1)
     assert training.context_slope(models[-1], pieces, mixed) < 0.5 * slopes[-1]
@@ -183,10 +184,10 @@ def moved(line, bos, by):
 @pytest.mark.parametrize(
     ("starts", "said"),
     [
-        (8, "solved (without a layer the score is -1.11"),
+        (8, "solved (without a layer the score is +1.11"),
         (10, "solved"),
-        (3, "not yet. without a layer the score is -0.37 nats"),
-        (0, "not yet. without a layer the score is +0.57 nats; -0.70"),
+        (3, "not yet. without a layer the score is +0.37 nats"),
+        (0, "not yet. without a layer the score is -0.57 nats; +0.70"),
         (range(0, 50_000, 100), "not yet. without a layer the score is"),
         ([3, 4, 5], "not yet. These are 3 different places"),
         (range(58_000, 58_900), "not yet. These are 900"),
@@ -200,7 +201,7 @@ def test_a_score_without_context(two, unread, capsys, starts, said):
     line = token_stream(unread, two.tokenizer.bos)
     starts = moved(line, two.tokenizer.bos, starts) if isinstance(starts, int) else starts
     starts = list(starts) if isinstance(starts, range) else starts
-    given = {"line": line, "early": (4, 12), "late": (96, 127), "goal": -0.7}
+    given = {"line": line, "early": (4, 12), "late": (96, 127), "goal": 0.7}
     blind = load_checkpoint("stories-0l")
     assert graded(capsys, "12.1", starts, model=blind, **given).startswith(said)
 

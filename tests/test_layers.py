@@ -10,7 +10,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "aot_helpers"
 LAYERS = ["base", "text", "models", "training", "reading", "showing", "studies", "teaching"]
 # Studies that belong together may import each other, in this order; no study imports another's.
-TORUS = "training winding colors plots figures diagrams render surfaces views"
+TORUS = (
+    "training winding division colors plots figures diagrams render surfaces "
+    "sweep waves bending teams strips views"
+)
 FAMILIES = [
     ["torus", *(f"torus_{part}" for part in TORUS.split())],
     ["attention_maps", "attention_places", "attention_costs", "attention_drawings"],

@@ -95,6 +95,7 @@ def test_a_whole_model(model, tokens, capsys, forward, said):
     [
         ({"L1H0": 7.0, "L0H3": 15}, "solved (the logit falls by 7.0 without L1H0, 16.5"),
         ({"L1H0": 7.0, "L0H3": 20}, "solved"),
+        ({"L1H0": 7.0, "L0H3": 17.9}, "solved"),  # its own number and the three loud voices
         ({"L1H0": 3.0, "L0H3": 15}, "not yet. L1H0: nothing reads it but W_U"),
         ({"L1H0": 7.0, "L0H3": 0.4}, "not yet. L0H3: more is lost"),
         ({"L1H0": 7.0, "L0H3": 10.2}, "not yet. L0H3: more than that is lost. Is there a loud"),
@@ -137,6 +138,9 @@ def test_the_drawings_say_their_numbers():
     figure = stream_pieces.voices({"direct path": 1.5, "L0H0": -0.7}, "title")
     said = [text.get_text() for text in figure.axes[0].texts]
     assert {"+1.5", "-0.7", "0.8", "title"} <= set(said)
+    figure = stream_pieces.voices({"a": 0.3, "b": 1.0}, "title", before={"a": 7.0, "b": 1.0})
+    said = [text.get_text() for text in figure.axes[0].texts]
+    assert {"+0.3 (was +7.0)", "+1.0", "1.3 (was 8.0)"} <= set(said)
     figure = stream_pieces.one_stream(2, 4, "title")
     said = [text.get_text() for text in figure.axes[0].texts]
     assert said.count("H3") == 2 and {"layer 0", "layer 1", "W_E", "W_U"} <= set(said)

@@ -5,6 +5,7 @@ import torch
 
 from aot_helpers.studies import torus
 from aot_helpers.studies.torus_training import list_runs, load_run
+from aot_helpers.teaching.exercises import nb14
 from aot_helpers.teaching.exercises.nb13 import CHECKS
 
 NET, FACTS = load_run("heads3-dim3").nets[0], list_runs()["heads3-dim3"].targets()[0]
@@ -24,9 +25,9 @@ def facts_lost(word, degrees):
     return [i for i in range(25) if said[i] != FACTS[i]]
 
 
-def share(theta1, theta2, Q, K):
-    x1, x2 = torus.circle(theta1) + NET.W_pos[0, 0], torus.circle(theta2) + NET.W_pos[0, 1]
-    return (((x2 @ Q) * ((x1 - x2) @ K)).sum(dim=-1) / math.sqrt(3)).sigmoid()
+def favorite(theta2, Q, K, position=NET.W_pos[0, 1]):
+    across, up = ((torus.circle(theta2) + position) @ Q @ K.T @ torus.PLANE.T.float()).unbind(-1)
+    return torch.atan2(up, across)
 
 
 @pytest.mark.parametrize(
@@ -70,15 +71,54 @@ def test_the_fact_that_hangs_by_a_thread(answer, said):
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (share, ""),
+        (favorite, ""),
+        (lambda *given: favorite(*given) + 2 * math.pi, ""),
         (lambda *given: None, None),
-        (lambda *given: 1 - share(*given), "of the second word"),
-        (lambda *given: share(*given)[None], "shape"),
+        (lambda *given: ..., None),
+        (lambda *given: favorite(*given) + math.pi, "looks at the first word least"),
+        (lambda *given: favorite(*given).rad2deg(), "give radians"),
+        (lambda *given: favorite(*given, position=0), "is off by up to"),
+        (lambda theta2, Q, K: favorite(theta2, K, Q), "is off by up to"),
+        (lambda *given: math.nan * favorite(*given), "is off by up to nan"),
+        (lambda *given: favorite(*given)[None], "shape"),
         (lambda *given: 0.5, "shape ()"),
-        (lambda *given: math.nan * share(*given), "is off by nan"),
-        (lambda *given: 0.5 * share(*given), "is off by"),
     ],
 )
-def test_a_heads_share(answer, said):
+def test_the_first_word_that_a_head_likes_best(answer, said):
     found = CHECKS["13.3"](answer, net=NET)
+    assert found == said if not said else said in found
+
+
+MOVES = {"W_Q times 2": False, "W_K times -1": False, "W_V times 2": False, "W_pos times 2": True}
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (MOVES, ""),
+        (MOVES | {"W_V times 2": ...}, None),
+        (MOVES | {"W_V times 2": True}, "W_V times 2. The frontier"),
+        ({"W_Q times 2": False}, "each of W_Q times 2"),
+        (True, "A dictionary"),
+    ],
+)
+def test_what_moves_the_frontier(answer, said):
+    found = nb14.CHECKS["14.2"](answer, net=NET)
+    assert found == said if not said else said in found
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ([0, 0, 0, 0, 0, 0, 0, 1, 0, -1, 0], ""),
+        (torch.tensor([0, 0, 0, 0, 0, 0, 0, 1, 2, -1, -2]), ""),
+        (..., None),
+        ([1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], "at 0% of the first words"),
+        ([0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0], "No head can have these"),
+        ([1, 2], "11 numbers"),
+        ("wild", "11 numbers"),
+    ],
+)
+def test_a_wild_head(answer, said):
+    found = nb14.CHECKS["14.3"](answer)
     assert found == said if not said else said in found

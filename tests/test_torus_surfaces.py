@@ -12,25 +12,51 @@ from matplotlib.figure import Figure
 from aot_helpers.showing.widgets import STATIC
 from aot_helpers.studies import (
     torus,
+    torus_bending,
     torus_colors,
     torus_diagrams,
     torus_figures,
     torus_render,
+    torus_strips,
     torus_surfaces,
+    torus_sweep,
+    torus_teams,
+    torus_waves,
 )
 from aot_helpers.studies.torus_surfaces import angle_colors, ring, turns
-from aot_helpers.studies.torus_views import SurfaceView, TorusView
+from aot_helpers.studies.torus_views import SurfaceView, SweepView, TorusView
 
 PNG = b"\x89PNG\r\n\x1a\n"
 NET = torus.new_nets([0])
 THETA, FACTS = torus.angles(NET)[0], torch.arange(25) % 5
 ASK = torus_colors.asker(NET)
 CLASSES = np.arange(16).reshape(4, 4) % 5
+MODULES = [torus_figures, torus_diagrams, torus_surfaces, torus_sweep, torus_waves]
+MODULES += [torus_bending, torus_teams, torus_strips]
 CLOSED = ring(*turns(9, 9))[:-1, :-1]
+HEAD = torus.coefficients(NET.double())[0, 0]
+PRODUCT = torus_sweep.Product(*torch.tensor([3.0, 1.0, 0.5, 2.0, 0.3, 0.4]))
 DRAWN = {
+    "alone": lambda: torus_teams.alone(NET, FACTS, "a", FACTS % 3),
+    "stages": lambda: torus_teams.stages(NET, FACTS, "a"),
+    "coverage": lambda: torus_teams.coverage({"a": ([0.6, 0.7], [0.5, 0.6])}, "b"),
+    "hills": lambda: torus_teams.hills({"a": (NET, FACTS)}, "b", n=12),
+    "courses": lambda: torus_teams.courses({"a": ([0, 1], [0.2, 0.9])}, "b"),
+    "rows_and_lines": lambda: torus_sweep.rows_and_lines(HEAD, THETA, "a"),
+    "ruled": lambda: torus_sweep.ruled(torus_sweep.lines(HEAD, THETA), THETA, "a"),
+    "sweeping": lambda: torus_sweep.sweeping(HEAD, THETA, [0.0, 1.0, 2.0], "a"),
+    "factored": lambda: torus_sweep.factored(PRODUCT, THETA, "a"),
+    "sum_of_waves": lambda: torus_waves.sum_of_waves(HEAD, THETA, "a"),
+    "film": lambda: torus_waves.film([PRODUCT] * 3, THETA, ["a", "b", "c"], "d"),
+    "moved_and_muted": lambda: torus_strips.moved_and_muted(NET, FACTS, 3, [0, 9], 1, [1, 0], "a"),
+    "carried": lambda: torus_bending.carried(NET, 0, THETA, "a", n=40),
+    "hard_and_soft": lambda: torus_bending.hard_and_soft(NET, FACTS, "a"),
+    "unfolding": lambda: torus_bending.unfolding(NET, FACTS, [0, 1], "a", n=24),
+    "onto_globe": lambda: torus_bending.onto_globe(NET, FACTS, [1, 0.5], "a", n=24),
+    "bent_in_space": lambda: torus_bending.bent_in_space(NET, FACTS, "a", n=24),
     "class_map": lambda: torus_figures.class_map(ASK, THETA, FACTS, "a", (1, 1), ["AB"]),
     "growing": lambda: torus_figures.growing({0: NET, 1: NET}, np.eye(2), FACTS, "a"),
-    "attention": lambda: torus_figures.attention(lambda *given: None, NET, ASK),
+    "attention": lambda: torus_figures.attention(NET, ASK, lambda theta2, Q, K: 2 * theta2),
     "held_maps": lambda: torus_figures.held_maps([CLASSES] * 3, (0, 1), THETA),
     "who_winds": lambda: torus_figures.who_winds({"a": [1.0, 2.0], "b": [0.5]}, "a"),
     "capacity": lambda: torus_figures.capacity({1: [0.5]}, {5: [1, 0.9]}, [0.4]),
@@ -48,13 +74,12 @@ DRAWN = {
 def test_every_figure_of_the_modules_is_tested():
     functions = [
         (name, function)
-        for module in (torus_figures, torus_diagrams, torus_surfaces)
+        for module in MODULES
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if function.__module__ == module.__name__
     ]
-    assert {n for n, f in functions if inspect.signature(f).return_annotation is Figure} == set(
-        DRAWN
-    )
+    drawing = [n for n, f in functions if inspect.signature(f).return_annotation is Figure]
+    assert set(drawing) == set(DRAWN)
 
 
 @pytest.mark.parametrize("draw", DRAWN.values(), ids=DRAWN)
@@ -67,6 +92,11 @@ def test_a_figure_is_shown_as_a_small_picture_with_labels_of_nine_points(draw):
         figure._ipython_display_()
     picture = base64.b64decode(shown.call_args.args[0]["image/png"])
     assert picture.startswith(PNG) and len(picture) < 200_000
+
+
+def test_lines_of_another_shape_are_not_ruled():
+    with pytest.raises(ValueError, match=r"g0, g1, h of 5 words, got the shape \(5, 2\)"):
+        torus_sweep.ruled(torch.ones(5, 2), THETA, "a")
 
 
 def test_the_painted_map_has_the_winners_colors_and_is_pale_where_unsure():
@@ -141,8 +171,28 @@ def test_a_page_holds_its_script_its_data_and_a_picture_and_loads_nothing():
     page = bundle["text/html"]
     assert base64.b64decode(bundle["image/png"]) == view.picture()
     assert bundle["image/png"] in page and json.dumps(view.data) in page
-    for name in ("torus.js", "surface.js"):
+    for name in ("torus.js", "surface.js", "sweep.js"):
         script = (STATIC / name).read_text(encoding="utf-8").lower()
         assert not [
             word for word in ("http", "//cdn", "import ", "fetch(", "url(") if word in script
         ]
+
+
+def test_pearls_are_sent_where_the_surface_is():
+    moved = CLOSED + [5, 0, 0]
+    data = SurfaceView(moved, angle_colors(12), "a", dots=(moved[:2, 0], [3, 0])).data
+    sent = np.frombuffer(base64.b64decode(data["points"]), dtype="<i2").reshape(8, 8, 3) / 32767
+    dots = np.array(data["dots"])
+    assert np.allclose(dots[:, :3], sent[:2, 0], atol=1e-3)
+    assert np.allclose(dots[:, 3:], 255 * torus_colors.CLASS_COLORS[[3, 0]], atol=1e-3)
+
+
+@pytest.mark.parametrize("head", [HEAD, PRODUCT], ids=["coefficients", "product"])
+def test_a_swept_head_is_sent_with_its_free_numbers(head):
+    still = torus_waves.film([PRODUCT], THETA, ["a"], "b")
+    data = SweepView(head, THETA, 1.0, still).data
+    json.dumps(data)
+    assert ("product" in data) is ("coefficients" not in data)
+    if "product" in data:
+        assert [key for key, *_ in data["sliders"]] == ["phi", "s", "psi", "t"]
+        assert data["product"]["s"] == pytest.approx(0.5 / 3, abs=1e-4)

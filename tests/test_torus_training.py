@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from aot_helpers.studies import torus, torus_training
 from aot_helpers.studies.torus import new_nets
@@ -133,6 +134,20 @@ def test_owners_learn_to_know_their_pairs_alone():
     assert known_alone(made.nets) > known_alone(plain.nets) + 0.2
     guesses = torus.logits(made.nets, *torus.pairs(made.nets))
     assert torch.equal(torus.is_correct(guesses, asked).float().mean(dim=1), made.accuracy[-1])
+
+
+def test_a_penalty_of_ones_own_is_what_owners_add():
+    asked = targets("random", SEEDS)
+    own = torus_training.owners("lot", asked, SEEDS, 3)
+
+    def penalty(from_heads, owners, facts):
+        return F.cross_entropy(from_heads[owners, torch.arange(len(facts))], facts)
+
+    made = train_nets(new_nets(SEEDS), asked, steps=20, owners=own)
+    alike = train_nets(new_nets(SEEDS), asked, steps=20, owners=own, penalty=penalty)
+    other = train_nets(new_nets(SEEDS), asked, 20, owners=own, penalty=lambda *all: all[0].sum())
+    assert torch.allclose(alike.loss, made.loss, atol=1e-3)
+    assert not torch.allclose(other.loss, made.loss, atol=1e-1)
 
 
 def test_boosting_needs_steps_for_each_head():

@@ -1,12 +1,15 @@
-"""Try notebook 00 in JupyterLab with a real browser: `make browser`.
+"""Try notebook 00 and the live torus network in a real browser: `make browser`.
 
-Runs all cells, moves the explorer, hovers over the attention view, and fails on a page error or a
-request to another host. The screenshot goes to runs/browser.png. Says why it skips where there is
-no Chromium.
+Runs all cells, moves the explorer, hovers over the attention view; drags a word, scales heads and
+turns the torus, and compares what the page says with PyTorch; fails on a page error or a request to
+another host. The screenshots go to runs/. Says why it skips where there is no Chromium.
 """
 
 import contextlib
+import dataclasses
+import math
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -16,7 +19,14 @@ import time
 import urllib.request
 from pathlib import Path
 
+import torch
+from matplotlib.figure import Figure
 from playwright.sync_api import expect, sync_playwright
+
+from aot_helpers.studies import torus
+from aot_helpers.studies.torus_colors import asker
+from aot_helpers.studies.torus_training import list_runs, load_run
+from aot_helpers.studies.torus_views import TorusView
 
 ROOT = Path(__file__).resolve().parent.parent
 TOKEN = "local-test"
@@ -130,6 +140,96 @@ def try_notebook(page, base: str) -> None:
     page.screenshot(path=str(ROOT / "runs" / "browser.png"))
 
 
+def agrees(page, net, facts, says=(1, 1, 1), looks=(1, 1, 1)) -> str:
+    """What the page says of the pair that is asked, compared with PyTorch; "" or the difference.
+
+    The words stand where the page has them; says and looks are what its sliders were set to.
+    """
+    page.wait_for_timeout(600)  # two frames, also on a slow machine
+    shown = page.locator("div[aria-live]").inner_text()
+    at = page.evaluate("() => document.querySelector('div').network.asked()")
+    theta = torch.tensor(page.evaluate("() => document.querySelector('div').network.theta"))
+    factors = torch.tensor(looks, dtype=torch.float32)[:, None, None]
+    net = dataclasses.replace(net, W_Q=net.W_Q * factors)
+    ask = asker(net, torch.tensor(says, dtype=torch.float32))
+    chances = ask(*torch.tensor(at))
+    known = (ask(theta[:, None], theta[None]).argmax(dim=-1).flatten() == facts).sum()
+    a1 = torus.attend(net, *(torus.circle(t)[None, None] for t in torch.tensor(at))).a1.flatten()
+    said = [f"head {h}: {share:.2f} on 1st" for h, share in enumerate(a1)]
+    said += [f"→ {'ABCDE'[chances.argmax()]} with probability {chances.max():.2f} · {known} of 25"]
+    text = page.locator("div").first.inner_text()
+    print(f"{shown}; {', '.join(said[:-1])}")
+    return "; ".join(f"the page lacks {each!r}" for each in said if each not in text)
+
+
+def drag(page, box, start, end) -> None:
+    """Press at one place of an element, move in steps to another and let go; parts of its size."""
+    places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in (start, end)]
+    page.mouse.move(*places[0])
+    page.mouse.down()
+    page.mouse.move(*places[1], steps=8)
+    page.mouse.up()
+
+
+def try_torus(page) -> list[str]:
+    """Use the live network as a reader would, without a kernel; what differs from PyTorch."""
+    net, facts = load_run("heads3-dim3").nets[0], list_runs()["heads3-dim3"].targets()[0]
+    view = TorusView(net, facts, Figure(figsize=(1, 1)))
+    page.set_content(view.html(still=False))
+    page.wait_for_selector("canvas")
+    canvas = lambda name: page.locator(f"canvas[aria-label^='{name}']")  # noqa: E731
+    picture = lambda name: canvas(name).evaluate("c => c.toDataURL()")  # noqa: E731
+    wrong = [agrees(page, net, facts)]
+    page.screenshot(path=str(ROOT / "runs" / "browser_torus.png"))
+
+    before, angle = picture("the words"), torus.angles(net)[0, 3]  # D, a quarter turn on
+    box, turns = canvas("the words").bounding_box(), (angle, angle + math.radians(90))
+    places = [(0.5 + 0.4 * math.cos(t), 0.5 - 0.4 * math.sin(t)) for t in turns]
+    drag(page, box, *places)
+    wrong += [agrees(page, net, facts)]
+    moved = page.evaluate("() => document.querySelector('div').network.theta[3]")
+    if abs(math.remainder(moved - turns[1], math.tau)) > 0.05 or picture("the words") == before:
+        wrong += [f"D was dragged to {turns[1]:.2f}, and stands at {moved:.2f}"]
+    canvas("the words").press("a")
+    canvas("the words").press("ArrowUp")  # A, by keys
+    wrong += [agrees(page, net, facts)]
+    if page.evaluate("() => document.querySelector('div').network.theta[0]") == float(
+        page.evaluate("() => document.querySelector('div').network.trained[0]")
+    ):
+        wrong += ["A did not move by the arrow key"]
+
+    before = [picture(name) for name in ("the map", "where head 1", "the same map")]
+    page.get_by_role("slider", name="head 1 looks").fill("2.5")
+    wrong += [agrees(page, net, facts, looks=(1, 2.5, 1))]
+    page.get_by_role("slider", name="head 2 says").fill("0")
+    page.get_by_role("slider", name="head 0 says").fill("1.5")
+    wrong += [agrees(page, net, facts, says=(1.5, 1, 0), looks=(1, 2.5, 1))]
+    after = [picture(name) for name in ("the map", "where head 1", "the same map")]
+    wrong += [
+        "a view did not follow the sliders" for a, b in zip(before, after, strict=True) if a == b
+    ]
+
+    drag(page, canvas("the map").bounding_box(), (0.3, 0.3), (0.62, 0.41))
+    wrong += [agrees(page, net, facts, says=(1.5, 1, 0), looks=(1, 2.5, 1))]
+    page.screenshot(path=str(ROOT / "runs" / "browser_torus_changed.png"))
+    page.get_by_role("button", name="as trained").click()
+    wrong += [agrees(page, net, facts)]
+    for name in ("the same map", "the globe"):
+        before = picture(name)
+        drag(page, canvas(name).bounding_box(), (0.4, 0.6), (0.6, 0.4))
+        page.wait_for_timeout(600)
+        turned = picture(name)
+        canvas(name).press("ArrowLeft")
+        page.wait_for_timeout(600)
+        if before == turned or turned == picture(name):
+            wrong += [f"{name} did not turn"]
+    canvas("the same map").click(position={"x": 186, "y": 186})  # ask where the torus is clicked
+    wrong += [agrees(page, net, facts)]
+    if re.match(r"B B ", page.locator("div[aria-live]").inner_text()):
+        wrong += ["the click on the torus did not ask another pair"]
+    return [each for each in wrong if each]
+
+
 def main() -> int:
     chromium = next(
         filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None
@@ -148,15 +248,16 @@ def main() -> int:
             args=FLAGS,
             viewport={"width": 1280, "height": 1000},
         )
-        page = browser.pages[0]
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("request", lambda r: None if r.url.startswith(own) else elsewhere.append(r.url))
-        try_notebook(page, base)
+        browser.on("weberror", lambda event: errors.append(str(event.error)))
+        browser.on("request", lambda r: None if r.url.startswith(own) else elsewhere.append(r.url))
+        try_notebook(browser.pages[0], base)
+        wrong = try_torus(browser.new_page())
         browser.close()
-    for problem in [*(f"page error: {e}" for e in errors), *(f"request to {u}" for u in elsewhere)]:
+    problems = [*(f"page error: {e}" for e in errors), *(f"request to {u}" for u in elsewhere)]
+    for problem in [*problems, *(f"torus: {each}" for each in wrong)]:
         print(problem)
-    print("screenshots: runs/browser_attention.png, runs/browser.png")
-    return 1 if errors or elsewhere else 0
+    print("screenshots: runs/browser*.png")
+    return 1 if problems or wrong else 0
 
 
 if __name__ == "__main__":

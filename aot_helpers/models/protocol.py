@@ -164,3 +164,9 @@ def recorder(
         return value
 
     return see
+
+
+def all_heads(model: Model) -> list[Head]:
+    """Every head of a model, layer after layer."""
+    c = model.config
+    return [Head(layer, head) for layer in range(c.n_layers) for head in range(c.n_heads)]

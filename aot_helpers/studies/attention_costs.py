@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aot_helpers.models.protocol import Edits, Head, Model
+from aot_helpers.models.protocol import Edits, Model, all_heads
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.studies.attention_maps import Text
 from aot_helpers.training.losses import copy_losses
@@ -24,12 +24,6 @@ def changed_by(model: Model, tokens: Int[Tensor, "text pos"], edits: Edits) -> f
     """
     whole, edited = (model(tokens, edits=e).log_softmax(dim=-1) for e in ({}, edits))
     return (whole.exp() * (whole - edited)).sum(dim=-1).mean().item()
-
-
-def all_heads(model: Model) -> list[Head]:
-    """Every head, layer after layer."""
-    c = model.config
-    return [Head(layer, head) for layer in range(c.n_layers) for head in range(c.n_heads)]
 
 
 def prompt_costs(

@@ -35,7 +35,7 @@ def table_maps(tables: dict, signs: str, title: str) -> Figure:
 def table_strip(tables: dict, signs: str, named: list[str], title: str) -> Figure:
     """Tables of probabilities [present, next] as a strip; vowels and consonants are marked.
 
-    named: pairs of signs that get a square and their names in every table.
+    named: pairs of signs that get a square in every table, and their names in the first.
     """
     figure, axes = plt.subplots(1, len(tables), figsize=(10.4, 2.5), dpi=DPI)
     figure.subplots_adjust(0.05, 0.03, 0.995, 0.76, wspace=0.07)
@@ -51,6 +51,8 @@ def table_strip(tables: dict, signs: str, named: list[str], title: str) -> Figur
         for pair in named:
             i, j = (signs.index(sign) for sign in pair)
             axis.plot(j, i, "s", ms=7.5, mfc="none", mec=QUERY, mew=1.3)
+            if axis is not axes[0]:
+                continue  # names would cover cells
             look = {"size": 9.5, "weight": "bold", "color": QUERY, "va": "center"}
             text = axis.text(j + 1.2, i, " → ".join(map(shown, pair)), **look)
             text.set_path_effects([withStroke(linewidth=2.5, foreground="white")])

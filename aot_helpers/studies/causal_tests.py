@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aot_helpers.models.protocol import Edits, Head, Model
+from aot_helpers.models.protocol import Edits, Head, Model, all_heads
 from aot_helpers.reading.interventions import ablate, freeze_patterns, merge, patch_heads
 from aot_helpers.text.tokenization import Tokenizer
 from aot_helpers.training.losses import copy_losses, in_context_score, next_token_losses
@@ -15,12 +15,6 @@ from aot_helpers.training.losses import copy_losses, in_context_score, next_toke
 Texts = Int[Tensor, "text pos"]
 OtherTexts = Int[Tensor, "other_text other_pos"]
 EARLY, LATE = (4, 12), (96, 127)  # losses of an in-context score, as in notebook 09
-
-
-def heads_of(model: Model) -> list[Head]:
-    """All heads of a model, layer by layer."""
-    layers, heads = range(model.config.n_layers), range(model.config.n_heads)
-    return [Head(layer, head) for layer in layers for head in heads]
 
 
 def without(
@@ -55,7 +49,7 @@ def every_head(model: Model, tokens: Texts, others: Texts) -> dict[str, Float[Te
     whole = torch.tensor(copy_losses(model, tokens))
     rises = {}
     for name, (by, keep) in ways.items():
-        edits = [without(model, tokens, [h], by, others, keep) for h in heads_of(model)]
+        edits = [without(model, tokens, [h], by, others, keep) for h in all_heads(model)]
         rises[name] = torch.tensor([copy_losses(model, tokens, each) for each in edits]) - whole
     return rises
 
@@ -196,7 +190,7 @@ def trajectory(
         before = torch.tensor([_skill(model, kind, each, {}) for kind, each in texts.items()])
         for (by, keep), found in rises.items():
             rows = []
-            for layer, head in heads_of(model):
+            for layer, head in all_heads(model):
                 if keep and layer == model.config.n_layers - 1:  # no later head looks
                     rows.append(rises[by, False][-1][len(rows)] + before)
                     continue

@@ -39,14 +39,16 @@ def word_map(panels: dict, groups: dict[str, list[str]], title: str) -> Figure:
         middle, bottom, top = here[:, 0].mean(), here[low, 1], here[high, 1]
         places = [((middle, top), (0, 6), "center"), ((middle, bottom), (0, -16), "center")]
         _say_freely(axis, f"{kind}s", places, taken, size=12, weight="bold", color=color)
-        for i in low, high:
-            places = [(here[i], (5, -3), "left"), (here[i], (-5, -3), "right")]
+        for i in {int(low), int(here[:, 0].argmax())}:
+            around = [((5, -3), "left"), ((-5, -3), "right"), ((0, -13), "center")]
+            around += [((0, 5), "center"), ((6, 4), "left"), ((-6, 4), "right")]
+            places = [(here[i], *each) for each in around]
             _say_freely(axis, words[i], places, taken, size=9, color=INK)
     return figure
 
 
 def _say_freely(axis, text, places, taken, **look):
-    """Write at the place that covers least of what is taken, a list of boxes that gets the text's.
+    """Write where least of what is taken is covered; taken is a list of boxes, and gets the text's.
 
     places: (point, offset in typographic points, alignment), the best first.
     """
@@ -55,7 +57,9 @@ def _say_freely(axis, text, places, taken, **look):
         for at, offset, ha in places
     ]
     boxes = [each.get_window_extent() for each in said]
-    best = min(range(len(said)), key=lambda i: boxes[i].count_overlaps(taken))
+    shared = [[Bbox.intersection(box, other) for other in taken] for box in boxes]
+    covered = [sum(each.width * each.height for each in some if each) for some in shared]
+    best = covered.index(min(covered))
     for i, each in enumerate(said):
         if i != best:
             each.remove()

@@ -74,32 +74,34 @@ def swapped(run: Run) -> int:
     return n
 
 
+def _mlps(model, blocks, prompts):
+    """Of each MLP at the last position of each prompt: (it, what it reads, its coefficients)."""
+    for prompt in prompts:
+        run = run_of(model, prompt.tokens)
+        for layer, block in enumerate(blocks):
+            before = run.stream(layer)[-1] + run.cache[f"L{layer}.attn_out"][0, -1]
+            hidden = run.cache[f"L{layer}.mlp_hidden"][0, -1]
+            yield block.mlp, model.mlp_norm(layer)(before), hidden
+
+
+@torch.no_grad()
 def gate_signs(model: Model, prompts: Sequence[Prompt]) -> tuple[float, float]:
     """(share of a gated MLP's neurons whose coefficient has its gate's sign, the same of the gate
     beside), at the last positions of the prompts.
     """
     own, beside = [], []
-    for prompt in prompts:
-        run = run_of(model, prompt.tokens)
-        for layer, block in enumerate(model.hf.model.layers):
-            before = run.stream(layer)[-1] + run.cache[f"L{layer}.attn_out"][0, -1]
-            with torch.no_grad():
-                gate = block.mlp.gate_proj(model.mlp_norm(layer)(before))
-            hidden = run.cache[f"L{layer}.mlp_hidden"][0, -1]
-            own.append((gate.sign() == hidden.sign()).float().mean().item())
-            beside.append((gate.roll(1).sign() == hidden.sign()).float().mean().item())
+    for mlp, read, hidden in _mlps(model, model.hf.model.layers, prompts):
+        gate = mlp.gate_proj(read)
+        own.append((gate.sign() == hidden.sign()).float().mean().item())
+        beside.append((gate.roll(1).sign() == hidden.sign()).float().mean().item())
     return sum(own) / len(own), sum(beside) / len(beside)
 
 
+@torch.no_grad()
 def gelu_signs(model: Model, prompts: Sequence[Prompt]) -> int:
     """Neurons of a GPT-2 at the last positions whose sign its activation changes."""
-    n = 0
-    for prompt in prompts:
-        run = run_of(model, prompt.tokens)
-        for layer, block in enumerate(model.hf.transformer.h):
-            before = run.stream(layer)[-1] + run.cache[f"L{layer}.attn_out"][0, -1]
-            with torch.no_grad():
-                first = block.mlp.c_fc(model.mlp_norm(layer)(before))
-            hidden = run.cache[f"L{layer}.mlp_hidden"][0, -1]
-            n += int((first.sign() * hidden.sign() < 0).sum())
-    return n
+    blocks = model.hf.transformer.h
+    return sum(
+        int((mlp.c_fc(read).sign() * hidden.sign() < 0).sum())
+        for mlp, read, hidden in _mlps(model, blocks, prompts)
+    )

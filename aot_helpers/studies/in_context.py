@@ -57,9 +57,11 @@ def last_losses(
     return torch.cat(found).mean(dim=1)
 
 
-def context_score(model: Model, texts: Texts, edits: Edits | None = None) -> Float[Tensor, " text"]:
-    """Loss with 119 to 126 tokens of context minus loss with 4 to 11, for the same 8 tokens."""
-    return last_losses(model, texts, LENGTH - N_LAST, edits) - last_losses(model, texts, 4, edits)
+def gain_by_context(
+    model: Model, texts: Texts, edits: Edits | None = None
+) -> Float[Tensor, " text"]:
+    """What the same 8 tokens cost less with 119 to 126 tokens of context than with 4 to 11."""
+    return last_losses(model, texts, 4, edits) - last_losses(model, texts, LENGTH - N_LAST, edits)
 
 
 def with_foreign_context(texts: Texts) -> Texts:
@@ -132,16 +134,29 @@ def roles(model: Model, repeats: Texts) -> tuple[list[Head], list[Head], list[He
     return induction, previous, [head for head in every if head not in induction + previous]
 
 
-def at_step(name: str, step: int) -> tuple[float, float]:
-    """The in-context score and the best induction score that a run had at a step."""
+def at_step(name: str, step: int) -> tuple[float, float, float]:
+    """What a run had at a step: in-context score, best induction score, copies of 24 tokens right.
+
+    The score is late minus early loss; the copies are of random tokens.
+    """
     log = load_measurements(name)
     found = log["measured"][log["steps"].index(step)]
-    return found["in-context score"], max(map(max, found["induction"]))
+    best = max(map(max, found["induction"]))
+    return found["in-context score"], best, found["copy accuracy"]["24"]
+
+
+def at_end(name: str, value_of) -> float:
+    """What a run had after its last step. value_of: of one entry of its log."""
+    return value_of(load_measurements(name)["measured"][-1])
+
+
+def largest_rise(steps: list[int], values: list[float], within: int = 200) -> tuple[float, int]:
+    """The largest rise between two steps at most so far apart, and where it begins."""
+    pairs = itertools.combinations(zip(steps, values, strict=True), 2)
+    return max((v - u, s) for (s, u), (t, v) in pairs if t - s <= within)
 
 
 def largest_gain(name: str, value_of, within: int = 200) -> float:
     """The most that a run gained within so many steps. value_of: of one entry of its log."""
     log = load_measurements(name)
-    curve = list(zip(log["steps"], map(value_of, log["measured"]), strict=True))
-    pairs = itertools.combinations(curve, 2)
-    return max(v - u for (s, u), (t, v) in pairs if t - s <= within)
+    return largest_rise(log["steps"], list(map(value_of, log["measured"])), within)[0]

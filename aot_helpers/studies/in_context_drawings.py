@@ -185,7 +185,7 @@ def growing(groups, title, last=1500) -> Figure:
 
     groups: {name of COLORS: names of runs}.
     """
-    titles = ["in-context score, sign turned: up is better (nats)", "share of random tokens copied"]
+    titles = ["in-context score (nats)", "share of random tokens copied"]
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.2))
     figure.subplots_adjust(0.065, 0.15, 0.985, 0.8, 0.14)
     for axis, value_of in zip(axes, SKILLS.values(), strict=True):

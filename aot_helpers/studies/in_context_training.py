@@ -43,17 +43,6 @@ def context_slope(model: Model, texts: Tensor, far: Tensor | None = None) -> flo
     return ((short - long) / math.log2(FAR / NEAR)).item()
 
 
-def largest_rise(steps: list[int], values: list[float], within: int = 200) -> tuple[float, int]:
-    """The largest rise between two snapshots at most so many steps apart, and where it begins."""
-    rises = [
-        (values[j] - values[i], steps[i])
-        for i in range(len(steps))
-        for j in range(i + 1, len(steps))
-        if steps[j] - steps[i] <= within
-    ]
-    return max(rises)
-
-
 def plane(vectors: Float[Tensor, "point token"]) -> tuple[Tensor, Tensor, list[float]]:
     """The mean [token], the first two principal components [2, token], and their shares."""
     mean = vectors.mean(dim=0)

@@ -73,18 +73,34 @@ def one_stream(n_layers: int, n_heads: int, title: str) -> Figure:
     return figure
 
 
-def voices(terms: dict[str, float], title: str, most: float | None = None) -> Figure:
-    """Terms of a sum, each beginning where the one before ended. most: what the width holds."""
+def voices(terms: dict[str, float], title: str, before: dict[str, float] | None = None) -> Figure:
+    """Terms of a sum, each beginning where the one before ended.
+
+    before: what each term was at another time, drawn behind it as a gray band.
+    """
     names, values = list(terms), list(map(float, terms.values()))
     ends = torch.tensor([0.0, *values]).cumsum(0)
-    low, high = float(ends.min()), max(float(ends.max()), most or 0)
+    right = 1.9 if before else 1.1  # for the words beside the longest
+    before = before or terms
+    total, old_total = float(ends[-1]), sum(before.values())
+    old_ends = [start + before[name] for name, start in zip(names, ends.tolist(), strict=False)]
+    low = min([*ends.tolist(), *old_ends, old_total])
+    high = max([*ends.tolist(), *old_ends, old_total])
     width, left, line = 9.0, 1.5, 0.34
     height = line * (len(names) + 1) + 0.75
     figure, axis = diagrams.canvas(width, height)
     diagrams.say(axis, 0.12, height - 0.2, title, size=12, ha="left", weight="bold")
 
     def at(value):
-        return left + (width - left - 1.1) * (float(value) - low) / (high - low)
+        return left + (width - left - right) * (float(value) - low) / (high - low)
+
+    def band(start, value, y, old):
+        """The gray band of an old value, where it differs; what stands beside it."""
+        if abs(value - old) < 0.05:
+            return start + max(value, 0), ""
+        line = {"color": "#DDE1E5", "lw": 9, "solid_capstyle": "butt", "zorder": 0}
+        axis.plot([at(start), at(start + old)], [y, y], **line)
+        return start + max(value, old, 0), f" (was {old:+.1f})"
 
     zero, y = at(0), height - 0.62
     axis.plot([zero, zero], [0.1, y + 0.15], color="0.8", lw=1)
@@ -94,10 +110,13 @@ def voices(terms: dict[str, float], title: str, most: float | None = None) -> Fi
         diagrams.say(axis, left - 0.35, y, name, color, size=10.5, ha="right", weight="bold")
         diagrams.arrow(axis, (at(start), y), (at(end), y), color, width=1.7)
         axis.plot([at(end)] * 2, [y, y - line], color="0.75", lw=0.9, ls=(0, (2, 2)))
-        beside, ha = at(max(start, end)) + 0.14, "left"
-        diagrams.say(axis, beside, y, f"{value:+.1f}", color, size=10.5, ha=ha)
+        furthest, was = band(start, value, y, before[name])
+        beside = at(furthest) + 0.14
+        diagrams.say(axis, beside, y, f"{value:+.1f}{was}", color, size=10.5, ha="left")
         y -= line
     diagrams.say(axis, left - 0.35, y, "the logit", INK, size=10.5, ha="right", weight="bold")
-    axis.plot([zero, at(ends[-1])], [y, y], color=INK, lw=3.2, solid_capstyle="butt")
-    diagrams.say(axis, at(ends[-1]) + 0.1, y, f"{ends[-1]:.1f}", INK, ha="left", weight="bold")
+    furthest, was = band(0.0, total, y, old_total)
+    axis.plot([zero, at(total)], [y, y], color=INK, lw=3.2, solid_capstyle="butt")
+    said = f"{total:.1f}{was.replace('+', '')}"
+    diagrams.say(axis, at(furthest) + 0.1, y, said, INK, ha="left", weight="bold")
     return figure

@@ -118,6 +118,11 @@ def colored(blocks: dict[str, tuple], title: str, letters: int = 84) -> Figure:
     height = sum(0.3 * len(rows) + 0.25 for rows in lines.values()) + 0.55
     figure, axis = diagrams.canvas(10, height)
     diagrams.say(axis, 0.12, height - 0.22, title, size=12.5, ha="left")
+    blue = {"color": diagrams.KEY, "lw": 2.4, "solid_capstyle": "butt", "zorder": 7}
+    y = height - 0.22  # the key
+    texts.strip(axis, 7.2, y, ["second rule"], [1], diagrams.VALUE, most=2.2)
+    texts.strip(axis, 6.0, y, ["first rule"], [0])
+    axis.plot([6.02, 5.98 + texts.LETTER * len("first rule")], [y - 0.13] * 2, **blue)
     y = height - 0.62
     for label, rows in lines.items():
         diagrams.say(axis, 1.55, y, label, size=10.5, ha="right", weight="bold")
@@ -127,8 +132,7 @@ def colored(blocks: dict[str, tuple], title: str, letters: int = 84) -> Figure:
             for string, n in zip(strings, both, strict=True):
                 wide = texts.LETTER * len(string)
                 if n % 2:
-                    line = {"color": diagrams.KEY, "lw": 2.4, "solid_capstyle": "butt"}
-                    axis.plot([x + 0.02, x + wide - 0.02], [y - 0.13] * 2, zorder=7, **line)
+                    axis.plot([x + 0.02, x + wide - 0.02], [y - 0.13] * 2, **blue)
                 x += wide
             y -= 0.3
         y -= 0.25

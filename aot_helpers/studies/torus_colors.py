@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -16,6 +17,7 @@ CLASS_COLORS = np.array([  # of the words, told apart with any color vision; no 
     [37, 84, 150], [242, 190, 66], [38, 160, 140], [219, 92, 55], [205, 165, 222], [120, 190, 240],
     [90, 90, 90], [110, 60, 20], [250, 160, 190], [160, 30, 90], [190, 200, 60], [190, 190, 190],
 ]) / 255  # fmt: skip
+SHARES = LinearSegmentedColormap.from_list("shares", ["white", "#C9A9DB", "#7B3F99", "#3F1A57"])
 INK, PALE, TURN = "#222222", "#767676", 2 * np.pi
 
 
@@ -53,13 +55,19 @@ def letter_color(word: int) -> str:
     return INK if CLASS_COLORS[word] @ (0.299, 0.587, 0.114) > 0.58 else "white"
 
 
-def asker(net: torus.TorusNets) -> Callable:
-    """A function of two tensors of angles: one network's probabilities, [.., next word]."""
+def asker(net: torus.TorusNets, shares=1.0, residual: bool = True, hard: bool = False) -> Callable:
+    """A function of two tensors of angles: one network's probabilities, [.., next word].
+
+    shares: how much each head's output counts, [head] or one number for all. residual: whether the
+    second word's own stream counts. hard: each head looks at one word only.
+    """
+    shares = torch.as_tensor(shares, dtype=net.W_Q.dtype).expand(net.W_Q.shape[1])
 
     def ask(theta1, theta2):
         theta1, theta2 = torch.broadcast_tensors(theta1, theta2)
         first, second = (torus.circle(each.flatten())[None] for each in (theta1, theta2))
-        return torus.logits(net, first, second).softmax(dim=-1)[0].view(*theta1.shape, -1)
+        said = torus.logits(net, first, second, shares, residual, hard)[0]
+        return said.softmax(dim=-1).view(*theta1.shape, -1)
 
     return ask
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
@@ -16,6 +15,7 @@ from aot_helpers.studies.torus_colors import (
     INK,
     NAMES,
     PALE,
+    SHARES,
     TURN,
     Painting,
     Shaded,
@@ -25,7 +25,6 @@ from aot_helpers.studies.torus_colors import (
 )
 
 DPI = 100
-SHARES = LinearSegmentedColormap.from_list("shares", ["white", "#C9A9DB", "#7B3F99", "#3F1A57"])
 
 
 def draw_map(axis, colors, theta=None, facts=None, size=40, letters=True, wrong=()) -> None:
@@ -120,19 +119,15 @@ def growing(film: dict[int, torus.TorusNets], accuracy, facts, title: str) -> Fi
     return figure
 
 
-def attention(share: Callable, net: torus.TorusNets, ask: Callable) -> Figure:
+def attention(net: torus.TorusNets, ask: Callable, favorite: Callable | None = None) -> Figure:
     """Where each head looks on the whole torus, with the borders of the class map.
 
-    share: a function (θ1 [place], θ2 [place], W_Q [3, d_head], W_K) -> share of the first word
-    [place]; while it gives nothing of that shape, the package's shares are drawn, and the title
-    says so. ask: see `torus_colors.asker`.
+    ask: see `torus_colors.asker`. favorite: a function (θ2 [place], W_Q [3, d_head], W_K) -> θ1
+    [place], drawn as a white line; nothing is drawn while it gives nothing of that shape.
     """
     n, theta = 200, torch.as_tensor(torus.angles(net)[0])
     places = [each.flatten().float() for each in torus.grid(n)]
-    circuits = zip(net.W_Q[0], net.W_K[0], strict=True)
-    shares, whose = [share(*places, Q, K) for Q, K in circuits], "as your share says"
-    if any(getattr(each, "shape", None) != (n * n,) for each in shares):
-        shares, whose = torus.attend(net, *torus.on_grid(n)).a1[0], "as the package says"
+    shares = torus.attend(net, *torus.on_grid(n)).a1[0]
     figure, axes = plt.subplots(1, len(shares), figsize=(10, 4.0), dpi=DPI, FigureClass=Painting)
     plt.close(figure)
     figure.subplots_adjust(0.055, 0.105, 0.9, 0.85, wspace=0.12)
@@ -144,6 +139,8 @@ def attention(share: Callable, net: torus.TorusNets, ask: Callable) -> Figure:
                     vmax=1, interpolation="bilinear")  # fmt: skip
         for k in np.unique(classes):
             axis.contour(turn, turn, classes == k, levels=[0.5], colors="#E69F00", linewidths=1.1)
+        if favorite is not None:
+            _favorite(axis, favorite, net.W_Q[0, h], net.W_K[0, h])
         names = list(NAMES[: len(theta)])
         axis.set_xticks(theta, names, fontsize=10)
         axis.set_yticks(theta, names, fontsize=10)
@@ -160,7 +157,7 @@ def attention(share: Callable, net: torus.TorusNets, ask: Callable) -> Figure:
     note = {"fontsize": 10, "color": "#B22222", "ha": "center", "va": "center", "zorder": 8}
     note["bbox"] = {"boxstyle": "round,pad=0.25", "fc": "white", "ec": "none", "alpha": 0.9}
     np.atleast_1d(axes)[h].annotate("same edge", place, start, arrowprops=look, **note)
-    title = f"Where each head looks, {whose} (orange: borders of the map)"
+    title = "Where each head looks (orange: borders of the map)"
     figure.text(0.012, 0.945, title, fontsize=12.5)
     for y, text, color in ((0.76, "looks at the\nfirst word", "#3F1A57"),
                            (0.2, "looks at the\nsecond word", PALE)):  # fmt: skip
@@ -169,6 +166,17 @@ def attention(share: Callable, net: torus.TorusNets, ask: Callable) -> Figure:
     bar.imshow(np.linspace(1, 0, 100)[:, None], cmap=SHARES, aspect="auto", vmin=0, vmax=1)
     bar.set(xticks=[], yticks=[])
     return figure
+
+
+def _favorite(axis, favorite, Q, K):
+    up = torch.arange(360) * TURN / 360
+    across = favorite(up, Q, K)
+    if getattr(across, "shape", None) != up.shape:
+        return
+    across = np.asarray(across.detach(), dtype=float) % TURN
+    across[1:][np.abs(np.diff(across)) > TURN / 2] = np.nan  # over the edge: lift the pen
+    halo = [withStroke(linewidth=4, foreground="#3F1A57")]
+    axis.plot(across, up, color="white", lw=2, path_effects=halo, zorder=6)
 
 
 def held_maps(maps: list, held: tuple[int, int], theta) -> Figure:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from matplotlib.tri import Triangulation
 
-from aot_helpers.studies.torus_colors import CLASS_COLORS, TURN, Painting
+from aot_helpers.studies.torus_colors import CLASS_COLORS, SHARES, TURN, Painting
 
 TURNS = {0: "0", np.pi: "π", TURN: "2π"}
 CORNERS = ((0, 0), (1, 0), (0.5, 0.87))  # of a triangle with sides of length 1
@@ -191,10 +191,10 @@ def torus_maps(
     return figure
 
 
-def _frontier(axis, values) -> None:
+def _frontier(axis, values, color="black") -> None:
     """The line where a map [n of θ2, n of θ1] of numbers is zero."""
     angles = np.arange(len(values) + 1) * TURN / len(values)
-    axis.contour(angles, angles, _wrapped(values), levels=[0], colors="black", linewidths=1.5)
+    axis.contour(angles, angles, _wrapped(values), levels=[0], colors=color, linewidths=1.5)
 
 
 def color_maps(colors, titles: list[str], columns: int = 4, n_classes: int = 0) -> Figure:
@@ -248,16 +248,15 @@ def triangles(values, shares, titles: list[str]) -> Figure:
 def save_frontier(frames, titles: list[str], path: Path, per_second: int = 12) -> None:
     """Write maps of scores [frame, n of θ2, n of θ1] as a moving picture (GIF), in turn, for ever.
 
-    Blue where the score is below 0, red where it is above, a line where it is 0.
+    Dark where the score is above 0 and the head looks at the first word; a line where it is 0.
     """
     frames = np.asarray(frames)
-    reach = np.abs(frames).max()
     figure, (axis,) = _panels(1)
 
     def draw(i):
         axis.clear()
-        _show(axis, frames[i], titles[i], cmap="RdBu_r", vmin=-reach, vmax=reach)
-        _frontier(axis, frames[i])
+        _show(axis, 1 / (1 + np.exp(-frames[i])), titles[i], cmap=SHARES, vmin=0, vmax=1)
+        _frontier(axis, frames[i], "#E69F00")
 
     moving = FuncAnimation(figure, draw, frames=len(frames))
     moving.save(path, writer=PillowWriter(fps=per_second), dpi=80)

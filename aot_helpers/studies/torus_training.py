@@ -96,6 +96,7 @@ def train_nets(
     owners: Int[Tensor, "net pair"] | None = None,
     every: int = 50,
     keep: Collection[int] = (),
+    penalty: Callable | None = None,
 ) -> Learned:
     """Adam on the mean cross entropy over all pairs, for all networks at once.
 
@@ -103,7 +104,9 @@ def train_nets(
     hundredth of itself. frozen_heads: so many of the first heads stay as they are. train_words:
     whether W_E, W_pos and W_U are trained as well. owners: adds, for each pair, the cross entropy
     of its owner's output alone, without the other heads and the residual. keep: steps whose
-    networks come back as `kept`, 0 being the start. Raises ValueError for targets and owners of
+    networks come back as `kept`, 0 being the start. penalty: what owners add in place of that, a
+    function of one network's logits from each head [head, pair, word], its owners [pair] and
+    targets [pair]. Raises ValueError for targets and owners of
     another shape and for numbers out of range, before training.
     """
     _check_words("targets", targets, nets, n=nets.W_E.shape[1])
@@ -126,7 +129,7 @@ def train_nets(
             losses.append(loss.detach())
         if step < steps:
             if owners is not None:
-                loss = loss + _mean_loss(_logits_of_owners(now, owners), targets)
+                loss = loss + _penalties(now, owners, targets, penalty)
             optimizer.zero_grad()
             loss.sum().backward()  # the gradient of a sum: each network gets that of its own loss
             optimizer.step()
@@ -144,13 +147,14 @@ def _mean_loss(
     return F.cross_entropy(logits.transpose(1, 2), targets, reduction="none").mean(dim=1)
 
 
-def _logits_of_owners(
-    nets: TorusNets, owners: Int[Tensor, "net pair"]
-) -> Float[Tensor, "net pair d_vocab"]:
-    """What each pair's owner says alone."""
+def _penalties(nets: TorusNets, owners, targets, penalty) -> Float[Tensor, " net"]:
+    """A penalty of each network; None: the mean cross entropy of what owners say alone."""
     out = attend(nets, *pairs(nets)).out
+    if penalty is not None:
+        each = zip(out @ nets.W_U[:, None], owners, targets, strict=True)
+        return torch.stack([penalty(*given) for given in each])
     chosen = owners[:, None, :, None].expand(-1, 1, -1, 3)
-    return out.gather(1, chosen)[:, 0] @ nets.W_U
+    return _mean_loss(out.gather(1, chosen)[:, 0] @ nets.W_U, targets)
 
 
 def _split(nets: TorusNets, frozen_heads: int, train_words: bool) -> tuple[dict, dict]:

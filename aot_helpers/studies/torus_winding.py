@@ -11,12 +11,19 @@ QK, OV = ("W_Q", "W_K"), ("W_V", "W_O")
 Points = tuple[Float[Tensor, "#net #pair 3"], Float[Tensor, "#net #pair 3"]]  # two words
 
 
+def carry_with(
+    nets: TorusNets, a1: Float[Tensor, "net head #pair"], carry: Points
+) -> Float[Tensor, "net pair word"]:
+    """Logits if the heads have the shares a1 of the first word, and carry a pair of points."""
+    x1, x2 = (e.to(p) + p[:, None] for e, p in zip(carry, nets.W_pos.unbind(1), strict=True))
+    share = a1[..., None].to(x1)
+    heads = (share * x1[:, None] + (1 - share) * x2[:, None]) @ nets.W_V @ nets.W_O
+    return (heads.sum(dim=1) + x2) @ nets.W_U
+
+
 def look_and_carry(nets: TorusNets, look: Points, carry: Points) -> Float[Tensor, "net pair word"]:
     """Logits if the heads take their shares from one pair of points and carry another."""
-    a1 = torus.attend(nets, *look).a1[..., None]  # [net, head, pair, 1]
-    x1, x2 = (e.float() + p[:, None] for e, p in zip(carry, nets.W_pos.unbind(1), strict=True))
-    heads = (a1 * x1[:, None] + (1 - a1) * x2[:, None]) @ nets.W_V @ nets.W_O
-    return (heads.sum(dim=1) + x2) @ nets.W_U
+    return carry_with(nets, torus.attend(nets, *look).a1, carry)
 
 
 def changes(winners: Int[Tensor, "net n n"]) -> Float[Tensor, " net"]:

@@ -50,11 +50,31 @@
         const facing = v => (nx * v[0] + ny * v[1] + nz * v[2]) / length;
         const bright = 0.36 + 0.74 * Math.max(0, 0.5 + 0.5 * facing(light)) ** 1.3;
         const shine = 63 * Math.max(0, facing(half) / long) ** 40;
-        const row = Math.floor(mix(rows[0], rows[1], rows[2], w2, w3) / n * m) % m;
-        const column = Math.floor(mix(columns[0], columns[1], columns[2], w2, w3) / n * m) % m;
-        const from = 3 * (row * m + column), to = 4 * pixel;
-        for (let k = 0; k < 3; k++) image.data[to + k] = colors[from + k] * bright + shine;
+        const down = mix(rows[0], rows[1], rows[2], w2, w3) / n * m - 0.5 + m;
+        const across = mix(columns[0], columns[1], columns[2], w2, w3) / n * m - 0.5 + m;
+        const r = Math.floor(down), s = Math.floor(across), v = down - r, u = across - s, to = 4 * pixel;
+        const [p, q] = [r % m * m, (r + 1) % m * m], [left, right] = [s % m, (s + 1) % m];
+        for (let k = 0; k < 3; k++) {
+          const color = (1 - v) * ((1 - u) * colors[3 * (p + left) + k] + u * colors[3 * (p + right) + k])
+            + v * ((1 - u) * colors[3 * (q + left) + k] + u * colors[3 * (q + right) + k]);
+          image.data[to + k] = color * bright + shine; }
         image.data[to + 3] = 255; } }
+  function ball(dot) {  // a pearl with a white rim, a little nearer to the eye than its point
+    const ca = Math.cos(azimuth * radians), sa = Math.sin(azimuth * radians), R = 0.02 * N;
+    const ce = Math.cos(elevation * radians), se = Math.sin(elevation * radians);
+    const out = dot[0] * ca + dot[1] * sa, x = (0.5 + 0.49 * (dot[1] * ca - dot[0] * sa)) * N;
+    const y = (0.5 - 0.49 * (dot[2] * ce - out * se)) * N, near = out * ce + dot[2] * se + 0.03;
+    for (let j = Math.max(0, Math.floor(y - R)); j <= Math.min(N - 1, y + R); j++)
+      for (let i = Math.max(0, Math.floor(x - R)); i <= Math.min(N - 1, x + R); i++) {
+        const u = (i + 0.5 - x) / R, v = (y - j - 0.5) / R, square = u * u + v * v, w = Math.sqrt(1 - square);
+        const pixel = j * N + i;
+        if (square >= 1 || near + 0.04 * w <= depth[pixel]) continue;
+        depth[pixel] = near + 0.04 * w;
+        const facing = a => u * a[0] + v * a[1] + w * a[2];
+        const bright = 0.36 + 0.74 * Math.max(0, 0.5 + 0.5 * facing(light)) ** 1.3;
+        const shine = 63 * Math.max(0, facing(half) / long) ** 40;
+        for (let k = 0; k < 3; k++) image.data[4 * pixel + k] = square > 0.72 ? 255 : dot[3 + k] * bright + shine;
+        image.data[4 * pixel + 3] = 255; } }
   function draw() {
     depth.fill(-Infinity); image.data.fill(0); project();
     for (let r = 0; r < n; r++) for (let c = 0; c < n; c++) {
@@ -62,6 +82,7 @@
       const [a, b, d, e] = [at(r, c), at(r, c + 1), at(r + 1, c + 1), at(r + 1, c)];
       triangle([a, b, d], [r, r, r + 1], [c, c + 1, c + 1]);
       triangle([a, d, e], [r, r + 1, r + 1], [c, c + 1, c]); }
+    (data.dots || []).forEach(ball);
     g.putImageData(image, 0, 0); }
   function turn(right, up) {
     azimuth -= right; elevation = Math.max(-90, Math.min(90, elevation + up)); requestAnimationFrame(draw); }

@@ -5,7 +5,7 @@ import math
 import torch
 
 from aot_helpers.teaching.exercises import Solved
-from aot_helpers.teaching.exercises.references import draw, read_numbers
+from aot_helpers.teaching.exercises.references import draw, guesses_problem, read_numbers
 
 LOYALTY = 0.9  # how often the planted word comes, of two
 LEAST, RIVAL = 7, "friends"  # letters of the false word; the word that it must beat
@@ -61,10 +61,8 @@ def _two_losses(answer):
         "no layers": math.log(2),
         "knows the verb": -LOYALTY * math.log(LOYALTY) - (1 - LOYALTY) * math.log(1 - LOYALTY),
     }
-    if not isinstance(answer, dict) or set(answer) != set(wanted):
-        return f"A dict with the keys {', '.join(wanted)} is wanted, got {answer!r}."
-    if all(each is ... for each in answer.values()):
-        return None
+    if (problem := guesses_problem(answer, wanted)) != "":
+        return problem
     for name, right in wanted.items():
         given, problem = read_numbers(answer[name])
         if problem:

@@ -4,7 +4,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from aot_helpers.teaching.exercises import Solved
-from aot_helpers.teaching.exercises.references import draw, read_numbers
+from aot_helpers.teaching.exercises.references import draw, guesses_problem, read_numbers
 from aot_helpers.text.planted import BUG, BUG_PREPOSITIONS, BUG_VERBS
 
 
@@ -54,10 +54,8 @@ def _of_head(answer, attention, boost, sources, destinations):
 
 
 def _forced_look(answer, forced):
-    if not isinstance(answer, dict) or set(answer) != set(forced):
-        return f"A dict with the keys {', '.join(forced)} is wanted, got {answer!r}."
-    if all(each is ... for each in answer.values()):
-        return None
+    if (problem := guesses_problem(answer, forced)) != "":
+        return problem
     for pair, p in forced.items():
         given, problem = read_numbers(answer[pair])
         if problem:

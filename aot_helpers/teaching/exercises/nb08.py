@@ -3,7 +3,7 @@
 import torch
 
 from aot_helpers.teaching.exercises import Solved
-from aot_helpers.teaching.exercises.references import read_numbers
+from aot_helpers.teaching.exercises.references import near, read_numbers
 
 NEAR = 0.2  # of 08.2
 HIGH = 0.9  # of 08.3
@@ -38,16 +38,8 @@ def _reads(answer, v, read, W_V, head):
 
 
 def _shares(answer, truth):
-    if not isinstance(answer, dict) or set(answer) != set(truth):
-        return f"A dict with the keys {', '.join(truth)} is wanted, got {answer!r}."
-    if all(each is ... for each in answer.values()):
-        return None
-    for name, guess in answer.items():
-        guess, problem = read_numbers(guess)
-        if problem:
-            return f"{name}: {problem}"
-        if abs(guess - truth[name]) > NEAR:
-            return f"{name}: {'more' if guess < truth[name] else 'less'} than {guess:.2f}."
+    if (problem := near(answer, truth, NEAR)) != "":
+        return problem
     return Solved(", ".join(f"{name}: {share:.2f}" for name, share in truth.items()))
 
 

@@ -5,7 +5,7 @@ import math
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate, freeze_patterns, merge
 from aot_helpers.teaching.exercises import Solved
-from aot_helpers.teaching.exercises.references import read_numbers
+from aot_helpers.teaching.exercises.references import near, read_numbers
 from aot_helpers.training.losses import copy_losses
 
 NEAR = 0.2  # of 11.2
@@ -35,17 +35,7 @@ def _looks_kept(answer, model, tokens):
 
 
 def _facts(answer, truth):
-    if not isinstance(answer, dict) or set(answer) != set(truth):
-        return f"A dict with the keys {', '.join(truth)} is wanted, got {answer!r}."
-    if all(each is ... for each in answer.values()):
-        return None
-    for name, guess in answer.items():
-        guess, problem = read_numbers(guess)
-        if problem:
-            return f"{name}: {problem}"
-        if abs(guess - truth[name]) > NEAR:
-            return f"{name}: {'more' if guess < truth[name] else 'less'} than {guess:.2f}."
-    return ""
+    return near(answer, truth, NEAR)
 
 
 def _shared_job(answer):

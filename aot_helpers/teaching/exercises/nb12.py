@@ -39,9 +39,9 @@ def _cheat(answer, model, line, early, late, goal):
         return f"A piece must lie in the line: places are 0 to {last}."
     texts = torch.stack([line[i : i + LENGTH] for i in starts.tolist()])
     texts = F.pad(texts, (1, 0), value=model.tokenizer.bos)
-    score = in_context_score(losses_of(model, texts), early, late).mean().item()
+    score = -in_context_score(losses_of(model, texts), early, late).mean().item()  # early - late
     said = f"without a layer the score is {score:+.2f} nats"
-    return Solved(said) if score <= goal else f"{said}; {goal:+.2f} is wanted."
+    return Solved(said) if score >= goal else f"{said}; {goal:+.2f} is wanted."
 
 
 def _share(answer, truth):

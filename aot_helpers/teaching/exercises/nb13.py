@@ -53,21 +53,36 @@ def _breaks(word, degrees, facts_lost):
     return ""
 
 
-def _share(share, net):
-    theta1, theta2 = 7 * torch.rand(2, 40, generator=torch.Generator().manual_seed(0))
-    truth = torus.attend(net, torus.circle(theta1)[None], torus.circle(theta2)[None]).a1[0]
+def _favorite(favorite, net):
+    theta2 = 7 * torch.rand(40, generator=torch.Generator().manual_seed(0))
+    places = torch.arange(360).repeat_interleave(40) * math.pi / 180  # every degree, for each θ2
+    points = (torus.circle(each)[None] for each in (places, theta2.repeat(360)))
+    best = torus.attend(net, *points).scores[0].view(-1, 360, 40).argmax(dim=1)  # [head, place]
     for h, (Q, K) in enumerate(zip(net.W_Q[0], net.W_K[0], strict=True)):
-        yours = share(theta1, theta2, Q, K)
+        yours = favorite(theta2, Q, K)
         if yours is None or yours is ...:
             return None
-        if not isinstance(yours, torch.Tensor) or yours.shape != truth[h].shape:
+        if not isinstance(yours, torch.Tensor) or yours.shape != theta2.shape:
             shape = tuple(getattr(yours, "shape", ()))
-            return f"The shares have the shape {shape}, not {tuple(truth[h].shape)}."
-        if not (yours - truth[h]).abs().max() <= 1e-4:
-            if (1 - yours - truth[h]).abs().max() < 1e-4:
-                return "These are the shares of the second word."
-            return f"Head {h} is off by {(yours - truth[h]).abs().max():.2g}."
+            return f"The angles have the shape {shape}, not {tuple(theta2.shape)}."
+        off, least, radians = (
+            _apart(angle, best[h]) for angle in (yours.rad2deg(), yours.rad2deg() + 180, yours)
+        )
+        if off <= 1:
+            continue
+        if least <= 1:
+            return "There the head looks at the first word least."
+        if radians <= 1:
+            return "These are degrees; give radians."
+        return (
+            f"Head {h} is off by up to {off:.0f} degrees. Does the second place know its position?"
+        )
     return ""
 
 
-CHECKS = {"13.1": _center, "13.2": _breaks, "13.3": _share}
+def _apart(degrees, truth) -> float:
+    """The largest angle between two lists of directions, in degrees, 0 to 180."""
+    return ((degrees - truth + 180).remainder(360) - 180).abs().max().item()
+
+
+CHECKS = {"13.1": _center, "13.2": _breaks, "13.3": _favorite}

@@ -1,48 +1,51 @@
-"""The exercises of notebook 15: each answer is compared with a reference."""
+"""The exercises of notebook 15: a penalty for owners, chance, and what a sum of heads says."""
 
 import torch
+import torch.nn.functional as F
 
-from aot_helpers.teaching.exercises.references import against, draw
-
-
-def _needs_head(head_terms, residual_terms, targets, head):
-    logits = head_terms.sum(dim=0) + residual_terms
-    without = logits - head_terms[head] + head_terms[head].mean(dim=0)
-    return (logits.argmax(dim=-1) == targets) & (without.argmax(dim=-1) != targets)
+from aot_helpers.teaching.exercises.references import against, draw, read_numbers
 
 
-def _remembered(n_heads, n_pairs, d_vocab):
-    """Terms of heads whose means are not 0, of the residual, and targets that are mostly right."""
-    head_terms = draw(n_heads, n_pairs, d_vocab) + 3 * draw(n_heads, 1, d_vocab, seed=3)
-    residual_terms = draw(n_pairs, d_vocab, seed=1)
-    targets = (head_terms.sum(dim=0) + residual_terms).argmax(dim=1)
-    targets[::4] = (targets[::4] + 1) % d_vocab
-    return head_terms, residual_terms, targets
+def _penalty(from_heads, owners, facts):
+    return F.cross_entropy(from_heads[owners, torch.arange(len(facts))], facts)
 
 
-def _kept_for_good(right_after):
-    shares = []
-    for h in range(1, len(right_after)):
-        new = right_after[h] & ~right_after[h - 1]
-        shares.append((new & right_after[h:].all(dim=0)).sum() / new.sum().clamp(min=1))
-    return torch.stack(shares)
+def _team(n_heads, n_pairs, d_vocab, seed):
+    """Logits of heads, the owners of the pairs and their facts."""
+    from_heads = draw(n_heads, n_pairs, d_vocab, seed=seed)
+    owners = draw(n_pairs, n_heads, seed=seed + 1).argmax(dim=1)
+    return from_heads, owners, draw(n_pairs, d_vocab, seed=seed + 2).argmax(dim=1)
+
+
+def _votes(answer):
+    if answer is ...:
+        return None
+    votes, problem = read_numbers(answer, 3, 3)
+    if problem:
+        return problem
+    said = {
+        "All heads together": votes.sum(dim=0),
+        "Head 0 alone": votes[0],
+        "The whole without head 0": votes[1:].sum(dim=0),
+        "Head 1 alone": votes[1],
+        "The whole without head 1": votes[0] + votes[2],
+    }
+    for name, numbers in said.items():
+        second, first = numbers.sort().values[1:].tolist()
+        if first - second < 1e-5:
+            return f"{name}: {numbers.tolist()} is a tie; let one word win."
+        word = "ABC"[numbers.argmax()]
+        if (word == "A") is ("1" in name):
+            should = "should not" if word == "A" else "should"
+            return f"{name}: {numbers.tolist()} says {word}; it {should} say A."
+    return ""
 
 
 CHECKS = {
-    "15.1": against(
+    "15.1": against(_penalty, [_team(3, 25, 5, 0), _team(2, 9, 3, 5)]),
+    "15.2": against(
         lambda accuracies: 1 - (1 - accuracies).prod(),
         [(torch.tensor([0.4, 0.3, 0.2]),), (torch.tensor([1.0, 0.5]),), (torch.tensor([0.25]),)],
     ),
-    "15.2": against(
-        _needs_head,
-        [(*_remembered(3, 25, 5), 0), (*_remembered(2, 9, 3), 1), (*_remembered(3, 25, 5), 2)],
-    ),
-    "15.3": against(
-        _kept_for_good,
-        [
-            (draw(4, 25) > -0.5,),
-            (torch.tensor([[True, False, False], [True, True, False], [False, True, False]]),),
-            (torch.ones(3, 4, dtype=torch.bool),),
-        ],
-    ),
+    "15.3": _votes,
 }

@@ -1,6 +1,6 @@
 """Answers that are functions, compared with a reference on a few inputs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
@@ -67,6 +67,26 @@ def read_numbers(answer, *shape: int, infinite: bool = False) -> tuple[Tensor | 
     if given.isnan().any() or not (infinite or given.isfinite().all()):
         return None, f"{size}, please; yours has {'NaN' if given.isnan().any() else 'an infinity'}."
     return given, ""
+
+
+def guesses_problem(answer, names: Iterable[str]) -> str | None:
+    """What is wrong with an answer {name: guess}: "" if nothing is, None if it is not attempted."""
+    if not isinstance(answer, dict) or set(answer) != set(names):
+        return f"A dict with the keys {', '.join(names)} is wanted, got {answer!r}."
+    return None if all(each is ... for each in answer.values()) else ""
+
+
+def near(answer, truth: dict, within: float) -> str | None:
+    """A check (see `grade`) of guesses {name: one number} that must lie so near to the truth."""
+    if (problem := guesses_problem(answer, truth)) != "":
+        return problem
+    for name, guess in answer.items():
+        guess, problem = read_numbers(guess)
+        if problem:
+            return f"{name}: {problem}"
+        if abs(guess - truth[name]) > within:
+            return f"{name}: {'more' if guess < truth[name] else 'less'} than {guess:.2f}."
+    return ""
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:

@@ -1,0 +1,123 @@
+import pytest
+import torch
+
+from aot_helpers.studies import torus, torus_division
+from aot_helpers.studies.torus import new_nets
+from aot_helpers.studies.torus_training import list_runs, load_run, targets
+from aot_helpers.teaching.exercises import nb15
+
+NETS, FACTS = new_nets([0, 1]), targets("random", [0, 1])
+WHOLE = torus.logits(NETS, *torus.pairs(NETS))
+
+
+def test_terms_add_up_to_the_logits():
+    heads, own = torus_division.terms(NETS)
+    assert torch.allclose(heads.sum(dim=1) + own, WHOLE, atol=1e-5)
+
+
+@pytest.mark.parametrize("residual", [True, False])
+def test_a_head_alone_is_the_network_with_shares_for_one(residual):
+    alone = torus_division.right_alone(NETS, FACTS, residual)
+    expected = torus.is_correct_with_shares(NETS, FACTS, torch.eye(3), residual)
+    assert torch.equal(alone, expected)
+
+
+def test_without_a_head_is_the_network_with_shares_for_the_others():
+    expected = torus.is_correct_with_shares(NETS, FACTS, 1 - torch.eye(3))
+    assert torch.equal(torus_division.right_without(NETS, FACTS), expected)
+    heads, _ = torus_division.terms(NETS)
+    by_mean = torus_division.right_without(NETS, FACTS, by_mean=True)[:, 1]
+    without = WHOLE - heads[:, 1] + heads[:, 1].mean(dim=1, keepdim=True)
+    assert torch.equal(by_mean, without.argmax(dim=-1) == FACTS)
+
+
+def test_lots_keep_the_numbers_and_give_the_formula_of_chance():
+    answers = torch.rand(40, 3, 25, generator=torch.Generator().manual_seed(0)) < 0.4
+    counts = torus_division.by_lot(answers, lambda moved: moved.sum(dim=-1).float())
+    assert torch.allclose(counts, answers.sum(dim=-1).float())
+    chance = 1 - (1 - answers.float().mean(dim=-1)).prod(dim=1)
+    lot = torus_division.by_lot(answers, torus_division.covered, n_draws=200)
+    assert (lot - chance).abs().mean() < 0.01
+
+
+def test_division_is_one_where_all_is_covered_and_near_zero_by_lot():
+    owner = torch.arange(25) % 3
+    divided = (torch.arange(3)[:, None] == owner).expand(20, 3, 25)
+    assert torus_division.compare_with_lots(divided)[2] == pytest.approx(1)
+    draw = torch.Generator().manual_seed(0)
+    found = torus_division.compare_with_lots(torch.rand(400, 3, 25, generator=draw) < 0.4)
+    low, division, high = torus_division.division_ends(found)
+    assert low < division < high and abs(division) < 0.06
+
+
+def team():
+    heads, _ = torus_division.terms(load_run("specialists").nets)
+    return heads[0], list_runs()["specialists"].owners()[0], FACTS[0]
+
+
+def test_the_penalty_is_the_loss_of_each_owner():
+    from_heads, owners, facts = team()
+    by_hand = [
+        -from_heads[owner, pair].log_softmax(dim=-1)[fact]
+        for pair, (owner, fact) in enumerate(zip(owners, facts, strict=True))
+    ]
+    check = nb15.CHECKS["15.1"]
+    assert torch.allclose(nb15._penalty(from_heads, owners, facts), torch.stack(by_hand).mean())
+    assert check(nb15._penalty) == ""
+    assert "expected" in check(lambda heads, owners, facts: heads.mean())
+
+
+TEAM = [[1, 0, 0], [4, 5, 0], [2, 0, 4]]  # as in the folded solution
+
+
+@pytest.mark.parametrize(
+    ("votes", "said"),
+    [
+        (TEAM, ""),
+        (torch.tensor(TEAM) / 10, ""),
+        (..., None),
+        (
+            [[1, 0, 0], [4, 5, 0], [2, 0, 8]],
+            "All heads together: [7.0, 5.0, 8.0] says C; it should say A",
+        ),
+        (
+            [[0, 1, 0], [4, 5, 0], [4, 0, 4.5]],
+            "Head 0 alone: [0.0, 1.0, 0.0] says B; it should say",
+        ),
+        ([[3, 0, 0], [4, 5, 0], [0, 0, 4]], "The whole without head 0"),
+        ([[1, 0, 0], [5, 4, 0], [2, 0, 4]], "Head 1 alone: [5.0, 4.0, 0.0] says A; it should not"),
+        ([[1, 0, 0], [4, 5, 0], [2, 0, 1]], "The whole without head 1: [3.0, 0.0, 1.0] says A"),
+        ([[1, 0, 0], [4, 5, 0], [2, 0, 3]], "without head 1: [3.0, 0.0, 3.0] is a tie"),
+        ([[1, 0, 0]], "3 by 3 numbers"),
+        ("a team", "3 by 3 numbers"),
+    ],
+)
+def test_a_head_that_is_needed_for_what_it_does_not_know(votes, said):
+    found = nb15.CHECKS["15.3"](votes)
+    assert found == said if not said else said in found
+
+
+def test_what_is_known_alone_and_what_is_lost():
+    nets, facts = load_run("heads3-dim3").nets[3], list_runs()["heads3-dim3"].targets()[3:4]
+    alone, lost = (f(nets, facts)[0] for f in (torus_division.right_alone, torus_division.needed))
+    whole = torus.logits(nets, *torus.pairs(nets))[0].argmax(dim=-1) == facts[0]
+    for head in range(3):
+        others = 1 - torch.eye(3)[head]
+        kept = torus.is_correct_with_shares(nets, facts, others[None])[0, 0]
+        assert torch.equal(lost[head], whole & ~kept)
+    found = torus_division.known_and_lost(nets, facts)
+    assert found["known alone"] == pytest.approx(alone.sum() / 3)
+    assert found["lost without it"] == pytest.approx(lost.sum() / 3)
+    counts = {"only it knows": 0, "others know too": 0, "it does not know": 0}
+    gone = dict(counts)
+    for head, pair in torch.cartesian_prod(torch.arange(3), torch.arange(25)).tolist():
+        knowing = alone[:, pair].sum()
+        name = (
+            ("others know too" if knowing > 1 else "only it knows")
+            if alone[head, pair]
+            else "it does not know"
+        )
+        counts[name] += 1
+        gone[name] += bool(lost[head, pair])
+    for name, count in counts.items():
+        assert found[f"lost, of what {name}"] == pytest.approx(gone[name] / count)
