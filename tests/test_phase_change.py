@@ -116,6 +116,10 @@ def test_half_way_steps_are_those_of_shares_of_the_change():
             shares = {s: (v - start) / (end - start) for s, v in zip(steps, run, strict=True)}
             assert shares[step] >= 0.5
             assert max(share for s, share in shares.items() if 200 <= s < step) < 0.5
+    seeds = ["docstrings-2l", "docstrings-2l-seed1"]  # measured at other steps
+    each = [phase_change.half_way_steps([name], last=4000) for name in seeds]
+    both = phase_change.half_way_steps(seeds, last=4000)
+    assert both == {q: [one[q][0] for one in each] for q in both}
     with pytest.raises(ValueError, match="stories-1l has .* 0.01 .*0.4 or more"):
         phase_change.half_way_steps([*TWO, *ONE])
 

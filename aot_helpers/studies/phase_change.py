@@ -1,5 +1,6 @@
 """Notebook 09: what was measured of many training runs, its figures, and a live view of one."""
 
+import itertools
 from collections.abc import Callable
 
 import matplotlib.pyplot as plt
@@ -71,27 +72,24 @@ def measured(names: list[str], quantity: str, last: int = 4000) -> tuple[list[in
     return steps, [[read(m) for m in run["measured"][: len(steps)]] for run in runs]
 
 
-def half_way_steps(names: list[str]) -> dict[str, list[int]]:
+def half_way_steps(names: list[str], last: int = 1500) -> dict[str, list[int]]:
     """For each of QUANTITIES and each run: the first measured step at which half of the change is
-    done from step 200 to 1500.
+    done that comes between step 200 and `last`, a measured step. Runs may differ in their steps.
 
-    Raises ValueError for a run whose induction score is below 0.4 at step 1500: nothing changed.
+    Raises ValueError for a run whose induction score is below 0.4 at step `last`: nothing changed.
     """
-    halves = {}
-    for quantity in QUANTITIES:
-        steps, runs = measured(names, quantity)
-        first, last = steps.index(200), steps.index(1500)
-        for name, values in zip(names, runs, strict=True):
-            if quantity == "induction score" and values[last] < 0.4:
-                said = f"{name} has an induction score of {values[last]:.2f} at step 1500"
-                raise ValueError(
-                    f"{said}, so there is no half-way step: take runs with 0.4 or more"
-                )
-            half = (values[first] + values[last]) / 2
-            rises = values[last] > values[first]
-            done = ((value >= half) == rises or value == half for value in values[first:])
-            step = next(s for s, is_done in zip(steps[first:], done, strict=True) if is_done)
-            halves.setdefault(quantity, []).append(step)
+    halves = {quantity: [] for quantity in QUANTITIES}
+    for quantity, name in itertools.product(QUANTITIES, names):
+        steps, (values,) = measured([name], quantity, last)
+        start = next(i for i, step in enumerate(steps) if step >= 200)
+        begin, end = values[start], values[-1]
+        if quantity == "induction score" and end < 0.4:
+            said = f"{name} has an induction score of {end:.2f} at step {last}"
+            raise ValueError(f"{said}, so there is no half-way step: take runs with 0.4 or more")
+        half, rises = (begin + end) / 2, end > begin
+        done = ((value >= half) == rises or value == half for value in values[start:])
+        step = next(s for s, is_done in zip(steps[start:], done, strict=True) if is_done)
+        halves[quantity].append(step)
     return halves
 
 
@@ -183,7 +181,13 @@ def skill_map(two: list[str], none: list[str], one: list[str], docstrings: list[
         (two, RANDOM, 3, "2 layers, 30 %\nwritten twice\n(5 runs)", (1.52, 0.84, "left")),
         (none, STORIES, 1.2, "2 layers, none written twice (3 runs)", (1.33, 0.15, "right")),
         (one, ONE_LAYER, 1.2, "1 layer (3 runs)", (0.8, -0.07, "center")),
-        (docstrings, INK, 1.6, "2 layers on docstrings (1 run)", (0.58, 0.93, "left")),
+        (
+            docstrings,
+            INK,
+            1,
+            f"2 layers on docstrings\n({len(docstrings)} runs)",
+            (0.58, 0.93, "left"),
+        ),
     ]
     for names, color, width, label, (x, y, align) in groups:
         for path in (_path(name) for name in names):
@@ -201,7 +205,7 @@ def skill_map(two: list[str], none: list[str], one: list[str], docstrings: list[
     axis.plot(*path[0], color=INK, marker="o", ms=5)
     axis.text(-0.02, 0.07, "start", color=INK, ha="center", va="center", weight="bold")
     legs = [  # the two ways of a run, each beside its arrow
-        ("1  stories: to the right", (0.72, 0.06), (0.99, 0.06)),
+        ("1  stories: to the right", (0.86, 0.065), (1.13, 0.065)),
         ("2  any token: up", (1.34, 0.32), (1.34, 0.68)),
     ]
     for text, start, end in legs:
