@@ -2,10 +2,11 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from aot_helpers.studies import torus
 from aot_helpers.studies.torus_training import list_runs, load_run
-from aot_helpers.teaching.exercises import nb14
+from aot_helpers.teaching.exercises import nb14, nb15
 from aot_helpers.teaching.exercises.nb13 import CHECKS
 
 NET, FACTS = load_run("heads3-dim3").nets[0], list_runs()["heads3-dim3"].targets()[0]
@@ -122,3 +123,24 @@ def test_what_moves_the_frontier(answer, said):
 def test_a_wild_head(answer, said):
     found = nb14.CHECKS["14.3"](answer)
     assert found == said if not said else said in found
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda heads, owners, facts: F.cross_entropy(heads.sum(dim=0), facts), "sum the heads"),
+        (
+            lambda heads, owners, facts: sum(F.cross_entropy(each, facts) for each in heads) / 3,
+            "every head for every fact",
+        ),
+        (
+            lambda heads, owners, facts: F.cross_entropy(
+                heads[owners, torch.arange(len(facts))], facts, reduction="sum"
+            ),
+            "sum over the facts",
+        ),
+        (lambda heads, owners, facts: F.cross_entropy(heads[0], facts), "expected"),
+    ],
+)
+def test_a_wrong_penalty_is_told_what_it_asks(answer, said):
+    assert said in nb15.CHECKS["15.1"](answer)
