@@ -98,7 +98,11 @@ MOVES = {"W_Q times 2": False, "W_K times -1": False, "W_V times 2": False, "W_p
     [
         (MOVES, ""),
         (MOVES | {"W_V times 2": ...}, None),
-        (MOVES | {"W_V times 2": True}, "W_V times 2. The frontier"),
+        (MOVES | {"W_V times 2": True}, "yet: W_V times 2 (values are carried"),
+        (MOVES | {"W_Q times 2": True}, "yet: W_Q times 2 (twice the score"),
+        (MOVES | {"W_K times -1": True}, "yet: W_K times -1 (dark and white swap"),
+        (MOVES | {"W_pos times 2": False}, "yet: W_pos times 2 (positions stand"),
+        (dict.fromkeys(MOVES, True), "; W_K times -1 (dark"),
         ({"W_Q times 2": False}, "each of W_Q times 2"),
         (True, "A dictionary"),
     ],

@@ -26,6 +26,7 @@ class Painting(Figure):
 
     sharpness = 1.2  # pixels for each at which it is shown
     quantizer = {"method": Image.Quantize.FASTOCTREE}
+    dotted = None  # (left, right) of a part, 0 to 1, whose shades are mixed from dots of colors
 
     def _ipython_display_(self):
         from IPython.display import display
@@ -34,6 +35,10 @@ class Painting(Figure):
         self.savefig(buffer, format="png", dpi=self.sharpness * self.dpi, facecolor="white")
         full = Image.open(buffer).convert("RGB")
         colors = full.quantize(256, **self.quantizer, dither=Image.Dither.NONE)
+        if self.dotted is not None:
+            left, right = (round(full.width * end) for end in self.dotted)
+            box = (left, 0, right, full.height)
+            colors.paste(full.crop(box).quantize(palette=colors), box)
         shades = np.reshape(colors.getpalette(), (-1, 3))
         shades[shades.min(axis=1) > 247] = 255  # white stays white
         colors.putpalette(shades.ravel().tolist())

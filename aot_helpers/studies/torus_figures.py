@@ -27,11 +27,13 @@ from aot_helpers.studies.torus_colors import (
 DPI = 100
 
 
-def draw_map(axis, colors, theta=None, facts=None, size=40, letters=True, wrong=()) -> None:
+def draw_map(
+    axis, colors, theta=None, facts=None, size=40, letters=True, wrong=(), cross=True
+) -> None:
     """A map [n, n, 3] on an axis, with the pairs as dots in the color of their fact.
 
     theta: the angle of each word. facts: [pair]. size: area of a dot. wrong: names of pairs, such
-    as "AB", to ring in black, with a cross beside the ring.
+    as "AB", to ring in black; cross: with a cross beside the ring.
     """
     axis.imshow(colors, origin="lower", extent=(0, TURN, 0, TURN), interpolation="bilinear")
     axis.set(xticks=[], yticks=[], xlim=(0, TURN), ylim=(0, TURN))
@@ -44,7 +46,7 @@ def draw_map(axis, colors, theta=None, facts=None, size=40, letters=True, wrong=
         place = theta[i // n], theta[i % n]
         dot(axis, place, fact, size, letters)
         if names[i // n] + names[i % n] in wrong:
-            _lost(axis, place, size)
+            _lost(axis, place, size, cross)
     axis.set_xticks(theta, names, fontsize=12, weight="bold")
     axis.set_yticks(theta, names, fontsize=12, weight="bold")
     axis.tick_params(length=4, color=PALE)
@@ -286,9 +288,12 @@ def dot(axis, place, word: int, size: float, letter: bool = True) -> None:
         axis.text(*place, NAMES[word], **look)
 
 
-def _lost(axis, place, size):
+def _lost(axis, place, size, cross=True):
     """A black ring around a dot, and a cross beside it, so that its letter can still be read."""
-    axis.scatter(*place, s=1.7 * size, fc="none", ec="black", lw=2.4, zorder=7, clip_on=False)
+    wide = 1.7 if cross else 2.6  # without a cross the ring stands clear of the dot
+    axis.scatter(*place, s=wide * size, fc="none", ec="black", lw=2.4, zorder=7, clip_on=False)
+    if not cross:
+        return
     beside = np.asarray(place) + 0.024 * np.sqrt(size / 250) * TURN * np.array([1, 1])
     axis.scatter(*beside, s=0.36 * size, marker="x", color="black", lw=2.6, zorder=8, clip_on=False)
 
