@@ -213,7 +213,7 @@ def who_winds(more: dict, title: str) -> Figure:
 
     more: {kind of network: changes per turn [net], pattern minus words}; the first in color.
     """
-    high = 1.1 + 0.8 * len(more)  # inches
+    high = 1.1 + 0.64 * len(more)  # inches
     figure, axis = plt.subplots(figsize=(10, high), dpi=DPI, FigureClass=Painting)
     plt.close(figure)
     figure.subplots_adjust(0.17, 0.58 / high, 0.985, 1 - 0.45 / high)
@@ -223,7 +223,7 @@ def who_winds(more: dict, title: str) -> Figure:
     for row, each in enumerate(more.values()):
         each, color = np.asarray(each), (CLASS_COLORS[0], PALE)[row > 0]
         height = -row + shake.uniform(-0.22, 0.22, len(each))
-        axis.scatter(each, height, s=26, color=color, alpha=0.5, lw=0)
+        axis.scatter(each, height, s=22, color=color, alpha=0.5, lw=0)
         middle = np.sort(each)[(len(each) - 1) // 2]  # the lower one of two, as torch's median
         axis.plot([middle] * 2, [-row - 0.3, -row + 0.3], color=color, lw=3)
         clear = {"fc": "white", "ec": "none", "pad": 1}
