@@ -26,9 +26,19 @@ def facts_lost(word, degrees):
     return [i for i in range(25) if said[i] != FACTS[i]]
 
 
-def favorite(theta2, Q, K, position=NET.W_pos[0, 1]):
-    across, up = ((torus.circle(theta2) + position) @ Q @ K.T @ torus.PLANE.T.float()).unbind(-1)
+def wanted(theta2, Q, K, position=NET.W_pos[0, 1]):
+    return (torus.circle(theta2) + position) @ Q @ K.T @ torus.PLANE.T.float()
+
+
+def favorite(*given, **where):
+    across, up = wanted(*given, **where).unbind(-1)
     return torch.atan2(up, across)
+
+
+def searched(theta2, Q, K, n=20_000):
+    angles = torch.arange(n) * 2 * math.pi / n
+    scores = (torus.circle(theta2) + NET.W_pos[0, 1]) @ Q @ (torus.circle(angles) @ K).T
+    return angles[scores.argmax(dim=-1)]
 
 
 @pytest.mark.parametrize(
@@ -78,8 +88,13 @@ def test_the_fact_that_hangs_by_a_thread(answer, said):
         (lambda *given: ..., None),
         (lambda *given: favorite(*given) + math.pi, "looks at the first word least"),
         (lambda *given: favorite(*given).rad2deg(), "give radians"),
-        (lambda *given: favorite(*given, position=0), "is off by up to"),
-        (lambda theta2, Q, K: favorite(theta2, K, Q), "is off by up to"),
+        (searched, "as a search is"),
+        (lambda *given: favorite(*given, position=0), "know its position?"),
+        (lambda *given: favorite(*given, position=NET.W_pos[0, 0]), "at the second place"),
+        (lambda theta2, Q, K: favorite(theta2, Q, K.T), "which way round does K stand"),
+        (lambda theta2, Q, K: favorite(theta2, K, Q), "The second word asks"),
+        (lambda *given: torch.atan2(*wanted(*given).unbind(-1)), "takes the height first"),
+        (lambda *given: 2 * favorite(*given), "Head 0 is off by up to"),
         (lambda *given: math.nan * favorite(*given), "is off by up to nan"),
         (lambda *given: favorite(*given)[None], "shape"),
         (lambda *given: 0.5, "shape ()"),

@@ -210,3 +210,11 @@ def test_a_swept_head_is_sent_with_its_free_numbers(head):
     if "product" in data:
         assert [key for key, *_ in data["sliders"]] == ["phi", "s", "psi", "t"]
         assert data["product"]["s"] == pytest.approx(0.5 / 3, abs=1e-4)
+
+
+@pytest.mark.parametrize("turns", [2, -3, 0])
+def test_the_favorite_words_are_one_line_from_edge_to_edge(turns):
+    drawn = torus_figures.attention(NET, ASK, lambda theta2, Q, K: turns * theta2 + 1)
+    copies = [line.get_xdata() for line in drawn.axes[0].lines]
+    inside = sum((each >= 0) & (each < torus_colors.TURN) for each in copies)
+    assert (inside == 1).all()  # every second word has one favorite in the picture
