@@ -91,6 +91,15 @@ def test_a_part_is_centered_and_shuffles_lose_the_diagonal():
     assert not copying_heads.beyond_chance(0.9, null + 1, shuffled)  # one null is not enough
 
 
+def test_a_word_stands_among_the_keys_that_count_and_are_not_later():
+    text = torch.tensor([[4, 5, 6, 4, 7]])
+    keys = torch.ones(1, 5, 5, dtype=torch.bool)
+    keys[0, 4, :2] = False  # the last place: its first two keys do not count
+    word = torch.tensor([[4, 6, 5, 9, 5]])
+    found = copying_heads.stands_among(word, text, keys)
+    assert found.tolist() == [[True, False, True, False, False]]
+
+
 def reads(v, read, W_V, head):
     v = v.clone()
     v[:, :, head] = read @ W_V
@@ -157,16 +166,20 @@ def test_drawings_show_what_they_are_given():
     figure = copying_drawings.swings(panels, "Swings")
     assert [axis.get_title() for axis in figure.axes] == ["L0H0", "L0H1"]
     assert all(len(axis.lines) == 7 for axis in figure.axes)
-    tables = {kind: {"L0H0": torch.randn(n, n)} for kind, n in (("names", 4), ("codes", 5))}
+    tables = {kind: {"L0H0": torch.eye(n) * n} for kind, n in (("names", 4), ("codes", 5))}
     figure = copying_drawings.diagonals(tables, "Tables")
+    scales = [axis.get_xlabel() for axis in figure.axes]
+    assert scales == ["full color: ±4.0 nats", "full color: ±5.0 nats"]
     assert [axis.images[0].get_array().shape for axis in figure.axes] == [(4, 4), (5, 5)]
     raised = {"L0H0": torch.tensor([1.0, 0, 0.01, 0]), "L0H1": torch.tensor([0, -1.0, 0, 0])}
     figure = copying_drawings.crossing(["a", "b", "c", "d"], raised, "Crossing")
     said = [text.get_text() for text in figure.axes[0].texts]
     assert "raised by L0H0" in said and "lowered by L0H1" in said
-    planes = {h: (torch.randn(5), torch.randn(5)) for h in ("L0H0", "L0H1")}
+    planes = {h: (torch.tensor([100.0, -4]), torch.zeros(2)) for h in ("L0H0", "L0H1")}
     figure = copying_drawings.eigenvalue_planes(planes, {"L0H0": 0.5, "L0H1": -1.0}, "Planes")
     assert figure.axes[1].get_title() == "L0H1\nscore -1.00"
+    assert [x.get_text() for x in figure.axes[0].get_xticklabels()] == ["−70", "0", "70"]
+    assert figure.axes[0].get_xticks()[2] == pytest.approx(70**0.5)
     points = {"right": (0.9, 3.0, True), "missed": (-0.5, 2.0, False), "alarm": (0.3, 0.1, True)}
     figure = copying_drawings.against_score(points, 1.0, "Against")
     assert [text.get_text() for text in figure.axes[0].texts][1:] == ["missed", "alarm"]

@@ -97,7 +97,6 @@ def test_roles_share_out_all_heads_and_their_removal_flattens_the_context(two, p
 def test_logs_give_scores_at_a_step_and_the_largest_gain_in_a_stretch():
     score, induction, copied = study.at_step("stories-2l", 1500)
     assert score < -1.3 and induction > 0.8 and copied > 0.9
-    assert study.at_end("stories-2l", lambda found: found["in-context score"]) < -1.3
     copies = [
         study.largest_gain(name, lambda found: found["copy accuracy"]["24"])
         for name in ("stories-1l", "stories-1l-smeared")
@@ -242,8 +241,8 @@ def twice_among_others(first, second, third, before=None):
         ([5, 6, 7, 8], "not yet. the last token costs two layers"),
         ([5, 6], "not yet. It has 2 tokens"),
         (list(range(1, 60)), "not yet. It has 59 tokens"),
-        ([5, 6, 5000], "not yet. Tokens are whole numbers from 0 to 1023"),
-        ([5, 0, 6], "not yet. Tokens are whole numbers"),
+        ([5, 6, 5000], "not yet. Tokens are whole numbers from 1 to 1023"),
+        ([5, 0, 6], "not yet. Tokens are whole numbers from 1 to 1023; 0 is BOS"),
         ("a text", "not yet. A list of whole numbers"),
         (..., "not attempted"),
     ],

@@ -2,10 +2,11 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from aot_helpers.studies import torus
 from aot_helpers.studies.torus_training import list_runs, load_run
-from aot_helpers.teaching.exercises import nb14
+from aot_helpers.teaching.exercises import nb14, nb15
 from aot_helpers.teaching.exercises.nb13 import CHECKS
 
 NET, FACTS = load_run("heads3-dim3").nets[0], list_runs()["heads3-dim3"].targets()[0]
@@ -25,9 +26,19 @@ def facts_lost(word, degrees):
     return [i for i in range(25) if said[i] != FACTS[i]]
 
 
-def favorite(theta2, Q, K, position=NET.W_pos[0, 1]):
-    across, up = ((torus.circle(theta2) + position) @ Q @ K.T @ torus.PLANE.T.float()).unbind(-1)
+def wanted(theta2, Q, K, position=NET.W_pos[0, 1]):
+    return (torus.circle(theta2) + position) @ Q @ K.T @ torus.PLANE.T.float()
+
+
+def favorite(*given, **where):
+    across, up = wanted(*given, **where).unbind(-1)
     return torch.atan2(up, across)
+
+
+def searched(theta2, Q, K, n=20_000):
+    angles = torch.arange(n) * 2 * math.pi / n
+    scores = (torus.circle(theta2) + NET.W_pos[0, 1]) @ Q @ (torus.circle(angles) @ K).T
+    return angles[scores.argmax(dim=-1)]
 
 
 @pytest.mark.parametrize(
@@ -77,8 +88,13 @@ def test_the_fact_that_hangs_by_a_thread(answer, said):
         (lambda *given: ..., None),
         (lambda *given: favorite(*given) + math.pi, "looks at the first word least"),
         (lambda *given: favorite(*given).rad2deg(), "give radians"),
-        (lambda *given: favorite(*given, position=0), "is off by up to"),
-        (lambda theta2, Q, K: favorite(theta2, K, Q), "is off by up to"),
+        (searched, "as a search is"),
+        (lambda *given: favorite(*given, position=0), "know its position?"),
+        (lambda *given: favorite(*given, position=NET.W_pos[0, 0]), "at the second place"),
+        (lambda theta2, Q, K: favorite(theta2, Q, K.T), "which way round does K stand"),
+        (lambda theta2, Q, K: favorite(theta2, K, Q), "The second word asks"),
+        (lambda *given: torch.atan2(*wanted(*given).unbind(-1)), "takes the height first"),
+        (lambda *given: 2 * favorite(*given), "Head 0 is off by up to"),
         (lambda *given: math.nan * favorite(*given), "is off by up to nan"),
         (lambda *given: favorite(*given)[None], "shape"),
         (lambda *given: 0.5, "shape ()"),
@@ -97,7 +113,11 @@ MOVES = {"W_Q times 2": False, "W_K times -1": False, "W_V times 2": False, "W_p
     [
         (MOVES, ""),
         (MOVES | {"W_V times 2": ...}, None),
-        (MOVES | {"W_V times 2": True}, "W_V times 2. The frontier"),
+        (MOVES | {"W_V times 2": True}, "yet: W_V times 2 (values are carried"),
+        (MOVES | {"W_Q times 2": True}, "yet: W_Q times 2 (twice the score"),
+        (MOVES | {"W_K times -1": True}, "yet: W_K times -1 (dark and white swap"),
+        (MOVES | {"W_pos times 2": False}, "yet: W_pos times 2 (positions stand"),
+        (dict.fromkeys(MOVES, True), "; W_K times -1 (dark"),
         ({"W_Q times 2": False}, "each of W_Q times 2"),
         (True, "A dictionary"),
     ],
@@ -122,3 +142,24 @@ def test_what_moves_the_frontier(answer, said):
 def test_a_wild_head(answer, said):
     found = nb14.CHECKS["14.3"](answer)
     assert found == said if not said else said in found
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda heads, owners, facts: F.cross_entropy(heads.sum(dim=0), facts), "sum the heads"),
+        (
+            lambda heads, owners, facts: sum(F.cross_entropy(each, facts) for each in heads) / 3,
+            "every head for every fact",
+        ),
+        (
+            lambda heads, owners, facts: F.cross_entropy(
+                heads[owners, torch.arange(len(facts))], facts, reduction="sum"
+            ),
+            "sum over the facts",
+        ),
+        (lambda heads, owners, facts: F.cross_entropy(heads[0], facts), "expected"),
+    ],
+)
+def test_a_wrong_penalty_is_told_what_it_asks(answer, said):
+    assert said in nb15.CHECKS["15.1"](answer)

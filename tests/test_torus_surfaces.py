@@ -52,7 +52,7 @@ DRAWN = {
     "carried": lambda: torus_bending.carried(NET, 0, THETA, "a", n=40),
     "hard_and_soft": lambda: torus_bending.hard_and_soft(NET, FACTS, "a"),
     "unfolding": lambda: torus_bending.unfolding(NET, FACTS, [0, 1], "a", n=24),
-    "onto_globe": lambda: torus_bending.onto_globe(NET, FACTS, [1, 0.5], "a", n=24),
+    "onto_globe": lambda: torus_bending.onto_globe(NET, FACTS, [1, 0.5, 0], "a", n=24),
     "bent_in_space": lambda: torus_bending.bent_in_space(NET, FACTS, "a", n=24),
     "class_map": lambda: torus_figures.class_map(ASK, THETA, FACTS, "a", (1, 1), ["AB"]),
     "growing": lambda: torus_figures.growing({0: NET, 1: NET}, np.eye(2), FACTS, "a"),
@@ -135,6 +135,20 @@ def test_the_renderer_sees_the_nearest_sheet_and_where_on_it():
     assert np.allclose(torus_render.look(both, view, 10, (40, 40)).depth[20, 20], 0.5)
 
 
+def test_a_globe_has_borders_and_is_pale_where_no_surface_lies():
+    theta1, theta2 = turns(41, 41)
+    cap = np.stack([np.cos(theta1) * np.sin(theta2 / 8), np.sin(theta1) * np.sin(theta2 / 8),
+                    np.cos(theta2 / 8)], -1)[:-1, :-1]  # fmt: skip
+    W_U = np.array([[1, -1], [0, 0], [0, 0]])  # two halves, left and right from above
+    pearls = [[0, 0, -1.0]], [0]  # behind
+    image = torus_bending.on_globe(cap, pearls[0], W_U, pearls[1], (90, -90), 80)
+    assert image.shape == (80, 80, 3) and np.allclose(image[0, 0], 1)
+    assert image[38:42, 39:41].max() < 0.5  # the border
+    near, far = image[40, 60], image[40, 74]  # on the cap and beside it
+    assert np.ptp(near) > 2 * np.ptp(far) > 0
+    assert near.argmax() == far.argmax() == torus_colors.CLASS_COLORS[0].argmax()
+
+
 def test_a_pearl_hides_behind_the_surface():
     view, points = torus_render.camera(90, -90), ring(*turns(17, 33))
     for height, n_seen in ((1, 1), (-1, 0)):
@@ -196,3 +210,11 @@ def test_a_swept_head_is_sent_with_its_free_numbers(head):
     if "product" in data:
         assert [key for key, *_ in data["sliders"]] == ["phi", "s", "psi", "t"]
         assert data["product"]["s"] == pytest.approx(0.5 / 3, abs=1e-4)
+
+
+@pytest.mark.parametrize("turns", [2, -3, 0])
+def test_the_favorite_words_are_one_line_from_edge_to_edge(turns):
+    drawn = torus_figures.attention(NET, ASK, lambda theta2, Q, K: turns * theta2 + 1)
+    copies = [line.get_xdata() for line in drawn.axes[0].lines]
+    inside = sum((each >= 0) & (each < torus_colors.TURN) for each in copies)
+    assert (inside == 1).all()  # every second word has one favorite in the picture

@@ -2,7 +2,13 @@ import pytest
 import torch
 
 from aot_helpers.studies import torus, torus_winding
-from aot_helpers.studies.torus_winding import changes, look_and_carry, three_maps, winding
+from aot_helpers.studies.torus_winding import (
+    changes,
+    look_and_carry,
+    moved_elsewhere,
+    three_maps,
+    winding,
+)
 
 NETS = torus.new_nets([0, 1])
 
@@ -11,6 +17,26 @@ def test_looking_and_carrying_the_same_pair_is_the_network():
     pairs = torus.pairs(NETS)
     found = look_and_carry(NETS, pairs, pairs)
     assert torch.allclose(found, torus.logits(NETS, *pairs), atol=1e-4)
+
+
+def test_shares_elsewhere_move_as_far_and_as_many():
+    shares = torch.rand(4, 3, 25, generator=torch.Generator().manual_seed(1)).double()
+    here = (shares > 0.3) & (shares < 0.6)
+    moved = shares.where(~here, shares.round())
+    found = moved_elsewhere(shares, moved)
+    there, elsewhere = (each - shares for each in (moved, found))
+    assert (elsewhere[here] == 0).all() and found.min() >= 0 and found.max() <= 1
+    asked, done = (each.abs().flatten(1).sort().values for each in (there, elsewhere))
+    assert torch.allclose(asked, done)
+    assert (elsewhere[shares < 0.5] >= 0).all() and (elsewhere[shares > 0.5] <= 0).all()
+    assert not torch.equal(found, moved_elsewhere(shares, moved, seed=1))
+    assert torch.equal(moved_elsewhere(shares, shares), shares)
+
+
+@pytest.mark.parametrize("moved", [0.4 * torch.ones(1, 3, 25), torch.eye(25)[None, :3]])
+def test_moves_without_room_elsewhere_are_refused(moved):
+    with pytest.raises(ValueError, match="choose fewer places"):
+        moved_elsewhere(torch.full((1, 3, 25), 0.2) * (1 - torch.eye(25)[:3]), moved)
 
 
 def test_changes_are_counted_once_around():

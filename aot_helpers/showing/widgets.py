@@ -117,8 +117,8 @@ class Page:
 
     def __init__(self, script: str, data: dict, still: Figure, said: str):
         self._script, self.data, self.said = (STATIC / script).read_text("utf-8"), data, said
-        how = getattr(still, "quantizer", {})  # a figure may know which 256 colors suit it
-        few = Image.open(io.BytesIO(png(still))).convert("RGB").quantize(256, **how, dither=0)
+        how = getattr(still, "quantizer", {"colors": 256})  # a figure may know which suit it
+        few = Image.open(io.BytesIO(png(still))).convert("RGB").quantize(**how, dither=0)
         few.save(packed := io.BytesIO(), format="png", optimize=True)
         self._still = packed.getvalue()
 

@@ -83,18 +83,19 @@ def _panels(rows: dict, size: tuple[float, float], title: str):
 
 
 def diagonals(tables: dict, title: str) -> Figure:
-    """Square tables of tokens: red raised, blue lowered, each on its own scale.
+    """Square tables of tokens: red raised, blue lowered, each on its own scale, which is noted.
 
     tables: {kind of token: {head: [looked at, raised]}}, with a row of panels for each kind.
     """
-    figure, axes = _panels(tables, (9.2, 0.85 + 2.2 * len(tables)), title)
-    figure.subplots_adjust(0.035, 0.05, 0.995, 0.86, wspace=0.03, hspace=0.06)
+    figure, axes = _panels(tables, (9.2, 0.85 + 2.45 * len(tables)), title)
+    figure.subplots_adjust(0.035, 0.055, 0.995, 0.87, wspace=0.03, hspace=0.13)
     for line, (kind, each) in zip(axes, tables.items(), strict=True):
         for axis, table in zip(line, each.values(), strict=True):
             table = np.asarray(table)
             high = np.abs(table).max()
             axis.imshow(table, cmap="RdBu_r", vmin=-high, vmax=high)
             axis.set(xticks=[], yticks=[])
+            axis.set_xlabel(f"full color: ±{high:.1f} nats", size=9.5, color=INK, labelpad=3)
         line[0].set_ylabel(kind, size=11)
     note = "row: looked at, column: raised"
     top = 1 - 0.18 / figure.get_size_inches()[1]
@@ -142,12 +143,14 @@ def crossing(tokens: list[str], raised: dict, title: str) -> Figure:
 def eigenvalue_planes(values: dict, scores: dict, title: str) -> Figure:
     """Eigenvalues of several heads: right of the middle raised, left of it lowered.
 
-    Drawn in the complex plane at the square root of their distance from zero.
+    Drawn in the complex plane at the square root of their distance from zero; ticks: true values.
     values: {head: (real, imaginary)}; scores: {head: its copying score}.
     """
     figure, axes = plt.subplots(1, len(values), figsize=(2.45 * len(values), 3.1), dpi=DPI)
     figure.subplots_adjust(0.02, 0.16, 0.99, 0.74, wspace=0.08)
     diagrams.headline(figure, title)
+    note = "distance from the middle: the square root of the size"
+    figure.text(0.99, 0.945, note, size=9.5, color=PALE, ha="right", va="center")
     for axis, (head, (real, imaginary)) in zip(axes, values.items(), strict=True):
         size = np.hypot(np.asarray(real), np.asarray(imaginary))
         real, imaginary = (np.asarray(each) / np.sqrt(size) for each in (real, imaginary))
@@ -157,7 +160,9 @@ def eigenvalue_planes(values: dict, scores: dict, title: str) -> Figure:
         axis.axhline(0, color="0.7", lw=0.8)
         colors = [VALUE if x > 0 else LOWERED for x in real]
         axis.scatter(real, imaginary, s=26, c=colors, alpha=0.85, lw=0)
-        axis.set(xlim=(-reach, reach), ylim=(-reach, reach), xticks=[], yticks=[], aspect="equal")
+        axis.set(xlim=(-reach, reach), ylim=(-reach, reach), yticks=[], aspect="equal")
+        tick = float(f"{0.7 * size.max():.0e}")  # one digit
+        axis.set_xticks([-(tick**0.5), 0, tick**0.5], [f"−{tick:g}", "0", f"{tick:g}"], fontsize=9)
         axis.set_title(f"{head}\nscore {scores[head]:+.2f}", size=10.5, color=INK)
         axis.spines[:].set(visible=True, color="0.85")
         axis.set_xlabel("lowered  ·  raised", size=9.5, color=PALE)

@@ -90,6 +90,16 @@ def guesses(
     return tuple((best == each).float().mean().item() for each in (true, other[true]))
 
 
+def stands_among(
+    word: Int[Tensor, "text pos"], text: Int[Tensor, "text pos"], keys: Bool[Tensor, "text pos pos"]
+) -> Bool[Tensor, "text pos"]:
+    """Whether the word given for each place is one of the tokens at its keys, itself the last.
+
+    keys [text, query, key]: which places count for each place; later ones never do.
+    """
+    return (keys & (text[:, None] == word[..., None])).tril().any(dim=-1)
+
+
 def part_of(circuit: FactoredMatrix, group: Int[Tensor, " n"]) -> FactoredMatrix:
     """The rows and columns of a square table that belong to a group, centered."""
     return FactoredMatrix(circuit.A[group], circuit.B[:, group]).centered_columns()

@@ -145,11 +145,6 @@ def at_step(name: str, step: int) -> tuple[float, float, float]:
     return found["in-context score"], best, found["copy accuracy"]["24"]
 
 
-def at_end(name: str, value_of) -> float:
-    """What a run had after its last step. value_of: of one entry of its log."""
-    return value_of(load_measurements(name)["measured"][-1])
-
-
 def largest_rise(steps: list[int], values: list[float], within: int = 200) -> tuple[float, int]:
     """The largest rise between two steps at most so far apart, and where it begins."""
     pairs = itertools.combinations(zip(steps, values, strict=True), 2)

@@ -24,10 +24,11 @@ SKILLS = {  # of an entry of a run's log; higher is better
 EDGES = [1, 2, 3, 5, 9, 17, 33, 65, 128]  # ranges of the index that double
 
 
-def more_context(rows, title, n_last, letters=92) -> Figure:
+def more_context(rows, title, n_last, letters=104) -> Figure:
     """A text from farther and farther back; its last tokens are shaded by their losses.
 
-    rows: {label: (tokens in sight, losses of the last n_last of them)}.
+    rows: {label: (tokens in sight, losses of the last n_last of them)}. Lines end at the right,
+    so that the last tokens stand one below the other.
     """
     lines = {name: _broken(tokens, letters) for name, (tokens, _) in rows.items()}
     height = 0.55 + sum(0.26 * len(each) + 0.2 for each in lines.values())
@@ -41,7 +42,7 @@ def more_context(rows, title, n_last, letters=92) -> Figure:
         diagrams.say(axis, 1.2, place, name, size=10, ha="right", weight="bold")
         i, first = 0, len(tokens) - n_last
         for line in lines[name]:
-            x = 1.4
+            x = 9.9 - LETTER * sum(map(len, line))
             for token in line:
                 if i < first:
                     look = {"size": 9.5, "family": "monospace", "color": PALE, "va": "center"}
@@ -55,16 +56,16 @@ def more_context(rows, title, n_last, letters=92) -> Figure:
 
 
 def _broken(tokens, letters):
-    """The tokens in lines that break before words."""
+    """The tokens in lines that break before words; all but the first are full."""
     lines, words = [[]], [[]]
     for token in tokens:
         if token.startswith(" "):
             words.append([])
         words[-1].append(token)
-    for word in words:
-        if sum(map(len, lines[-1] + word)) > letters:
-            lines.append([])
-        lines[-1] += word
+    for word in reversed(words):
+        if sum(map(len, word + lines[0])) > letters:
+            lines.insert(0, [])
+        lines[0] = word + lines[0]
     return lines
 
 

@@ -1,6 +1,7 @@
 """What attention makes of the torus of word pairs: colors that are mixed, a surface that bends."""
 
 import math
+from functools import partial
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor
 from aot_helpers.studies import torus
 from aot_helpers.studies.torus import TorusNets
 from aot_helpers.studies.torus_colors import (
+    CLASS_COLORS,
     INK,
     NAMES,
     PALE,
@@ -23,7 +25,7 @@ from aot_helpers.studies.torus_colors import (
     painted,
 )
 from aot_helpers.studies.torus_figures import draw_map
-from aot_helpers.studies.torus_render import camera, rendered
+from aot_helpers.studies.torus_render import camera, lit, look, pearl, rendered
 from aot_helpers.studies.torus_sweep import frontier
 
 LEFT = 0.012
@@ -52,7 +54,8 @@ def carried(net: TorusNets, head: int, theta, title: str, n: int = 240) -> Figur
     plt.close(figure)
     figure.text(LEFT, 0.95, title, fontsize=12.5, va="center")
     reach = 1.3 * torus.RADIUS * torus.PLANE.norm(dim=0).max().item()
-    wheel(figure.add_axes((0.0, 0.12, 0.28, 0.66)), theta, reach)
+    figure.dotted = 0, 0.28  # the wheel has more shades than a picture of 256 colors
+    wheel(figure.add_axes((0.0, 0.13, 0.28, 0.66)), theta, reach)
     for i, kind in enumerate(("hard", "soft")):
         heads = torus.attend(net, *torus.on_grid(n), hard=kind == "hard")
         axis = figure.add_axes((0.335 + 0.345 * i, 0.115, 0.31, 0.747))
@@ -78,7 +81,15 @@ def hard_and_soft(net: TorusNets, facts, title: str) -> Figure:
         said = torus.logits(net, *torus.pairs(net), hard=kind == "hard")[0].argmax(dim=-1)
         lost = [NAMES[k // 5] + NAMES[k % 5] for k in (said != facts).nonzero().flatten().tolist()]
         axis = figure.add_axes((0.07 + 0.5 * i, 0.105, 0.42, 0.764))
-        draw_map(axis, painted(asker(net, hard=kind == "hard")), theta, facts, 110, wrong=lost)
+        draw_map(
+            axis,
+            painted(asker(net, hard=kind == "hard")),
+            theta,
+            facts,
+            110,
+            wrong=lost,
+            cross=False,
+        )
         on_edges(axis, theta)
         axis.set_title(
             f"{kind}: {len(facts) - len(lost)} of {len(facts)} facts", fontsize=11, y=0.99
@@ -110,6 +121,7 @@ def wheel(axis, theta, reach: float) -> None:
     axis.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
     axis.axis("off")
     axis.set_title("the color of a word:\nits place on the circle", fontsize=11)
+    axis.text(0, -1.36, "inside: mixtures", fontsize=11, ha="center", va="center")
 
 
 def unfolding(net: TorusNets, facts, strengths, title: str, view=VIEW, n: int = 80) -> Figure:
@@ -123,22 +135,28 @@ def unfolding(net: TorusNets, facts, strengths, title: str, view=VIEW, n: int = 
         at = of_facts(net, strength)
         known = int(((at @ net.W_U[0]).argmax(dim=-1) == torch.as_tensor(facts)).sum())
         name = f"heads × {strength:g}\n{known} of {len(facts)} facts"
-        frames[name] = streams(net, strength, n), at, painted(asker(net, strength), 360)
-    return _strip(frames, facts, title, view)
+        colors = painted(asker(net, strength), 360)
+        frames[name] = partial(in_square, streams(net, strength, n), at, colors, facts, view)
+    return _strip(frames, title)
 
 
 def onto_globe(net: TorusNets, facts, powers, title: str, view=VIEW, n: int = 80) -> Figure:
     """A film strip: the bent torus, all of whose points move along their ray onto one globe.
 
-    powers: a point at distance r from zero is drawn at r to this power; 1: as it is, 0: the globe.
+    powers: a point at distance r from zero is drawn at r to this power; 1: as it is; 0: laid on
+    the globe itself, which is drawn from both sides with its borders.
     """
     points, at, colors = streams(net, 1, n), of_facts(net), painted(asker(net), 360)
-    frames = {}
+    behind, frames = (-view[0], view[1] + 180), {}
     for power in powers:
-        there = (each * each.norm(dim=-1, keepdim=True) ** (power - 1) for each in (points, at))
-        name = {1: "as it is"}.get(power, f"distances to the power {power:g}")
-        frames[name] = (*there, colors)
-    return _strip(frames, facts, title, view)
+        there = [each * each.norm(dim=-1, keepdim=True) ** (power - 1) for each in (points, at)]
+        if power:
+            name = {1: "as it is"}.get(power, f"distances\nto the power {power:g}")
+            frames[name] = partial(in_square, *there, colors, facts, view)
+        else:
+            frames["all on one globe"] = partial(on_globe, *there, net.W_U[0], facts, view)
+            frames["the same, from behind"] = partial(on_globe, *there, net.W_U[0], facts, behind)
+    return _strip(frames, title)
 
 
 def bent_in_space(net: TorusNets, facts, title: str, view=VIEW, n: int = 120) -> Figure:
@@ -178,6 +196,33 @@ def in_space(points, pearls, colors, facts, view, width: int, height: int):
     return image, labels, reach
 
 
+def on_globe(points, pearls, W_U, facts, view, side: int):
+    """A lit globe [side, side, 3] of the cells of W_U [3, word], pale where no surface lies on it.
+
+    points [n, n, 3], pearls [pair, 3]: of the surface and of the facts, at distance 1 from zero.
+    """
+    closed = np.pad(np.asarray(points, float), ((0, 1), (0, 1), (0, 0)), mode="wrap")
+    eyes, scale, wide = camera(*view), side / 1.12, 2 * side  # drawn twice as large, then halved
+    x, y = np.meshgrid(*[(np.arange(wide) + 0.5 - side) / scale] * 2)
+    normal = np.stack([x, -y, np.sqrt(np.clip(1 - x**2 - y**2, 0, None))], -1)
+    cell = (normal @ eyes @ np.asarray(W_U, float)).argmax(-1)
+    colors, reached = CLASS_COLORS[cell], look(closed, eyes, scale, (wide, wide)).depth > 0
+    colors = np.where(reached[..., None], colors, 1 - 0.35 * (1 - colors))
+    for by in ((2, 0), (-2, 0), (0, 2), (0, -2)):
+        colors[cell != np.roll(cell, by, (0, 1))] = 0.13  # a border
+    depth = np.where(x**2 + y**2 < 1, normal[..., 2], -np.inf)
+    image = np.where(np.isfinite(depth)[..., None], lit(colors, normal), 1.0)
+    for at, fact in zip(np.asarray(pearls, float) @ eyes.T, np.asarray(facts), strict=True):
+        if at[2] > 0:
+            pearl(image, depth, at + [0, 0, 0.1], scale, CLASS_COLORS[fact], 1.12 / 27)
+    return image.reshape(side, 2, side, 2, 3).mean(axis=(1, 3))
+
+
+def in_square(points, pearls, colors, facts, view, side: int):
+    """The picture of `in_space`, as wide as it is high."""
+    return in_space(points, pearls, colors, facts, view, side, side)[0]
+
+
 def thickened(ring, radius: float, n: int = 12):
     """A thin tube [place, n + 1, 3] around a closed line of points [place, 3]."""
     along = np.gradient(np.concatenate([ring[-2:-1], ring, ring[1:2]]), axis=0)[1:-1]
@@ -188,18 +233,16 @@ def thickened(ring, radius: float, n: int = 12):
     return ring[:, None] + radius * (np.cos(turn) * side[:, None] + np.sin(turn) * up[:, None])
 
 
-def _strip(frames, facts, title, view):
-    """frames: {name: (points, pearls, colors)}."""
+def _strip(frames, title):
+    """frames: {name: a function of a picture's side in pixels, which gives it [side, side, 3]}."""
     wide = 10 / len(frames)
     tall = wide + 0.85
     figure = plt.figure(figsize=(10, tall), dpi=100, FigureClass=Shaded)
     plt.close(figure)
     figure.text(LEFT, 1 - 0.2 / tall, title, fontsize=12.5, va="center")
-    for i, (name, (points, pearls, colors)) in enumerate(frames.items()):
+    for i, (name, draw) in enumerate(frames.items()):
         axis = figure.add_axes((i / len(frames), 0, 1 / len(frames), wide / tall))
-        side = round(100 * wide)
-        image, _, _ = in_space(points, pearls, colors, facts, view, side, side)
-        axis.imshow(image)
+        axis.imshow(draw(round(100 * wide)))
         axis.axis("off")
         axis.set_title(name, fontsize=10.5, y=0.99)
     return figure

@@ -25,7 +25,8 @@ class Painting(Figure):
     """A figure that a notebook keeps as a picture of 256 colors: a quarter of the size, sharp."""
 
     sharpness = 1.2  # pixels for each at which it is shown
-    quantizer = {"method": Image.Quantize.FASTOCTREE}
+    quantizer = {"colors": 256, "method": Image.Quantize.FASTOCTREE}
+    dotted = None  # (left, right) of a part, 0 to 1, whose shades are mixed from dots of colors
 
     def _ipython_display_(self):
         from IPython.display import display
@@ -33,7 +34,11 @@ class Painting(Figure):
         buffer, few = io.BytesIO(), io.BytesIO()
         self.savefig(buffer, format="png", dpi=self.sharpness * self.dpi, facecolor="white")
         full = Image.open(buffer).convert("RGB")
-        colors = full.quantize(256, **self.quantizer, dither=Image.Dither.NONE)
+        colors = full.quantize(**self.quantizer, dither=Image.Dither.NONE)
+        if self.dotted is not None:
+            left, right = (round(full.width * end) for end in self.dotted)
+            box = (left, 0, right, full.height)
+            colors.paste(full.crop(box).quantize(palette=colors), box)
         shades = np.reshape(colors.getpalette(), (-1, 3))
         shades[shades.min(axis=1) > 247] = 255  # white stays white
         colors.putpalette(shades.ravel().tolist())
@@ -47,7 +52,7 @@ class Shaded(Painting):
     """A picture of the 256 colors that are nearest to all: for light that changes softly."""
 
     sharpness = 1
-    quantizer = {"method": Image.Quantize.MEDIANCUT, "kmeans": 3}
+    quantizer = {"colors": 256, "method": Image.Quantize.MEDIANCUT, "kmeans": 3}
 
 
 def letter_color(word: int) -> str:

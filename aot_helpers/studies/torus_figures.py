@@ -27,11 +27,13 @@ from aot_helpers.studies.torus_colors import (
 DPI = 100
 
 
-def draw_map(axis, colors, theta=None, facts=None, size=40, letters=True, wrong=()) -> None:
+def draw_map(
+    axis, colors, theta=None, facts=None, size=40, letters=True, wrong=(), cross=True
+) -> None:
     """A map [n, n, 3] on an axis, with the pairs as dots in the color of their fact.
 
     theta: the angle of each word. facts: [pair]. size: area of a dot. wrong: names of pairs, such
-    as "AB", to ring in black, with a cross beside the ring.
+    as "AB", to ring in black; cross: with a cross beside the ring.
     """
     axis.imshow(colors, origin="lower", extent=(0, TURN, 0, TURN), interpolation="bilinear")
     axis.set(xticks=[], yticks=[], xlim=(0, TURN), ylim=(0, TURN))
@@ -44,7 +46,7 @@ def draw_map(axis, colors, theta=None, facts=None, size=40, letters=True, wrong=
         place = theta[i // n], theta[i % n]
         dot(axis, place, fact, size, letters)
         if names[i // n] + names[i % n] in wrong:
-            _lost(axis, place, size)
+            _lost(axis, place, size, cross)
     axis.set_xticks(theta, names, fontsize=12, weight="bold")
     axis.set_yticks(theta, names, fontsize=12, weight="bold")
     axis.tick_params(length=4, color=PALE)
@@ -169,14 +171,14 @@ def attention(net: torus.TorusNets, ask: Callable, favorite: Callable | None = N
 
 
 def _favorite(axis, favorite, Q, K):
-    up = torch.arange(360) * TURN / 360
+    up = torch.arange(3601) * TURN / 3600  # fine: where a head asks for little, its wish turns fast
     across = favorite(up, Q, K)
-    if getattr(across, "shape", None) != up.shape:
+    if getattr(across, "shape", None) != up.shape or not torch.isfinite(across).all():
         return
-    across = np.asarray(across.detach(), dtype=float) % TURN
-    across[1:][np.abs(np.diff(across)) > TURN / 2] = np.nan  # over the edge: lift the pen
+    across = np.unwrap(np.asarray(across.detach(), dtype=float))
     halo = [withStroke(linewidth=4, foreground="#3F1A57")]
-    axis.plot(across, up, color="white", lw=2, path_effects=halo, zorder=6)
+    for turn in range(int(-across.max() // TURN), int(-across.min() // TURN) + 2):  # every copy
+        axis.plot(across + turn * TURN, up, color="white", lw=2, path_effects=halo, zorder=6)
 
 
 def held_maps(maps: list, held: tuple[int, int], theta) -> Figure:
@@ -189,7 +191,7 @@ def held_maps(maps: list, held: tuple[int, int], theta) -> Figure:
     plt.close(figure)
     figure.subplots_adjust(0.05, 0.105, 0.995, 0.775, wspace=0.11)
     pair, names = f"{NAMES[held[0]]} {NAMES[held[1]]}", list(NAMES[: len(theta)])
-    title = "With fixed shares the borders are plain waves; the look makes them wind"
+    title = "With fixed shares the borders are simple curves; the look makes them wind"
     figure.text(0.012, 0.945, title, fontsize=12.5)
     heads = ("look and carry both vary", f"look varies, carry stays {pair}",
              f"look stays {pair}, carry varies")  # fmt: skip
@@ -209,24 +211,27 @@ def held_maps(maps: list, held: tuple[int, int], theta) -> Figure:
 
 
 def who_winds(more: dict, title: str) -> Figure:
-    """How much more the pattern winds than the words, a dot for each network.
+    """How much more the pattern winds than the words: a dot for each network, a bar for the median.
 
-    more: {kind of network: changes per turn [net], pattern minus words}.
+    more: {kind of network: changes per turn [net], pattern minus words}; the first in color.
     """
-    figure, axis = plt.subplots(figsize=(10, 2.9), dpi=DPI, FigureClass=Painting)
+    high = 1.1 + 0.64 * len(more)  # inches
+    figure, axis = plt.subplots(figsize=(10, high), dpi=DPI, FigureClass=Painting)
     plt.close(figure)
-    figure.subplots_adjust(0.15, 0.2, 0.985, 0.83)
-    figure.text(0.012, 0.92, title, fontsize=12.5)
+    figure.subplots_adjust(0.17, 0.58 / high, 0.985, 1 - 0.45 / high)
+    figure.text(0.012, 1 - 0.25 / high, title, fontsize=12.5)
     shake = np.random.default_rng(0)
     axis.axvline(0, color=PALE, lw=1)
     for row, each in enumerate(more.values()):
         each, color = np.asarray(each), (CLASS_COLORS[0], PALE)[row > 0]
         height = -row + shake.uniform(-0.22, 0.22, len(each))
-        axis.scatter(each, height, s=26, color=color, alpha=0.5, lw=0)
-        axis.plot([each.mean()] * 2, [-row - 0.34, -row + 0.34], color=color, lw=3)
-        axis.text(each.mean(), 0.38 - row, f"mean {each.mean():.2f}", color=color,
-                  fontsize=10, ha="center", va="bottom")  # fmt: skip
-    kinds = [name.replace(", ", ",\n") for name in more]
+        axis.scatter(each, height, s=22, color=color, alpha=0.5, lw=0)
+        middle = np.sort(each)[(len(each) - 1) // 2]  # the lower one of two, as torch's median
+        axis.plot([middle] * 2, [-row - 0.3, -row + 0.3], color=color, lw=3)
+        clear = {"fc": "white", "ec": "none", "pad": 1}
+        axis.text(middle, 0.34 - row, f"median {middle:.2f}".replace("-", "−"), color=color,
+                  fontsize=10, ha="center", va="bottom", bbox=clear)  # fmt: skip
+    kinds = [name.replace(", ", ",\n").replace("QK and", "QK\nand") for name in more]
     axis.set_yticks([-row for row in range(len(more))], kinds, fontsize=11)
     axis.set(ylim=(-len(more) + 0.5, 0.75))
     axis.set_xlabel("changes per turn by the look alone, less those by the carried words alone",
@@ -286,9 +291,12 @@ def dot(axis, place, word: int, size: float, letter: bool = True) -> None:
         axis.text(*place, NAMES[word], **look)
 
 
-def _lost(axis, place, size):
+def _lost(axis, place, size, cross=True):
     """A black ring around a dot, and a cross beside it, so that its letter can still be read."""
-    axis.scatter(*place, s=1.7 * size, fc="none", ec="black", lw=2.4, zorder=7, clip_on=False)
+    wide = 1.7 if cross else 2.6  # without a cross the ring stands clear of the dot
+    axis.scatter(*place, s=wide * size, fc="none", ec="black", lw=2.4, zorder=7, clip_on=False)
+    if not cross:
+        return
     beside = np.asarray(place) + 0.024 * np.sqrt(size / 250) * TURN * np.array([1, 1])
     axis.scatter(*beside, s=0.36 * size, marker="x", color="black", lw=2.6, zorder=8, clip_on=False)
 

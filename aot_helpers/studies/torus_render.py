@@ -118,7 +118,7 @@ def rendered(points, colors, view, width: int, height: int, reach: float, dots=N
     labels, depth = [], seen.depth
     for at, which in zip(*dots, strict=True) if dots is not None else ():
         x, y, near = view @ np.asarray(at, dtype=float)
-        if _pearl(image, depth, (x, y, near), scale, CLASS_COLORS[which], reach / 27):
+        if pearl(image, depth, (x, y, near), scale, CLASS_COLORS[which], reach / 27):
             labels.append((x, y, which))
     return image.reshape(height, 2, width, 2, 3).mean(axis=(1, 3)), labels
 
@@ -133,8 +133,11 @@ def _shadow(points, view, scale, shape, below):
     return np.asarray(soft.resize(shape[::-1], Image.Resampling.BILINEAR)) / 255
 
 
-def _pearl(image, depth, at, scale, color, size) -> bool:
-    """Draw a small ball where nothing hides it; whether most of it is seen."""
+def pearl(image, depth, at, scale, color, size) -> bool:
+    """Draw a small ball into an image and its depth, where nothing hides it; whether most is seen.
+
+    at: its middle (right, up, to the eye). scale: pixels for a length of 1. size: its radius.
+    """
     height, width = depth.shape
     x, y = width / 2 + scale * at[0], height / 2 - scale * at[1]
     reach = int(np.ceil(scale * size)) + 1

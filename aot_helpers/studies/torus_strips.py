@@ -13,6 +13,12 @@ from aot_helpers.studies.torus_render import camera, rendered
 from aot_helpers.studies.torus_surfaces import TUBE, ring, turns
 
 
+class Strip(Shaded):
+    """A picture of fewer colors, since a page holds it twice."""
+
+    quantizer = Shaded.quantizer | {"colors": 144}
+
+
 def flat(ask: Callable, cells: int = 166):
     """The map of a network's answers in the plain colors of its words, [θ2, θ1, 3] of uint8.
 
@@ -34,7 +40,7 @@ def moved_and_muted(
     """
     theta, ask = torus.angles(net)[0], asker(net)
     columns, names = max(len(degrees), len(shares)), NAMES[: len(theta)]
-    figure = plt.figure(figsize=(8.6, 6.0), dpi=90, FigureClass=Shaded)
+    figure = plt.figure(figsize=(8.6, 6.0), dpi=90, FigureClass=Strip)
     plt.close(figure)
     figure.text(0.012, 0.962, title, fontsize=12.5, color=INK)
     for row, name in enumerate(

@@ -1,4 +1,4 @@
-"""Heads as a team: what each knows, mixtures of them as lit hills, and heads that come in turn."""
+"""Heads as a team: what each knows, mixtures of them as hills, and heads that come in turn."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -20,11 +20,9 @@ from aot_helpers.studies.torus_colors import (
     painted,
 )
 from aot_helpers.studies.torus_figures import dot, draw_map
-from aot_helpers.studies.torus_render import camera, rendered
+from aot_helpers.studies.torus_render import lit
 
-VIEW = camera(48, -78)
-REACH = 1.3  # half the width of a hill's picture
-CORNERS = np.array([[-1.0, -0.58], [1.0, -0.58], [0.0, 1.15]])  # of heads 0, 1 and 2
+TALL = np.sqrt(3) / 2  # height of a triangle of width 1
 
 
 def alone(net: TorusNets, facts, title: str, owners=None) -> Figure:
@@ -66,12 +64,10 @@ def coverage(found: dict, title: str) -> Figure:
     axis.axhline(1, color=PALE, lw=1.4)
     axis.text(0.455, 0.985, "all facts", color=PALE, fontsize=10.5, va="top")
     axis.text(0.47, 0.432, "as by lot", color=PALE, fontsize=10.5, rotation=27)
-    shake = np.random.default_rng(0)
     for k, (name, (covers, lot)) in enumerate(found.items()):
         color = CLASS_COLORS[[0, 3, 2][k]]
         covers, lot = np.asarray(covers), np.asarray(lot)
-        wobble = shake.uniform(-0.008, 0.008, len(covers))
-        axis.scatter(lot, covers + wobble, s=26, color=color, alpha=0.45, lw=0)
+        axis.scatter(lot, covers, s=26, color=color, alpha=0.45, lw=0)
         axis.scatter(lot.mean(), covers.mean(), s=150, color=color, ec="white", lw=2, zorder=5)
         figure.text(0.72, 0.66 - 0.17 * k, f"{name}:\n{covers.mean():.2f}, by lot {lot.mean():.2f}",
                     color=color, fontsize=11, va="center")  # fmt: skip
@@ -83,40 +79,38 @@ def coverage(found: dict, title: str) -> Figure:
     return figure
 
 
-def hills(rows: dict, title: str, n: int = 80) -> Figure:
-    """Lit hills over the triangle of mixtures of three heads, without the residual.
+def hills(rows: dict, title: str, n: int = 148) -> Figure:
+    """Hills over the triangle of mixtures of three heads, seen from above; without the residual.
 
     rows: {name: (network, facts [pair])}, a row of hills each: one for all facts, and one for the
-    facts with each next word, in its color. Height: share of the facts that are known; edges are
-    softened by a step of the mesh. A dot and a number: the most that a mixture knows; in brackets
-    the most that a corner knows, one head alone.
+    facts with each next word, in its color. The darker, the more facts are known. A dot: the
+    middle of the top, and how many facts it knows. At the corners: what one head knows alone, bold
+    for three quarters or more. n: width of a triangle in pixels.
     """
-    down, across = np.meshgrid(np.linspace(0, 1, n), np.linspace(0, 1, n), indexing="ij")
-    shares = np.stack([1 - down, down * (1 - across), down * across], -1)  # row 0 is a corner
-    figure = plt.figure(figsize=(10, 0.8 + 1.95 * len(rows)), dpi=100, FigureClass=Shaded)
+    shares, inside = _triangle(2 * n)
+    wide, tall = 1000, 60 + 198 * len(rows)
+    figure = plt.figure(figsize=(wide / 100, tall / 100), dpi=100, FigureClass=Shaded)
     plt.close(figure)
-    tall = figure.get_figheight()
-    figure.text(0.012, 1 - 0.2 / tall, title, fontsize=12.5, va="center")
-    said = "height and color: share of the facts that are known (white: none); dot: the most"
-    figure.text(0.988, 1 - 0.2 / tall, said, fontsize=9.5, color=PALE, ha="right", va="center")
+    figure.text(0.012, 1 - 18 / tall, title, fontsize=12.5, va="center")
+    said = "darker: more of the facts; dot: the top; bold: a head alone knows \u00be or more"
+    figure.text(0.988, 1 - 18 / tall, said, fontsize=9.5, color=PALE, ha="right", va="center")
     for r, (name, (net, facts)) in enumerate(rows.items()):
-        low = tall - 0.6 - 1.95 * (r + 1)
-        figure.text(0.012, (low + 0.9) / tall, name, fontsize=11, rotation=90, va="center")
-        mixed = torch.from_numpy(shares.reshape(-1, 3)).float()
+        low = tall - 58 - 198 * r - 180
+        figure.text(0.012, (low + 110) / tall, name, fontsize=11, rotation=90, va="center")
+        mixed = torch.cat([torch.from_numpy(shares).view(-1, 3), torch.eye(3)]).float()
         known = torus.is_correct_with_shares(net, facts[None], mixed, residual=False)[0].float()
         for k in range(-1, 5):
             some = known if k < 0 else known[:, facts == k]
-            counts = some.sum(dim=-1).numpy().reshape(n, n)
-            heights = _softened(counts / max(some.shape[1], 1))
-            axis = figure.add_axes((0.035 + 0.16 * (k + 1), low / tall, 0.16, 1.62 / tall))
-            _hill(axis, shares @ CORNERS, heights, SHARES if k < 0 else _shades(k))
-            _peak(axis, shares @ CORNERS, heights, counts == counts.max())
-            corner = max(counts[0, 0], counts[-1, 0], counts[-1, -1])
-            most = f"{counts.max():.0f} of {some.shape[1]} (corner: {corner:.0f})"
-            axis.text(0.5, -0.04, most, fontsize=10, ha="center", transform=axis.transAxes)
+            counts, of = some.sum(dim=-1).numpy(), some.shape[1]
+            box = (38 + 161 * (k + 1)) / wide, low / tall, 160 / wide, 180 / tall
+            axis = figure.add_axes(box, xlim=(-80, 80), ylim=(0, 180))
+            axis.axis("off")
+            places = counts[:-3].reshape(inside.shape)
+            _hill(axis, places, inside, of, SHARES if k < 0 else _shades(k), n)
+            _corners(axis, counts[-3:], of, n)
             if not r:
                 name = "all facts" if k < 0 else f"next word {NAMES[k]}"
-                axis.set_title(name, fontsize=11, y=1.07)
+                axis.set_title(name, fontsize=11, y=0.99)
     return figure
 
 
@@ -167,39 +161,58 @@ def _shades(word):
     return LinearSegmentedColormap.from_list("word", ["#FFFFFF", CLASS_COLORS[word]])
 
 
-def _softened(heights):
-    """Each height [n, n] mixed with its neighbors', so that light falls softly on steps."""
-    for axis in (0, 1, 0, 1):
-        wide = np.pad(heights, [(int(k == axis),) * 2 for k in (0, 1)], mode="edge")
-        before, after = (np.delete(wide, drop, axis) for drop in ([-1, -2], [0, 1]))
-        heights = (before + 2 * heights + after) / 4
-    return heights
+def _triangle(n):
+    """Shares [row, column, 3] of a triangle n pixels wide, its top first, and which lie in it."""
+    up, right = np.meshgrid((np.arange(round(n * TALL))[::-1] + 0.5) / (n * TALL),
+                            (np.arange(n) + 0.5) / n, indexing="ij")  # fmt: skip
+    shares = np.stack([1 - right - up / 2, right - up / 2, up], -1)
+    inside = shares.min(axis=-1) >= 0
+    shares = np.clip(shares, 0, None)
+    return shares / shares.sum(axis=-1, keepdims=True), inside
 
 
-def _hill(axis, places, heights, colors):
-    """A sheet [n, n] of heights 0 to 1 over a triangle, lit, with its ground and corners."""
-    points = np.concatenate([places, 1.1 * heights[..., None] - 0.45], -1)
-    shades = colors(0.12 + 0.88 * heights)[..., :3]
-    image, _ = rendered(points, shades, VIEW, 170, 172, REACH)
-    solid = np.concatenate([image, (image.min(axis=-1, keepdims=True) < 0.999) * 1.0], -1)
-    axis.imshow(solid, extent=(-REACH, REACH, -REACH * 172 / 170, REACH * 172 / 170), zorder=2)
-    ground = np.concatenate([CORNERS, np.full((3, 1), -0.45)], -1)
-    axis.plot(*(ground[[0, 1, 2, 0]] @ VIEW.T)[:, :2].T, color=PALE, lw=0.8, ls=":", zorder=1)
-    tops = [heights[0, 0], heights[-1, 0], heights[-1, -1]]
-    for h, top in enumerate(tops):
-        x, y, _ = VIEW @ (ground[h] * [1.17, 1.17, 1] + [0, 0, 1.1 * top])
-        look = {"fontsize": 9, "ha": "center", "va": "center", "color": INK, "zorder": 5}
-        look["bbox"] = {"boxstyle": "circle,pad=0.12", "fc": "white", "ec": PALE, "lw": 0.7}
-        axis.text(x, y, f"{h}", **look)
-    axis.set(xlim=(-REACH, REACH), ylim=(-REACH, REACH))
-    axis.axis("off")
+def _hill(axis, counts, inside, of, colors, n):
+    """A hill of counts [row, column] above a triangle, lit, from above, with a dot on its top."""
+    heights = counts / max(of, 1)
+    for way in (0, 1) * 4:
+        heights = _softened(heights, way)
+    slopes = np.stack([*np.gradient(heights)[::-1], np.full_like(heights, 7 / n)], -1)
+    normals = slopes * [-1, 1, 1] / np.linalg.norm(slopes, axis=-1, keepdims=True)
+    image = lit(colors(0.06 + 0.94 * heights)[..., :3], normals)
+    image = np.concatenate([image, inside[..., None]], -1)
+    low, tall = 34, n * TALL
+    axis.imshow(image, extent=(-n / 2, n / 2, low, low + tall), interpolation="antialiased")
+    edge = np.array([[-n / 2, low], [n / 2, low], [0, low + tall], [-n / 2, low]])
+    axis.plot(*edge.T, color=PALE, lw=0.8)
+    x, y = _middle((counts == counts[inside].max()) & inside)
+    look = {"boxstyle": "circle,pad=0.25", "fc": "white", "ec": INK, "lw": 1}
+    axis.text((x - 0.5) * n, low + (1 - y) * tall, f"{counts[inside].max():.0f}", fontsize=9,
+              ha="center", va="center_baseline", bbox=look)  # fmt: skip
 
 
-def _peak(axis, places, heights, highest):
-    """A dot in the middle of the highest places, where highest [n, n] is True, of a sheet."""
-    weights = highest * np.linspace(0.01, 1, len(highest))[:, None]  # the first row is one corner
-    middle = (weights[..., None] * places).sum((0, 1)) / weights.sum()
-    away = np.where(highest, np.linalg.norm(places - middle, axis=-1), np.inf)
-    at = np.unravel_index(away.argmin(), away.shape)
-    x, y, _ = VIEW @ [*places[at], 1.1 * heights[at] - 0.45]
-    axis.scatter(x, y, s=26, fc="white", ec=INK, lw=1.2, zorder=6)
+def _softened(heights, axis):
+    """Each height mixed with its neighbors' along an axis, so that light falls softly on steps."""
+    wide = np.pad(heights, [(int(k == axis),) * 2 for k in (0, 1)], mode="edge")
+    before, after = (np.delete(wide, drop, axis) for drop in ([-1, -2], [0, 1]))
+    return (before + 2 * heights + after) / 4
+
+
+def _corners(axis, known, of, n):
+    """What each head knows alone, beside its corner."""
+    places = [(-n / 2, 15, "left"), (n / 2, 15, "right"), (0, 34 + n * TALL + 10, "center")]
+    for h, (x, y, side) in enumerate(places):
+        is_high = known[h] >= 0.75 * of - 1e-6
+        look = {"weight": "bold"} if is_high else {"color": PALE}
+        said = f"head {h}: {known[h]:.0f}/{of}" if h == 2 else f"head {h}:\n{known[h]:.0f}/{of}"
+        axis.text(x, y, said, fontsize=9.5, ha=side, va="center", **look)
+
+
+def _middle(region):
+    """(x, y), each 0 to 1, of the place of a region [row, column] that lies deepest inside it."""
+    depth, left = np.zeros(region.shape, int), np.pad(region, 1)
+    while left.any():
+        depth += left[1:-1, 1:-1]
+        around = [np.roll(left, step, axis) for axis in (0, 1) for step in (-1, 1)]
+        left = left & np.all(around, axis=0)
+    y, x = np.unravel_index(depth.argmax(), depth.shape)
+    return (x + 0.5) / region.shape[1], (y + 0.5) / region.shape[0]

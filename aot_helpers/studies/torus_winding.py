@@ -21,6 +21,29 @@ def carry_with(
     return (heads.sum(dim=1) + x2) @ nets.W_U
 
 
+def moved_elsewhere(
+    shares: Float[Tensor, "net head pair"], moved: Float[Tensor, "net head pair"], seed: int = 0
+) -> Float[Tensor, "net head pair"]:
+    """As many other shares of each network, drawn at random, moved as far as those in `moved` are.
+
+    Each goes toward 1/2 and perhaps past it, the only way that is open to a share near 0 or 1: a
+    fair control of a change that `moved` makes at chosen places. Raises ValueError where a network
+    has more than half of its shares moved, or one moved by more than 1/2.
+    """
+    far = (moved - shares).abs().flatten(1)
+    here, before = far > 0, shares.flatten(1)
+    if (most := here.double().mean(dim=1).max()) > 0.5 or far.max() > 0.5:
+        raise ValueError(
+            f"a network has {most:.0%} of its shares moved, one of them by {far.max():.2f}; there "
+            "is room elsewhere for at most half of them, by at most 0.5: choose fewer places"
+        )
+    draw = torch.Generator().manual_seed(seed)
+    shuffled = torch.rand(2, *far.shape, generator=draw)
+    start, goal = (shuffled + torch.stack([here, ~here])).argsort(descending=True)  # these first
+    far = torch.zeros_like(far).scatter(1, goal, far.gather(1, start))
+    return torch.where(before < 0.5, before + far, before - far).view_as(shares)
+
+
 def look_and_carry(nets: TorusNets, look: Points, carry: Points) -> Float[Tensor, "net pair word"]:
     """Logits if the heads take their shares from one pair of points and carry another."""
     return carry_with(nets, torus.attend(nets, *look).a1, carry)

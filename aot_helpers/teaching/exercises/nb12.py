@@ -61,12 +61,12 @@ def _only_two_layers(answer, two, smeared):
     tokens, problem = _whole_numbers(answer, "the tokens of a text")
     if problem:
         return problem
-    most = two.config.d_vocab - 1
+    bos, most = two.tokenizer.bos, two.config.d_vocab - 1  # BOS is 0
     if not 3 <= len(tokens) <= MOST_TOKENS:
         return f"It has {len(tokens)} tokens; take 3 to {MOST_TOKENS}."
-    if tokens.min() < 0 or tokens.max() > most or (tokens == two.tokenizer.bos).any():
-        return f"Tokens are whole numbers from 0 to {most}, without BOS, {two.tokenizer.bos}."
-    text = F.pad(tokens, (1, 0), value=two.tokenizer.bos)[None]
+    if tokens.min() <= bos or tokens.max() > most:
+        return f"Tokens are whole numbers from {bos + 1} to {most}; {bos} is BOS."
+    text = F.pad(tokens, (1, 0), value=bos)[None]
     losses = [losses_of(model, text)[0, -1].item() for model in (two, smeared)]
     said = f"the last token costs two layers {losses[0]:.1f} nats, the smeared one {losses[1]:.1f}"
     if losses[0] > MOST_LOSS:

@@ -12,6 +12,7 @@ COLORS = {  # of the words on the map, as a reader may call them
     "blue": "A", "yellow": "B", "gold": "B", "green": "C", "teal": "C", "red": "D", "orange": "D",
     "violet": "E", "purple": "E", "lilac": "E", "pink": "E",
 }  # fmt: skip
+EXACT = 0.002  # degrees by which float32 may miss an angle
 
 
 def _letters(answer) -> str:
@@ -55,9 +56,7 @@ def _breaks(word, degrees, facts_lost):
 
 def _favorite(favorite, net):
     theta2 = 7 * torch.rand(40, generator=torch.Generator().manual_seed(0))
-    places = torch.arange(360).repeat_interleave(40) * math.pi / 180  # every degree, for each θ2
-    points = (torus.circle(each)[None] for each in (places, theta2.repeat(360)))
-    best = torus.attend(net, *points).scores[0].view(-1, 360, 40).argmax(dim=1)  # [head, place]
+    best = _best(net.double(), theta2.double())
     for h, (Q, K) in enumerate(zip(net.W_Q[0], net.W_K[0], strict=True)):
         yours = favorite(theta2, Q, K)
         if yours is None or yours is ...:
@@ -65,24 +64,48 @@ def _favorite(favorite, net):
         if not isinstance(yours, torch.Tensor) or yours.shape != theta2.shape:
             shape = tuple(getattr(yours, "shape", ()))
             return f"The angles have the shape {shape}, not {tuple(theta2.shape)}."
-        off, least, radians = (
-            _apart(angle, best[h]) for angle in (yours.rad2deg(), yours.rad2deg() + 180, yours)
-        )
-        if off <= 1:
+        off = _apart(yours, best[h])
+        if off <= EXACT:
             continue
-        if least <= 1:
-            return "There the head looks at the first word least."
-        if radians <= 1:
-            return "These are degrees; give radians."
-        return (
-            f"Head {h} is off by up to {off:.0f} degrees. Does the second place know its position?"
-        )
+        if off <= 5:
+            return f"Close, but off by up to {off:.2g} degrees, as a search is. A formula is exact."
+        slips = _slips(net, theta2, Q, K) | {
+            "There the head looks at the first word least.": best[h] + math.pi,
+            "`torch.atan2` takes the height first: (up, across).": math.pi / 2 - best[h],
+            "These are degrees; give radians.": best[h].rad2deg(),
+        }
+        found = (said for said, slip in slips.items() if _apart(yours, slip) <= 1)
+        return next(found, f"Head {h} is off by up to {off:.0f} degrees.")
     return ""
 
 
-def _apart(degrees, truth) -> float:
-    """The largest angle between two lists of directions, in degrees, 0 to 180."""
-    return ((degrees - truth + 180).remainder(360) - 180).abs().max().item()
+def _best(net, theta2):
+    """The first word's angle [head, place] with the largest score, of the wave through four."""
+    first = torch.arange(4).repeat_interleave(len(theta2)) * math.pi / 2
+    points = (torus.circle(each)[None] for each in (first, theta2.repeat(4)))
+    scores = torus.attend(net, *points).scores[0].unflatten(1, (4, -1))
+    return torch.atan2(scores[:, 1] - scores[:, 3], scores[:, 0] - scores[:, 2])
+
+
+def _slips(net, theta2, Q, K):
+    """{what to say: the angles [place] of a formula with that slip}."""
+    e2, first, second = torus.circle(theta2), *net.W_pos[0]
+    wanted = {
+        "Does the second place know its position?": e2 @ Q @ K.T,
+        "The second word stands at the second place: `W_pos[1]`.": (e2 + first) @ Q @ K.T,
+        "`x1 @ K` is what is multiplied: which way round does K stand beside `x2 @ Q`?": (
+            (e2 + second) @ Q @ K
+        ),
+        "The second word asks: Q belongs to it, K to the first.": (e2 + second) @ K @ Q.T,
+    }
+    plane = torus.PLANE.to(e2).T
+    return {said: torch.atan2(*(each @ plane).flip(-1).unbind(-1)) for said, each in wanted.items()}
+
+
+def _apart(angles, truth) -> float:
+    """The largest angle between two lists of directions in radians, in degrees, 0 to 180."""
+    turn = 2 * math.pi
+    return ((angles - truth + math.pi).remainder(turn) - math.pi).abs().max().rad2deg().item()
 
 
 CHECKS = {"13.1": _center, "13.2": _breaks, "13.3": _favorite}

@@ -7,11 +7,11 @@ import torch
 from aot_helpers.studies import torus
 from aot_helpers.teaching.exercises.references import against, draw, read_numbers
 
-CHANGES = {  # what is multiplied by what
-    "W_Q times 2": ("W_Q", 2),
-    "W_K times -1": ("W_K", -1),
-    "W_V times 2": ("W_V", 2),
-    "W_pos times 2": ("W_pos", 2),
+CHANGES = {  # what is multiplied by what, and why the frontier moves or stays
+    "W_Q times 2": ("W_Q", 2, "twice the score is zero at the same places"),
+    "W_K times -1": ("W_K", -1, "dark and white swap sides, and what lies between them?"),
+    "W_V times 2": ("W_V", 2, "values are carried; does the score know them?"),
+    "W_pos times 2": ("W_pos", 2, "positions stand in the score beside words, which do not double"),
 }
 
 
@@ -27,15 +27,13 @@ def _moves(answer, net):
         return None
     first = torus.attend(net, *torus.on_grid(60)).scores > 0
     wrong = []
-    for name, (weights, factor) in CHANGES.items():
+    for name, (weights, factor, why) in CHANGES.items():
         changed = dataclasses.replace(net, **{weights: factor * getattr(net, weights)})
         then = torus.attend(changed, *torus.on_grid(60)).scores > 0
         same = (first == then).all() or (first != then).all()
         if answer[name] is not (not bool(same)):
-            wrong.append(name)
-    return (
-        f"Not right yet: {', '.join(wrong)}. The frontier is where the score is 0." if wrong else ""
-    )
+            wrong.append(f"{name} ({why})")
+    return f"Not right yet: {'; '.join(wrong)}." if wrong else ""
 
 
 def _wild(answer):

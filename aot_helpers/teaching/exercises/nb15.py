@@ -10,6 +10,19 @@ def _penalty(from_heads, owners, facts):
     return F.cross_entropy(from_heads[owners, torch.arange(len(facts))], facts)
 
 
+MISTAKES = {
+    "You sum the heads: that asks the whole. Take the logits of each fact's owner only.": (
+        lambda from_heads, owners, facts: F.cross_entropy(from_heads.sum(dim=0), facts)
+    ),
+    "You ask every head for every fact. Take the logits of each fact's owner only.": (
+        lambda from_heads, owners, facts: F.cross_entropy(
+            from_heads.flatten(0, 1), facts.repeat(len(from_heads))
+        )
+    ),
+    "You sum over the facts; take their mean.": (lambda *given: len(given[-1]) * _penalty(*given)),
+}
+
+
 def _team(n_heads, n_pairs, d_vocab, seed):
     """Logits of heads, the owners of the pairs and their facts."""
     from_heads = draw(n_heads, n_pairs, d_vocab, seed=seed)
@@ -42,7 +55,7 @@ def _votes(answer):
 
 
 CHECKS = {
-    "15.1": against(_penalty, [_team(3, 25, 5, 0), _team(2, 9, 3, 5)]),
+    "15.1": against(_penalty, [_team(3, 25, 5, 0), _team(2, 9, 3, 5)], MISTAKES),
     "15.2": against(
         lambda accuracies: 1 - (1 - accuracies).prod(),
         [(torch.tensor([0.4, 0.3, 0.2]),), (torch.tensor([1.0, 0.5]),), (torch.tensor([0.25]),)],

@@ -6,10 +6,13 @@ import torch
 from torch import Tensor
 
 
-def against(reference: Callable, trials: list[tuple]) -> Callable:
+def against(
+    reference: Callable, trials: list[tuple], mistakes: dict[str, Callable] | None = None
+) -> Callable:
     """A check (see `grade`) of a function: it must return what the reference does on every trial.
 
-    An answer that returns None or ... on the first trial is not attempted.
+    An answer that returns None or ... on the first trial is not attempted. mistakes: {what to say:
+    a function that many write instead of the reference}.
     """
 
     def check(answer: Callable) -> str | None:
@@ -26,6 +29,9 @@ def against(reference: Callable, trials: list[tuple]) -> Callable:
                 return f"For the arguments {_short(arguments)}: nothing was returned"
             problem = _difference(given, reference(*arguments))
             if problem:
+                for said, mistake in (mistakes or {}).items():
+                    if not _difference(given, mistake(*arguments)):
+                        return said
                 return f"For the arguments {_short(arguments)}: {problem}"
         return ""
 
