@@ -27,7 +27,7 @@ class Run:
     two_sided_start: see these functions. masked: the model sees both sides and guesses the 15 % of
     tokens that it cannot see.
     kept: steps whose weights are shipped beside the last; None: nothing is shipped. half: the last
-    weights, too, are stored as float16. fine: measured every 25 steps until step 4,000.
+    weights, too, are stored as float16. fine: measured every 50 steps until step 4,000.
     """
 
     corpus: str = "stories"
@@ -176,6 +176,7 @@ RUNS = {
     },
     # Positions that stay in the stream, where heads can read them out: the control of shortformer.
     "stories-2l-standard": replace(SHORTFORMER, positions="standard", half=True, kept=()),
+    **{f"2-layer-1500-steps-seed{s}": replace(CONTROL, seed=s) for s in (0, 1, 2, 3, 4)},
     **{f"3-layer-seed{s}": replace(CONTROL, n_layers=3, seed=s) for s in (0, 1, 2)},
     **{f"2-layer-mlp-seed{s}": replace(CONTROL, d_mlp=512, seed=s) for s in (0, 1, 2)},
     **{f"gpt2-init-seed{s}": replace(CONTROL, gpt2_init=True, seed=s) for s in (0, 1, 2)},
@@ -237,7 +238,7 @@ def measured_at(run: Run) -> list[int]:
     """Steps at which a run is measured: often while the phase change is due, then rarely."""
     if run.masked:
         return sorted({*range(0, run.steps + 1, 250), run.steps})
-    often, until = (25, 4000) if run.fine else (50, 1000)
-    steps = {0, *range(often, min(run.steps, until) + 1, often)}
+    until = 4000 if run.fine else 1000
+    steps = {0, *range(50, min(run.steps, until) + 1, 50)}
     steps |= set(range(until + 250, run.steps + 1, 250))
     return sorted({*steps, run.steps})
