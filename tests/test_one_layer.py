@@ -9,7 +9,7 @@ from aot_helpers.reading import circuits
 from aot_helpers.studies import one_layer, one_layer_drawings
 from aot_helpers.teaching.exercises import grade
 from aot_helpers.text.batches import pad_batch
-from aot_helpers.text.planted import BUG, FILLERS, write_planted
+from aot_helpers.text.planted import BUG, BUG_OBJECTS, FILLERS, NAMES, write_planted
 from aot_helpers.training.losses import next_token_losses
 
 
@@ -105,6 +105,35 @@ def test_a_forced_look_is_that_of_the_other_texts(model):
     assert torch.equal(pattern[:, 0, :-1], before["L0.pattern"][:, 0, :-1])
 
 
+def test_chances_of_crossed_nouns_are_those_after_their_frames(model):
+    chances = one_layer.crossed_chances(model)
+    assert list(chances) == list(BUG)
+    assert all(list(nouns) == list(BUG_OBJECTS) for nouns in chances.values())
+    number, tokens = one_layer.word_ids(model.tokenizer), model.tokenizer
+    p = model(one_layer.frames(tokens, ["hold"], ["at"]))[:, -1].softmax(dim=-1)
+    assert chances["hold", "at"]["bay"] == pytest.approx(p[:, number["bay"]].mean().item())
+
+
+def test_fillers_are_counted_back_to_the_first_other_word(model):
+    texts = model.tokenizer.encode("ada keep so then at bay . so", bos=True)[None]
+    assert one_layer.fillers_before(model.tokenizer, texts).tolist() == [
+        [0, 0, 0, 0, 1, 2, 0, 0, 0]
+    ]
+
+
+def test_a_name_takes_the_attention_that_again_would_give_a_list(model):
+    encode, number = model.tokenizer.encode, one_layer.word_ids(model.tokenizer)
+    written = write_planted(200, seed=5)[0]
+    texts, _ = pad_batch([encode(t, bos=True) for t in written], model.tokenizer.pad, 96)
+    pattern = model.run_with_cache(texts)[1]["L0.pattern"][:, 0]
+    lists = texts == number["list"]
+    here = (texts == number["again"]) & (lists.cumsum(dim=1) > 0)
+    names = torch.isin(texts, torch.tensor([number[name] for name in NAMES]))
+    assert here.sum() > 10
+    assert (pattern * lists[:, None]).sum(dim=-1)[here].max() < 1e-3
+    assert (pattern * names[:, None]).sum(dim=-1)[here].min() > 0.7
+
+
 def test_looks_are_shares_of_the_source(model):
     looks = one_layer.looks(model, 0, "put", ["of", "at"])
     assert list(looks) == ["of", "at"]
@@ -176,6 +205,7 @@ FORCED = {"keep … at": 0.21, "hold … at": 0.06}
         (FORCED, "solved (keep … at: 0.21, hold … at: 0.06)"),
         ({"keep … at": 0.18, "hold … at": 0.1}, "solved"),
         (FORCED | {"keep … at": 0.79}, "not yet. keep … at: to which of the two nouns"),
+        ({"keep … at": 0.11, "hold … at": 0.11}, "not yet. keep … at: not so near 0.11."),
         (FORCED | {"hold … at": 0.4}, "not yet. hold … at: not so near 0.40."),
         (FORCED | {"keep … at": 1.6}, "not yet. keep … at: a probability from 0 to 1"),
         (FORCED | {"keep … at": "low"}, "not yet. keep … at: one number, please"),
@@ -229,3 +259,15 @@ def test_drawings_say_what_they_show():
     assert "a coin toss" in said and all(said.count(model) == 2 for model in prices)
     lows = [t.get_position()[1] for t in figure.axes[0].texts if t.get_text() in ("first", "third")]
     assert lows[1] - lows[0] == pytest.approx(0.085) and sum(lows[:2]) == pytest.approx(0.02)
+
+
+def test_a_choosing_head_is_drawn_with_what_comes_of_it():
+    rows = [
+        (["keep", "so", "then", "at"], [0.8, 0.0, 0.01, 0.2], {"direct": -1.3, "L0H1": -0.3}),
+        (["hold", "so", "then", "at"], [0.0, 0.0, 0.0, 1.0], {"direct": -1.3, "L0H1": 2.0}),
+    ]
+    offers = {"keep": -0.78, "hold": -0.28, "at": 1.98}
+    figure = one_layer_drawings.choosing(rows, offers, BUG_OBJECTS, "title")
+    said = texts_of(figure.axes[0])
+    assert {"0.80", "0.20", "1.00", "-0.78", "+1.98", "bay 0.83", "mind 0.67"} <= set(said)
+    assert "-0.28" not in said and "0.01" not in said  # not looked at, not said

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from aot_helpers.models.protocol import Edits, Model
 from aot_helpers.models.transformer import AttentionOnlyTransformer
-from aot_helpers.text.planted import FILLERS, PlantedTruth
+from aot_helpers.text.planted import BUG, BUG_OBJECTS, FILLERS, PlantedTruth
 from aot_helpers.training.losses import next_token_losses
 
 Planted = dict[tuple[str, str], str]  # {(source, destination): out}
@@ -69,6 +69,16 @@ def recall(
     return sum(int(raised[s, d].argmax()) == o for s, d, o in planted) / len(planted)
 
 
+def crossed_chances(model: Model) -> dict[tuple[str, str], dict[str, float]]:
+    """{(verb, preposition): {noun: probability}} of the four crossed pairs, mean over `frames`."""
+    number, found = word_ids(model.tokenizer), {}
+    for verb, preposition in BUG:
+        logits = model(frames(model.tokenizer, [verb], [preposition]))[:, -1]
+        mean = logits.softmax(dim=-1).mean(dim=0)
+        found[verb, preposition] = {noun: mean[number[noun]].item() for noun in BUG_OBJECTS}
+    return found
+
+
 def last_terms(
     model: AttentionOnlyTransformer, words: list[str]
 ) -> dict[str, Float[Tensor, " out"]]:
@@ -128,6 +138,16 @@ def of_kind(truth: PlantedTruth, kind: str, shape: tuple[int, int]) -> Bool[Tens
     for row, kinds in enumerate(truth.kinds):
         mask[row, : len(kinds)] = torch.tensor([each == kind for each in kinds])
     return mask
+
+
+def fillers_before(tokenizer, texts: Int[Tensor, "text pos"]) -> Int[Tensor, "text pos"]:
+    """How many fillers stand directly before each word."""
+    number = word_ids(tokenizer)
+    filler = torch.isin(texts, torch.tensor([number[word] for word in FILLERS]))
+    n_before = torch.zeros_like(texts)
+    for at in range(1, texts.shape[1]):
+        n_before[:, at] = (n_before[:, at - 1] + 1) * filler[:, at - 1]
+    return n_before
 
 
 def above_floor(

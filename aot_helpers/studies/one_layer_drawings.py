@@ -1,9 +1,10 @@
-"""Drawings of notebook 07: promises as arrows, a head as a fan, tables that meet, prices."""
+"""Drawings of notebook 07: promises, a head as a fan, tables that meet, prices, a choosing head."""
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch
 
 from aot_helpers.showing import diagrams
 from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHADES, SHARE, VALUE
@@ -146,4 +147,82 @@ def two_prices(prices: dict, names: tuple[str, str], bold: str, title: str) -> F
     axis.set_ylabel("price, in coin tosses", size=10)
     axis.tick_params(axis="y", labelsize=9.5)
     axis.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _looks(axis, at: list[float], y: float, shares: list[float]) -> None:
+    """Purple arcs from the last of some words to each that it looks at, itself too."""
+    for x, share in zip(at, map(float, shares), strict=True):
+        if share < 0.02:
+            continue
+        itself = x == at[-1]
+        start = (at[-1] + (0.2 if itself else -0.1), y + 0.26)
+        end = (x - (0.2 if itself else 0), y + 0.26)
+        width = 0.8 + 2.2 * share
+        arc = FancyArrowPatch(
+            start,
+            end,
+            arrowstyle=f"-|>,head_length={3 * width:g},head_width={1.7 * width:g}",
+            connectionstyle=f"arc3,rad={1.3 if itself else 0.22}",
+            mutation_scale=1,
+            lw=width,
+            shrinkA=0,
+            shrinkB=0,
+            color=SHARE,
+            alpha=0.3 + 0.7 * share,
+        )
+        axis.add_patch(arc)
+        spot = (x + 0.35, y + 0.5) if itself else ((x + at[-1]) / 2, y + 0.7)
+        diagrams.say(axis, *spot, f"{share:.2f}", SHARE, size=10)
+
+
+def choosing(
+    rows: list[tuple], offers: dict[str, float], nouns: tuple[str, str], title: str
+) -> Figure:
+    """A head that chooses whom to look at, and what comes of it; a picture of one row a sentence.
+
+    rows: (words, attention from the last to each of them, {part: its pull}); of the parts the last
+    is the head. offers: {word: the head's pull once it looks there}. A pull is in logits, above 0
+    towards the first of the two nouns.
+    """
+    tall, top = 1.75, 0.85 + 1.75 * len(rows)
+    figure, axis = diagrams.canvas(10, top)
+    diagrams.say(axis, 0.12, top - 0.2, title, size=12, ha="left", weight="bold")
+    at, zero, inch = [0.75, 1.72, 2.5, 3.5], 8.5, 1.45  # of the words; of no pull; of a logit
+    head = list(rows[0][2])[-1]
+    diagrams.say(axis, 0.3, top - 0.6, f"QK: {head} looks", SHARE, ha="left", weight="bold")
+    diagrams.say(axis, 2.0, top - 0.6, "OV: what each word offers", VALUE, ha="left", weight="bold")
+    for x, noun, side in ((zero - 0.15, nouns[1], "right"), (zero + 0.15, nouns[0], "left")):
+        said = f"← {noun}" if side == "right" else f"{noun} →"
+        diagrams.say(axis, x, top - 0.6, said, INK, size=11, ha=side, weight="bold")
+    axis.plot([zero, zero], [0.12, top - 0.47], color="0.7", lw=1, zorder=0)
+    for i, (words, shares, pulls) in enumerate(rows):
+        y = top - 1.75 - tall * i
+        for x, text, share in zip(at, words, shares, strict=True):
+            color = {at[0]: KEY, at[-1]: QUERY}.get(x, PALE)
+            if color == PALE:
+                diagrams.say(axis, x, y, text, PALE, size=11)
+            else:
+                diagrams.word(axis, x, y, text, color, width=0.9)
+            if share >= 0.02:
+                diagrams.say(axis, x, y - 0.42, f"{offers[text]:+.2f}", VALUE, size=10.5)
+        _looks(axis, at, y, shares)
+        now, level = 0.0, y + 0.5
+        for part, pull in pulls.items():
+            last = part == head
+            start, now = now, now + pull
+            color = VALUE if last else PALE
+            ends = (zero + inch * start, level), (zero + inch * now, level)
+            diagrams.arrow(axis, *ends, color, width=2.4 if last else 1.8)
+            said = {"size": 10.5, "weight": "bold" if last else "normal"}
+            diagrams.say(axis, 4.45, level, part, color, ha="left", **said)
+            diagrams.say(axis, 5.6, level, f"{pull:+.2f}", color, ha="right", **said)
+            level -= 0.3
+        chance = 1 / (1 + np.exp(-now))
+        noun, p = (nouns[0], chance) if now > 0 else (nouns[1], 1 - chance)
+        axis.plot([zero, zero + inch * now], [level, level], color=INK, lw=4, solid_capstyle="butt")
+        diagrams.say(axis, 4.45, level, "sum", INK, ha="left", weight="bold")
+        diagrams.say(axis, 5.6, level, f"{now:+.2f}", INK, ha="right", weight="bold")
+        where, side = (zero - 0.12, "right") if now > 0 else (zero + 0.12, "left")
+        diagrams.say(axis, where, level, f"{noun} {p:.2f}", INK, size=11, ha=side, weight="bold")
     return figure

@@ -64,7 +64,7 @@ def _forced_look(answer, forced):
             return f"{pair}: a probability from 0 to 1 is wanted, got {given:.2f}."
         if given >= 0.5:
             return f"{pair}: to which of the two nouns does this verb's δ pull?"
-        if abs(given - p) > 0.1:
+        if abs(given - p) > 0.06:
             return f"{pair}: not so near {given:.2f}. It is 1 / (1 + e^x), x the pull in logits."
     return Solved(", ".join(f"{pair}: {p:.2f}" for pair, p in forced.items()))
 
