@@ -158,7 +158,7 @@ RUNS = {
     },
     **{
         f"stories-2l-no-repeats{s}": replace(
-            CONTROL, repeat_share=0.0, seed=i, half=True, kept=None if i else (0, 300, 450, 700)
+            CONTROL, repeat_share=0.0, seed=i, half=True, kept=None if i else (300, 450, 700)
         )
         for i, s in enumerate(("", "-seed1", "-seed2"))
     },
