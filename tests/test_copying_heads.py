@@ -13,6 +13,8 @@ from aot_helpers.reading.factored import FactoredMatrix
 from aot_helpers.studies import copying_drawings, copying_heads
 from aot_helpers.teaching.exercises import grade
 from aot_helpers.text.batches import repeated_tokens
+from aot_helpers.text.corpora import Corpus
+from aot_helpers.text.planted import PlantedTruth
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +68,28 @@ def test_what_is_carried_is_attention_times_rows_of_the_table(model, text):
     assert found == pytest.approx(wanted, abs=1e-4)
     unmoved = copying_heads.carried(model, text, torch.arange(98), Head(0, 3), at)
     assert unmoved == pytest.approx(0, abs=1e-5)
+
+
+def test_planted_copies_are_the_words_that_the_rules_repeat(model):
+    corpus = Corpus("toy", "test", ["ada so again ada .", "list pe le ; pe le ."], "", "", True)
+    with pytest.raises(ValueError, match="planted"):
+        copying_heads.planted_copies(corpus, model.tokenizer)
+    free, again = ["free"] * 3, ["repeat", "repeat", "copy"]  # the last: no name, no copy
+    corpus.truth = PlantedTruth(kinds=[[*free, "copy", "bigram"], [*free, "bigram", *again]])
+    texts, tokens, copies = copying_heads.planted_copies(corpus, model.tokenizer)
+    assert texts.shape == (2, 8) and texts[0, 1] == texts[0, 4] and len(tokens["codes"]) > 9
+    assert copies["names"].nonzero().tolist() == [[0, 3]]
+    assert copies["codes"].nonzero().tolist() == [[1, 4], [1, 5]]
+
+
+def test_the_likeliest_words_come_with_their_probabilities(model):
+    text = model.tokenizer.encode("ada keep so then again", bos=True)[None]
+    said = copying_heads.likeliest(model, text, n=3)
+    assert next(iter(said)) == "ada" and list(said.values()) == sorted(said.values(), reverse=True)
+    finn = torch.arange(98)
+    finn[text[0, 1]] = model.tokenizer.encode("finn")[0]
+    edits = copying_heads.other_values(model, text, finn, 0, [1])
+    assert next(iter(copying_heads.likeliest(model, text, edits))) == "finn"
 
 
 def test_guesses_are_the_best_of_the_group():
@@ -142,6 +166,14 @@ FOOLED = torch.tensor([-0.1, 1.0, 0.1])[:, None] * torch.tensor([1.0, 0.9, -1.9]
         ("08.2", {"first saying": 0.8, "since the ;": 0.6}, {"truth": TRUTH}, "less than 0.80"),
         ("08.2", {"first saying": 0.1, "since the ;": 0.1}, {"truth": TRUTH}, "more than 0.10"),
         ("08.2", [0.1, 0.5], {"truth": TRUTH}, "not yet. A dict"),
+        (
+            "08.2",
+            {"first saying": 0.1, "since the ;": 0.8},
+            {"truth": TRUTH},
+            "0.90; there is 0.60",
+        ),
+        ("08.2", {"first saying": 0.5, "since the ;": 0.1}, {"truth": TRUTH}, "less than 0.50.\n"),
+        ("08.2", {"first saying": 0.1, "since the ;": "?"}, {"truth": TRUTH}, "one number, please"),
         ("08.3", ..., {}, "not attempted"),
         ("08.3", FOOLED, {}, "solved (score +1.00"),
         ("08.3", (100 * FOOLED).tolist(), {}, "solved"),
@@ -166,15 +198,23 @@ def test_drawings_show_what_they_are_given():
     figure = copying_drawings.swings(panels, "Swings")
     assert [axis.get_title() for axis in figure.axes] == ["L0H0", "L0H1"]
     assert all(len(axis.lines) == 7 for axis in figure.axes)
+    assert len(copying_drawings.swings(panels, "Swings", most=2).axes[0].lines) == 3
+    panels = {"names": {"L0H0": (torch.full((6,), -8.0), torch.tensor([1.0] * 6))}}
+    (axis,) = copying_drawings.swings(panels, "Swings").axes
+    assert [tick.get_text() for tick in axis.get_yticklabels()] == ["−5", "0", "+5"]
     tables = {kind: {"L0H0": torch.eye(n) * n} for kind, n in (("names", 4), ("codes", 5))}
     figure = copying_drawings.diagonals(tables, "Tables")
     scales = [axis.get_xlabel() for axis in figure.axes]
     assert scales == ["full color: ±4.0 nats", "full color: ±5.0 nats"]
     assert [axis.images[0].get_array().shape for axis in figure.axes] == [(4, 4), (5, 5)]
-    raised = {"L0H0": torch.tensor([1.0, 0, 0.01, 0]), "L0H1": torch.tensor([0, -1.0, 0, 0])}
-    figure = copying_drawings.crossing(["a", "b", "c", "d"], raised, "Crossing")
+    pulled = {"L0H0": torch.tensor([9.0, 0, 0.01, 0]), "L0H1": torch.tensor([0, -1.0, 0, 0])}
+    figure = copying_drawings.pulls(["a", "b", "c", "d"], pulled, ("for b", "for c"), "Pulls")
     said = [text.get_text() for text in figure.axes[0].texts]
-    assert "raised by L0H0" in said and "lowered by L0H1" in said
+    assert {"L0H0 +9.0", "L0H1 −1.0", "for b", "for c"} < set(said) and len(
+        figure.axes[0].lines
+    ) == 2
+    above, below = (line.get_ydata() for line in figure.axes[0].lines)
+    assert above.min() > below.max()
     planes = {h: (torch.tensor([100.0, -4]), torch.zeros(2)) for h in ("L0H0", "L0H1")}
     figure = copying_drawings.eigenvalue_planes(planes, {"L0H0": 0.5, "L0H1": -1.0}, "Planes")
     assert figure.axes[1].get_title() == "L0H1\nscore -1.00"

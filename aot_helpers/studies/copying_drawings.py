@@ -43,28 +43,36 @@ def readings(rows: list[tuple], words: list[str], title: str) -> Figure:
     return figure
 
 
-def swings(panels: dict, title: str) -> Figure:
+def swings(panels: dict, title: str, most: int = 300) -> Figure:
     """A thin line for each copy, from before to after; above zero the other token wins.
 
-    panels: {kind of copy: {head: (before, after)}}, with a row of panels for each kind.
+    panels: {kind of copy: {head: (before, after)}}, with a row of panels for each kind. The black
+    line is the mean of all copies; at most so many of them are drawn.
     """
     figure, axes = _panels(panels, (9.6, 0.85 + 1.9 * len(panels)), title)
     figure.subplots_adjust(0.09, 0.075, 0.99, 0.84, wspace=0.08, hspace=0.12)
     for line, (kind, each) in zip(axes, panels.items(), strict=True):
-        ends = np.concatenate([np.asarray(values) for both in each.values() for values in both])
+        ends = np.concatenate([np.asarray(x)[:most] for both in each.values() for x in both])
         reach = np.abs(ends).max() * 1.05
         for axis, (before, after) in zip(line, each.values(), strict=True):
             before, after = np.asarray(before), np.asarray(after)
             for ground, color in (((0, reach), VALUE), ((-reach, 0), PALE)):
                 axis.axhspan(*ground, color=color, alpha=0.09, lw=0)
-            axis.plot([0, 1], [before, after], color=SHARE, lw=0.5, alpha=0.22)
+            drawn = [before[:most], after[:most]]
+            axis.plot([0, 1], drawn, color=SHARE, lw=0.5, alpha=0.22)
             axis.plot([0, 1], [before.mean(), after.mean()], "o-", color=INK, lw=2.2, ms=5)
             axis.set(xlim=(-0.08, 1.08), ylim=(-reach, reach), xticks=[], yticks=[])
-        line[0].set_yticks([-reach / 2, 0, reach / 2], ["the true one", "", "the other"])
-        line[0].tick_params(labelsize=9, length=0, rotation=90)
-        for label in line[0].get_yticklabels():
-            label.set_va("center")
-        line[0].set_ylabel(kind, size=11)
+        tick = max(each for each in (0.5, 1, 2, 5, 10, 20, 50) if each < max(reach, 0.6))
+        line[0].set_yticks([-tick, 0, tick], [f"−{tick:g}", "0", f"+{tick:g}"])
+        line[0].tick_params(labelsize=9.5, length=3)
+        line[0].set_ylabel(f"{kind}, nats", size=11, labelpad=1)
+    sides = {
+        "the other word wins": (0.96, "top", VALUE),
+        "the true word wins": (0.04, "bottom", PALE),
+    }
+    for text, (y, va, color) in sides.items():
+        place = {"transform": axes[-1, 0].transAxes, "va": va, "color": color, "size": 9.5}
+        axes[-1, 0].text(0.03, y, text, **place)
     for axis in axes[-1]:
         axis.set_xticks([0, 1], ["before", "after"], fontsize=9.5, rotation=0)
         axis.tick_params(axis="x", length=0)
@@ -103,40 +111,44 @@ def diagonals(tables: dict, title: str) -> Figure:
     return figure
 
 
-def crossing(tokens: list[str], raised: dict, title: str) -> Figure:
-    """What heads that look from the last token do to those they look at: arcs, green up, red down.
+def pulls(tokens: list[str], pulled: dict, ways: tuple[str, str], title: str) -> Figure:
+    """What looks from the last token add to one word against another, an arc for each.
 
-    raised: {head: [pos], attention times what the head adds to the logit of the token looked at},
-    drawn above the text where it is positive, below where it is negative.
+    pulled: {head: [pos], nats}, drawn above the text where positive, below where negative, with
+    the head and the nats at the arc; looks of less than 6 % of the largest are left out. ways:
+    what the arcs above pull to, and those below.
     """
-    figure, axis = diagrams.canvas(10, 3.6)
+    figure, axis = diagrams.canvas(10, 3.9)
     query = len(tokens) - 1
-    diagrams.say(axis, 0.12, 3.4, title, size=12, ha="left", weight="bold")
+    diagrams.say(axis, 0.12, 3.7, title, size=12, ha="left", weight="bold")
     step = 9.4 / len(tokens)
     at = [0.3 + step * (i + 0.5) for i in range(len(tokens))]
-    y, angle = 1.6, np.linspace(0, np.pi, 40)
-    most = max(np.abs(np.asarray(each)).max() for each in raised.values())
+    y, angle = 1.9, np.linspace(0, np.pi, 40)
     for i, token in enumerate(tokens):
         color = QUERY if i == query else PALE
         diagrams.word(axis, at[i], y, token, color, width=0.86 * step, height=0.36, size=11)
-    up, down = [], []  # which heads have arcs there
-    for k, (head, values) in enumerate(raised.items()):
-        for i, value in enumerate(np.asarray(values).tolist()):
-            if abs(value) < 0.06 * most or i >= query:
-                continue
-            way = 1 if value > 0 else -1
-            (up if value > 0 else down).append(head)
-            width = at[query] - at[i] - 0.1
-            tall = min(1.35, 0.35 + 0.12 * width + 0.1 * k)
-            x = at[i] + 0.05 + width * angle / np.pi
-            look = {"color": VALUE if value > 0 else LOWERED, "alpha": 0.75}
-            axis.plot(
-                x, y + way * (0.22 + tall * np.sin(angle) ** 0.8), lw=5 * abs(value) / most, **look
-            )
-    sides = {"raised by ": (3.1, VALUE, up), "lowered by ": (0.2, LOWERED, down)}
-    for verb, (height, color, heads) in sides.items():
-        by = verb + ", ".join(dict.fromkeys(heads)) if heads else ""
-        diagrams.say(axis, 9.8, height, by, color, size=10.5, ha="right", weight="bold")
+    arcs = [
+        (h, i, x) for h, each in pulled.items() for i, x in enumerate(np.asarray(each).tolist())
+    ]
+    most = max(abs(nats) for _, _, nats in arcs)
+    arcs = [(h, i, nats) for h, i, nats in arcs if abs(nats) >= 0.06 * most and i < query]
+    taken = {}  # how many arcs a token has on either side
+    for head, i, nats in sorted(arcs, key=lambda arc: -abs(arc[2])):
+        way = 1 if nats > 0 else -1
+        k = taken[i, way] = taken.get((i, way), -1) + 1
+        color, width = VALUE if way > 0 else LOWERED, at[query] - at[i] - 0.1
+        tall = max(0.62, 0.3 + 0.13 * width) + 0.28 * k
+        x = at[i] + 0.05 + width * angle / np.pi
+        arc = y + way * (0.22 + tall * np.sin(angle) ** 0.8)
+        axis.plot(x, arc, lw=max(5 * abs(nats) / most, 0.8), color=color, alpha=0.75)
+        place, ground = (
+            (x.mean(), y + way * (0.36 + tall)),
+            {"fc": "white", "ec": "none", "pad": 0.5},
+        )
+        number = f"{nats:+.1f}".replace("-", "−")
+        diagrams.say(axis, *place, f"{head} {number}", color, size=9.5, bbox=ground)
+    for height, color, way in zip((3.7, 0.2), (VALUE, LOWERED), ways, strict=True):
+        diagrams.say(axis, 9.8, height, way, color, size=10.5, ha="right", weight="bold")
     return figure
 
 

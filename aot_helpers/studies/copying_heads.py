@@ -9,6 +9,44 @@ from aot_helpers.models.transformer import AttentionOnlyTransformer
 from aot_helpers.reading.circuits import copying_score
 from aot_helpers.reading.factored import FactoredMatrix
 from aot_helpers.reading.interventions import freeze_patterns, merge
+from aot_helpers.text.batches import pad_batch
+from aot_helpers.text.corpora import Corpus
+from aot_helpers.text.planted import CODES, NAMES, PlantedTruth
+
+COPIED = {"names": (NAMES, "copy"), "codes": (CODES, "repeat")}  # words, and a kind of their truth
+
+
+def planted_copies(
+    corpus: Corpus, tokenizer
+) -> tuple[Int[Tensor, "text pos"], dict[str, Tensor], dict[str, Tensor]]:
+    """Planted texts (BOS first), {"names" and "codes": tokens, [n]}, {the same: True at copies}.
+
+    The last are [text, word]: word i is the token at place i + 1, as for losses of next tokens.
+    Raises ValueError for a corpus whose truth is not known.
+    """
+    if not isinstance(corpus.truth, PlantedTruth):
+        raise ValueError("only of a planted corpus is it known which words are copies")
+    texts, _ = pad_batch([tokenizer.encode(text, bos=True) for text in corpus.texts], tokenizer.pad)
+    tokens, copies = {}, {}
+    for group, (words, rule) in COPIED.items():
+        tokens[group] = tokenizer.encode(" ".join(words))
+        ruled = [
+            torch.tensor([int(kind == rule) for kind in kinds]) for kinds in corpus.truth.kinds
+        ]
+        copies[group] = pad_batch(ruled, 0)[0].bool() & torch.isin(texts[:, 1:], tokens[group])
+    return texts, tokens, copies
+
+
+def likeliest(
+    model: AttentionOnlyTransformer,
+    text: Int[Tensor, "1 pos"],
+    edits: Edits | None = None,
+    n: int = 2,
+) -> dict[str, float]:
+    """{word: probability, to two digits} of the n likeliest words after one text."""
+    best = model(text, edits=edits)[0, -1].softmax(dim=-1).topk(n)
+    shares = [round(share, 2) for share in best.values.tolist()]
+    return dict(zip(model.tokenizer.token_strings(best.indices), shares, strict=True))
 
 
 def each_as_the_next(d_vocab: int, groups: list[Tensor]) -> Int[Tensor, " d_vocab"]:

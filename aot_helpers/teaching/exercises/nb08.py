@@ -6,6 +6,7 @@ from aot_helpers.teaching.exercises import Solved
 from aot_helpers.teaching.exercises.references import near, read_numbers
 
 NEAR = 0.2  # of 08.2
+SPARE = 0.05  # by which the two may miss what is there for both
 HIGH = 0.9  # of 08.3
 
 
@@ -38,7 +39,15 @@ def _reads(answer, v, read, W_V, head):
 
 
 def _shares(answer, truth):
-    if (problem := near(answer, truth, NEAR)) != "":
+    """truth: both shares; what they leave of the attention has been printed."""
+    problem = near(answer, truth, NEAR)
+    if problem and isinstance(answer, dict):
+        guesses = [read_numbers(each)[0] for each in answer.values()]
+        if guesses and all(each is not None for each in guesses):
+            both, left = float(sum(guesses)), float(sum(truth.values()))
+            if abs(both - left) > SPARE:
+                problem += f" Together yours are {both:.2f}; there is {left:.2f} for both."
+    if problem != "":
         return problem
     return Solved(", ".join(f"{name}: {share:.2f}" for name, share in truth.items()))
 
