@@ -163,3 +163,20 @@ def test_a_wild_head(answer, said):
 )
 def test_a_wrong_penalty_is_told_what_it_asks(answer, said):
     assert said in nb15.CHECKS["15.1"](answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda shares: sum(shares), "You add the shares"),
+        (lambda shares: math.prod(shares.tolist()), "every head knows"),
+        (lambda shares: (1 - shares).prod(), "all heads miss"),
+        (lambda shares: shares.max(), "the best head"),
+        (lambda shares: 1 - (1 - shares.mean()) ** 3, "the same share"),
+        (lambda shares: shares.mean(), "expected"),
+        (lambda shares: 1 - (1 - shares).prod(), ""),
+    ],
+)
+def test_a_wrong_coverage_is_told_its_slip(answer, said):
+    found = nb15.CHECKS["15.2"](answer)
+    assert found == said if not said else said in found

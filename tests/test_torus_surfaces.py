@@ -30,6 +30,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 NET = torus.new_nets([0])
 THETA, FACTS = torus.angles(NET)[0], torch.arange(25) % 5
 ASK = torus_colors.asker(NET)
+ANSWERS = torch.arange(75).view(1, 3, 25) % 4 < 2  # [net, head, pair]
 CLASSES = np.arange(16).reshape(4, 4) % 5
 MODULES = [torus_figures, torus_diagrams, torus_surfaces, torus_sweep, torus_waves]
 MODULES += [torus_bending, torus_teams, torus_strips]
@@ -39,6 +40,8 @@ PRODUCT = torus_sweep.Product(*torch.tensor([3.0, 1.0, 0.5, 2.0, 0.3, 0.4]))
 DRAWN = {
     "alone": lambda: torus_teams.alone(NET, FACTS, "a", FACTS % 3),
     "stages": lambda: torus_teams.stages(NET, FACTS, "a"),
+    "without": lambda: torus_teams.without(NET, FACTS, 1, [2], "a"),
+    "corners": lambda: torus_teams.corners({"a": (ANSWERS, ANSWERS[:, 0])}, "b"),
     "coverage": lambda: torus_teams.coverage({"a": ([0.6, 0.7], [0.5, 0.6])}, "b"),
     "hills": lambda: torus_teams.hills({"a": (NET, FACTS)}, "b", n=12),
     "courses": lambda: torus_teams.courses({"a": ([0, 1], [0.2, 0.9])}, "b"),

@@ -19,6 +19,7 @@ from aot_helpers.studies.torus_colors import (
     asker,
     painted,
 )
+from aot_helpers.studies.torus_division import needed
 from aot_helpers.studies.torus_figures import dot, draw_map
 from aot_helpers.studies.torus_render import lit
 
@@ -49,6 +50,18 @@ def stages(net: TorusNets, facts, title: str) -> Figure:
     names = ["no head", "head 0", "heads 0 and 1", "heads 0, 1 and 2"]
     shares = [torch.zeros(3), *torch.ones(3, 3).tril()]
     return _maps(net, facts, shares, [True] * 4, names, title)
+
+
+def without(net: TorusNets, facts, head: int, others, title: str) -> Figure:
+    """What a head says alone, the map of its network without it, and what others say alone.
+
+    facts: [pair]. others: numbers of heads. Dots as in `alone`; black rings: facts that are lost.
+    """
+    names = [f"head {head} alone", f"without head {head}", *(f"head {h} alone" for h in others)]
+    only = torch.eye(3)
+    shares = [only[head], 1 - only[head], *only[list(others)]]
+    kept = [False, True] + [False] * len(others)
+    return _maps(net, facts, shares, kept, names, title, needed(net, facts[None])[0, head])
 
 
 def coverage(found: dict, title: str) -> Figure:
@@ -83,19 +96,23 @@ def hills(rows: dict, title: str, n: int = 148) -> Figure:
     """Hills over the triangle of mixtures of three heads, seen from above; without the residual.
 
     rows: {name: (network, facts [pair])}, a row of hills each: one for all facts, and one for the
-    facts with each next word, in its color. The darker, the more facts are known. A dot: the
-    middle of the top, and how many facts it knows. At the corners: what one head knows alone, bold
-    for three quarters or more. n: width of a triangle in pixels.
+    facts with each next word, in its color. The darker, the more facts are known. Outlined: the
+    top; the dot in its middle says how many facts it knows. At the corners: what one head knows
+    alone, bold for three quarters or more. n: width of a triangle in pixels.
     """
     shares, inside = _triangle(2 * n)
-    wide, tall = 1000, 60 + 198 * len(rows)
+    wide, tall = 1000, 92 + 198 * len(rows)
     figure = plt.figure(figsize=(wide / 100, tall / 100), dpi=100, FigureClass=Shaded)
     plt.close(figure)
     figure.text(0.012, 1 - 18 / tall, title, fontsize=12.5, va="center")
-    said = "darker: more of the facts; dot: the top; bold: a head alone knows \u00be or more"
-    figure.text(0.988, 1 - 18 / tall, said, fontsize=9.5, color=PALE, ha="right", va="center")
+    said = (
+        "Darker: more of the facts. Outlined: the top, which may reach a corner; the dot in its "
+        "middle says how many facts it knows.\nFine lines: where a fact is won or lost, white "
+        "facing the light, gray in shade. Bold: a head alone knows \u00be or more."
+    )
+    figure.text(0.012, 1 - 31 / tall, said, fontsize=9.5, color=PALE, va="top", linespacing=1.3)
     for r, (name, (net, facts)) in enumerate(rows.items()):
-        low = tall - 58 - 198 * r - 180
+        low = tall - 90 - 198 * r - 180
         figure.text(0.012, (low + 110) / tall, name, fontsize=11, rotation=90, va="center")
         mixed = torch.cat([torch.from_numpy(shares).view(-1, 3), torch.eye(3)]).float()
         known = torus.is_correct_with_shares(net, facts[None], mixed, residual=False)[0].float()
@@ -111,6 +128,39 @@ def hills(rows: dict, title: str, n: int = 148) -> Figure:
             if not r:
                 name = "all facts" if k < 0 else f"next word {NAMES[k]}"
                 axis.set_title(name, fontsize=11, y=0.99)
+    return figure
+
+
+def corners(found: dict, title: str) -> Figure:
+    """How much heads cover of the words that have a corner, and of the others: areas.
+
+    found: {kind of network: (answers [net, head, pair], whether the pair's word has a corner
+    [net, pair])}. The two columns of a panel hold all facts: as wide as there are such facts, and
+    filled as far as they are covered; dark: known to two heads or more. So the filled area is what
+    is covered in all.
+    """
+    figure = plt.figure(figsize=(10, 3.6), dpi=100, FigureClass=Painting)
+    plt.close(figure)
+    figure.text(0.012, 0.945, title, fontsize=12.5, va="center")
+    light, dark = "#D9C3E6", "#7B3F99"
+    for i, (name, (answers, in_corner)) in enumerate(found.items()):
+        axis = figure.add_axes((0.03 + 0.333 * i, 0.15, 0.29, 0.63), xlim=(0, 1), ylim=(0, 1))
+        n_know, wide = answers.sum(dim=1), in_corner.float().mean().item()
+        for left, width, of in ((0, wide, in_corner), (wide, 1 - wide, ~in_corner)):
+            for least, color in ((1, light), (2, dark)):
+                tall = (n_know[of] >= least).float().mean().item()
+                axis.bar(left, tall, width, align="edge", color=color, ec="white", lw=1.2)
+                ink = "white" if least == 2 else INK
+                axis.text(left + width / 2, tall - 0.02, f"{tall:.2f}", fontsize=9, color=ink,
+                          ha="center", va="top")  # fmt: skip
+        axis.text(0, -0.04, "word has a corner", fontsize=10, va="top")
+        axis.text(1, -0.04, "has none", fontsize=10, va="top", ha="right")
+        axis.set(xticks=[], yticks=[])
+        axis.spines[:].set(visible=True, color=PALE)
+        covered = answers.any(dim=1).float().mean()
+        axis.set_title(f"{name}: {covered:.2f} covered", fontsize=11, y=1.01)
+    said = "Across: all facts. Filled: known to at least one head alone; dark: to two or more."
+    figure.text(0.03, 0.03, said, fontsize=9.5, color=PALE, va="center")
     return figure
 
 
@@ -135,20 +185,24 @@ def courses(curves: dict, title: str) -> Figure:
     return figure
 
 
-def _maps(net, facts, shares, residuals, names, title):
-    figure = plt.figure(figsize=(10, 3.25), dpi=100, FigureClass=Painting)
+def _maps(net, facts, shares, residuals, names, title, ringed=()):
+    wide = 9.8 / len(names)  # of a map and the gap to the next, in inches
+    side, tall = wide - 0.2, wide + 0.8
+    figure = plt.figure(figsize=(10, tall), dpi=100, FigureClass=Painting)
     plt.close(figure)
-    figure.text(0.012, 0.94, title, fontsize=12.5, va="center")
+    figure.text(0.012, 1 - 0.2 / tall, title, fontsize=12.5, va="center")
     theta, facts = torus.angles(net)[0].numpy(), torch.as_tensor(facts)
+    places = [(theta[k // 5], theta[k % 5]) for k in range(len(facts))]
     each = zip(shares, residuals, names, strict=True)
     for i, (counts, residual, name) in enumerate(each):
         said = torus.logits(net, *torus.pairs(net), counts.to(net.W_U), residual)[0].argmax(dim=-1)
         known = (said == facts).tolist()
-        axis = figure.add_axes((0.03 + 0.245 * i, 0.07, 0.225, 0.692))
+        axis = figure.add_axes((0.03 + wide / 10 * i, 0.23 / tall, side / 10, side / tall))
         draw_map(axis, painted(asker(net, counts, residual), cells=260))
         for k, fact in enumerate(facts.tolist()):
-            place = theta[k // 5], theta[k % 5]
-            dot(axis, place, fact, 120 if known[k] else 24, letter=known[k])
+            dot(axis, places[k], fact, 120 if known[k] else 24, letter=known[k])
+        for k in np.flatnonzero(ringed):
+            axis.scatter(*places[k], s=270, fc="none", ec="black", lw=2.2, zorder=7, clip_on=False)
         letters = list(NAMES[: len(theta)])
         axis.set_xticks(theta, letters, fontsize=10)
         axis.set_yticks(theta, [""] * len(theta) if i else letters, fontsize=10)
@@ -184,7 +238,11 @@ def _hill(axis, counts, inside, of, colors, n):
     axis.imshow(image, extent=(-n / 2, n / 2, low, low + tall), interpolation="antialiased")
     edge = np.array([[-n / 2, low], [n / 2, low], [0, low + tall], [-n / 2, low]])
     axis.plot(*edge.T, color=PALE, lw=0.8)
-    x, y = _middle((counts == counts[inside].max()) & inside)
+    top = (counts == counts[inside].max()) & inside
+    x, y = _middle(top)
+    rows, columns = (np.arange(-1, size + 1) + 0.5 for size in top.shape)
+    places = (columns / top.shape[1] - 0.5) * n, low + (1 - rows / top.shape[0]) * tall
+    axis.contour(*places, np.pad(top, 1), [0.5], colors=INK, linewidths=1.6)
     look = {"boxstyle": "circle,pad=0.25", "fc": "white", "ec": INK, "lw": 1}
     axis.text((x - 0.5) * n, low + (1 - y) * tall, f"{counts[inside].max():.0f}", fontsize=9,
               ha="center", va="center_baseline", bbox=look)  # fmt: skip

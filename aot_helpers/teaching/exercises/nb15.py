@@ -22,6 +22,27 @@ MISTAKES = {
     "You sum over the facts; take their mean.": (lambda *given: len(given[-1]) * _penalty(*given)),
 }
 
+COVER_MISTAKES = {
+    "You add the shares: facts that two heads know are counted twice. Ask which facts all miss.": (
+        lambda accuracies: accuracies.sum()
+    ),
+    "The sum, cut at 1, still counts facts twice that two heads know. Ask which facts all miss.": (
+        lambda accuracies: accuracies.sum().clamp(max=1)
+    ),
+    "This is the share that every head knows; one head is enough. Ask which facts all miss.": (
+        lambda accuracies: accuracies.prod()
+    ),
+    "This is the share that all heads miss. The rest is covered.": (
+        lambda accuracies: (1 - accuracies).prod()
+    ),
+    "This is what the best head knows; the others know some of the rest.": (
+        lambda accuracies: accuracies.max()
+    ),
+    "You take the same share for each head. Multiply what each one misses.": (
+        lambda accuracies: 1 - (1 - accuracies.mean()) ** len(accuracies)
+    ),
+}
+
 
 def _team(n_heads, n_pairs, d_vocab, seed):
     """Logits of heads, the owners of the pairs and their facts."""
@@ -59,6 +80,7 @@ CHECKS = {
     "15.2": against(
         lambda accuracies: 1 - (1 - accuracies).prod(),
         [(torch.tensor([0.4, 0.3, 0.2]),), (torch.tensor([1.0, 0.5]),), (torch.tensor([0.25]),)],
+        COVER_MISTAKES,
     ),
     "15.3": _votes,
 }
