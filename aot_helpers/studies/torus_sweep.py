@@ -32,6 +32,7 @@ QUERIES, KEYS = (  # below zero gray, above orange or blue
 )
 SPOT = {"s": 52, "ec": "white", "lw": 1.4, "zorder": 6}
 CLEAR = 0.13  # room enough around an arrow
+HOLE = 0.72  # the inner radius of a shaded ring
 INSIDE = torch.linspace(-1.45, 1.45, 120, dtype=torch.float64)
 
 
@@ -96,6 +97,8 @@ def rows_and_lines(coefficients, theta, title: str) -> Figure:
     coefficients: [11], of one head. theta: the angle of each word. A dot: the head is undecided.
     """
     figure = _figure(10, 4.85, title)
+    said = "discs: first words; squares: lines of second words"
+    figure.text(0.988, 0.958, said, fontsize=10, color=PALE, ha="right", va="center")
     left = figure.add_axes((0.06, 0.105, 0.4, 0.8))
     show_share(left, coefficients, theta)
     drawn = lines(coefficients, torch.as_tensor(theta)).tolist()
@@ -186,16 +189,24 @@ def factored(product: Product, theta, title: str) -> Figure:
 def one_second(axis, line, theta) -> None:
     """The circle of first words, cut by the straight line of one second word.
 
-    line: (g0, g1, h). Purple: where the head looks at the first word.
+    line: (g0, g1, h). A ring of the circle is shaded as the row of the map: purple where the head
+    looks at the first word. There the arrow points, too.
     """
     g0, g1, h = line
     x, y = np.meshgrid(INSIDE.numpy(), INSIDE.numpy())
     score = g0 * x + g1 * y + h
     picture = SHARES(1 / (1 + np.exp(-score)))
-    picture[..., 3] = (x**2 + y**2 <= 1) * 1.0
+    out = np.hypot(x, y)
+    picture[..., 3] = ((out - HOLE) / 0.04).clip(0, 1) * (out <= 1)
     axis.imshow(picture, origin="lower", extent=(-1.45, 1.45) * 2, interpolation="bilinear")
     plane(axis)
     straight(axis, g0, g1, h, "#B22222")
+    g, size = np.array([g0, g1]), math.hypot(g0, g1)
+    if abs(h) < size:  # the arrow starts where the line is nearest to the middle
+        tail, look = -h * g / size**2, {"arrowstyle": "-|>,head_length=5,head_width=3", "lw": 1.8}
+        tip = tail + 0.42 * g / size
+        look |= {"color": "#B22222", "zorder": 4, "shrinkA": 0, "mutation_scale": 1}
+        axis.add_patch(FancyArrowPatch(tail, tip, **look))
     names(axis, theta, 70)
 
 

@@ -48,7 +48,7 @@
     g = circle.getContext("2d"); const R = 0.34 * n, mid = n / 2; g.clearRect(0, 0, n, n);
     const image = g.createImageData(n, n);
     for (let j = 0; j < n; j++) for (let i = 0; i < n; i++) { const x = (i - mid) / R, v = (mid - j) / R;
-      if (x * x + v * v > 1) continue;
+      if (x * x + v * v > 1 || x * x + v * v < 0.52) continue;  // a ring: the row of the map, bent
       const color = shade(1 / (1 + Math.exp(-(g0 * x + g1 * v + h)))), p = 4 * (j * n + i);
       for (let k = 0; k < 3; k++) image.data[p + k] = color[k]; image.data[p + 3] = 255; }
     g.putImageData(image, 0, 0);
@@ -56,6 +56,10 @@
     const foot = [-h * g0 / size ** 2, -h * g1 / size ** 2], along = [-g1 / size, g0 / size];
     g.beginPath(); for (const s of [-3, 3]) g.lineTo(mid + R * (foot[0] + s * along[0]), mid - R * (foot[1] + s * along[1]));
     g.strokeStyle = "#B22222"; g.lineWidth = 5; g.stroke();
+    if (at.length) { const u = [g0 / size, g1 / size], tip = [0, 1].map(k => foot[k] + 0.42 * u[k]);  // to the dark side
+      const put = (a, b) => g.lineTo(mid + R * (tip[0] - a * u[0] - b * u[1]), mid - R * (tip[1] - a * u[1] + b * u[0]));
+      g.beginPath(); put(0.42, 0); put(0.1, 0); g.stroke();
+      g.beginPath(); put(0, 0); put(0.13, 0.07); put(0.13, -0.07); g.fillStyle = "#B22222"; g.fill(); }
     data.theta.forEach((t, k) => { spot(g, mid + R * Math.cos(t), mid - R * Math.sin(t), k, 17);
       g.fillStyle = k === 1 || k === 4 ? "#222" : "#fff"; g.font = "bold 20px sans-serif"; g.textAlign = "center"; g.textBaseline = "middle";
       g.fillText(names[k], mid + R * Math.cos(t), mid - R * Math.sin(t) + 1); });
