@@ -170,6 +170,19 @@ def test_farther_context_comes_at_once_and_the_path_turns_there_without_the_star
     assert angles[0] > 45 > 30 > angles[1]
 
 
+def test_values_at_a_step_are_those_of_the_runs_and_their_ranges_can_be_read():
+    groups = {"full": ["stories-2l", "stories-2l-seed1"], "one layer": ["stories-1l"]}
+    found = study.values_at(1500, groups)
+    (score, best, copied), _ = (study.at_step(name, 1500) for name in groups["full"])
+    assert [each[0] for each in found["full"].values()] == [-score, best, copied]
+    shares = study.values_at(1500, groups, unit="full")
+    assert sum(shares["full"]["score"]) == pytest.approx(2)
+    assert shares["one layer"]["best head"] == found["one layer"]["best head"]
+    assert study.ranges({"score": [0.5, 0.25], "copied": [1]}) == (
+        "score 0.25 to 0.50; copied 1.00 to 1.00"
+    )
+
+
 def graded(capsys, name, *answer, **given):
     grade(name, *answer, **given)
     return capsys.readouterr().out.strip().splitlines()[-1].removeprefix(f"exercise {name}: ")
@@ -238,6 +251,10 @@ def twice_among_others(first, second, third, before=None):
             "should pay at most 2.",
         ),
         ([105, 206, 307, 608, 206, 709, 105, 206, 307], "not yet. the last token costs"),
+        (
+            [401, 502, 603] * 2,
+            "not yet. the last token costs two layers 0.0 nats, the smeared one ",
+        ),
         ([5, 6, 7, 8], "not yet. the last token costs two layers"),
         ([5, 6], "not yet. It has 2 tokens"),
         (list(range(1, 60)), "not yet. It has 59 tokens"),
@@ -250,3 +267,11 @@ def twice_among_others(first, second, third, before=None):
 def test_a_text_for_two_layers(two, capsys, text, said):
     smeared = load_checkpoint("stories-1l-smeared")
     assert graded(capsys, "12.3", text, two=two, smeared=smeared).startswith(said)
+
+
+def test_a_text_that_only_puzzles_the_smeared_layer_is_told_so(two, capsys):
+    models = {"two": two, "smeared": load_checkpoint("stories-1l-smeared")}
+    grade("12.3", [401, 502, 603] * 2, **models)
+    assert "14, which never followed 502 in your text" in capsys.readouterr().out
+    grade("12.3", [474, 462, 616, 443] * 2, **models)
+    assert "but 443 is its favorite" in capsys.readouterr().out

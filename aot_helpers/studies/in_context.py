@@ -145,6 +145,32 @@ def at_step(name: str, step: int) -> tuple[float, float, float]:
     return found["in-context score"], best, found["copy accuracy"]["24"]
 
 
+def values_at(
+    step: int, groups: dict[str, list[str]], unit: str | None = None
+) -> dict[str, dict[str, list[float]]]:
+    """{group: {"score", "best head", "random tokens copied": a number for each run}} at a step.
+
+    groups: {group: names of runs}. The score is early minus late loss, in nats, or in units of
+    the mean score of the group `unit`; the others are as in at_step.
+    """
+    found = {}
+    for group, names in groups.items():
+        scores, heads, copied = map(
+            list, zip(*(at_step(name, step) for name in names), strict=True)
+        )
+        found[group] = {"score": [-score for score in scores], "best head": heads}
+        found[group]["random tokens copied"] = copied
+    full = 1 if unit is None else sum(found[unit]["score"]) / len(groups[unit])
+    for each in found.values():
+        each["score"] = [score / full for score in each["score"]]
+    return found
+
+
+def ranges(values: dict[str, list[float]]) -> str:
+    """The least and the greatest of each: "score 0.99 to 1.01; best head 0.88 to 0.92"."""
+    return "; ".join(f"{name} {min(x):.2f} to {max(x):.2f}" for name, x in values.items())
+
+
 def largest_rise(steps: list[int], values: list[float], within: int = 200) -> tuple[float, int]:
     """The largest rise between two steps at most so far apart, and where it begins."""
     pairs = itertools.combinations(zip(steps, values, strict=True), 2)

@@ -96,7 +96,7 @@ def by_index(curves, title, labels=None) -> Figure:
     axis.set_xticks(ticks, ticks)
     axis.set_yticks([0.7, 1, 1.5, 2, 3, 4, 6], [0.7, 1, 1.5, 2, 3, 4, 6])
     axis.minorticks_off()
-    axis.set(xlabel="index of the token in the piece", ylabel="loss (nats)")
+    axis.set(xlabel="index of the token in the piece, from 1", ylabel="loss (nats)")
     return headline(figure, title)
 
 

@@ -1,5 +1,7 @@
 """The exercises of notebook 12: a score without context, a share, a text for two layers."""
 
+import itertools
+
 import torch
 import torch.nn.functional as F
 
@@ -71,7 +73,19 @@ def _only_two_layers(answer, two, smeared):
     said = f"the last token costs two layers {losses[0]:.1f} nats, the smeared one {losses[1]:.1f}"
     if losses[0] > MOST_LOSS:
         return f"{said}; two layers should pay at most {MOST_LOSS:g}."
-    return Solved(said) if losses[1] - losses[0] >= LEAST_LEAD else f"{said}: too close."
+    if losses[1] - losses[0] < LEAST_LEAD:
+        return f"{said}: too close."
+    *before, last = tokens.tolist()
+    with torch.no_grad():
+        favorite = smeared(text)[0, -2].argmax().item()
+    if favorite == last:
+        return f"{said}, but {last} is its favorite: it is unsure, not misled."
+    present = before[-1]
+    followed = {after for token, after in itertools.pairwise(before) if token == present}
+    if favorite not in followed:
+        problem = f"its favorite is {favorite}, which never followed {present} in your text"
+        return f"{said}, but you did not mislead it: {problem}."
+    return Solved(f"{said}; it expects {favorite}")
 
 
 CHECKS = {
