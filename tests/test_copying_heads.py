@@ -178,6 +178,9 @@ FOOLED = torch.tensor([-0.1, 1.0, 0.1])[:, None] * torch.tensor([1.0, 0.9, -1.9]
         ("08.3", FOOLED, {}, "solved (score +1.00"),
         ("08.3", (100 * FOOLED).tolist(), {}, "solved"),
         ("08.3", torch.eye(3) - 1 / 3, {}, "not yet. Word 0 raises itself most"),
+        ("08.3", [[1, 0, -1], [0, 0, 0], [0, 0, 0]], {}, "not yet. Word 0 raises itself most"),
+        ("08.3", [[0, 0, 0], [-2, 1, 1], [1, -2, 1]], {}, "not yet. Row 0 is a tie: word 0"),
+        ("08.3", [[-1, 1, 0], [-2, 1, 1], [1, -2, 1]], {}, "not yet. Row 1 is a tie: word 1"),
         ("08.3", torch.eye(3), {}, "not yet. Each row must sum to zero"),
         ("08.3", -torch.eye(3) + 1 / 3, {}, "but the score is -1.00"),
         ("08.3", torch.zeros(3, 3), {}, "not yet. All eigenvalues are zero"),
@@ -213,13 +216,27 @@ def test_drawings_show_what_they_are_given():
     assert {"L0H0 +9.0", "L0H1 −1.0", "for b", "for c"} < set(said) and len(
         figure.axes[0].lines
     ) == 2
+    assert {"not drawn (looks below ±1, and at itself), in all:", "L0H0 +0.0, L0H1 +0.0"} < set(
+        said
+    )
     above, below = (line.get_ydata() for line in figure.axes[0].lines)
     assert above.min() > below.max()
+    (axis,) = copying_drawings.pulls(list("abcd"), pulled, ("", ""), "Pulls", least=2).axes
+    assert len(axis.lines) == 1 and any("L0H1 −1.0" in text.get_text() for text in axis.texts)
     planes = {h: (torch.tensor([100.0, -4]), torch.zeros(2)) for h in ("L0H0", "L0H1")}
     figure = copying_drawings.eigenvalue_planes(planes, {"L0H0": 0.5, "L0H1": -1.0}, "Planes")
     assert figure.axes[1].get_title() == "L0H1\nscore -1.00"
-    assert [x.get_text() for x in figure.axes[0].get_xticklabels()] == ["−70", "0", "70"]
-    assert figure.axes[0].get_xticks()[2] == pytest.approx(70**0.5)
+    assert [x.get_text() for x in figure.axes[0].get_xticklabels()] == [
+        "−80",
+        "−20",
+        "0",
+        "20",
+        "80",
+    ]
+    assert figure.axes[0].get_xticks()[3:] == pytest.approx([20**0.5, 80**0.5])
+    assert [each.radius for each in figure.axes[0].patches[-2:]] == pytest.approx(
+        [20**0.5, 80**0.5]
+    )
     points = {"right": (0.9, 3.0, True), "missed": (-0.5, 2.0, False), "alarm": (0.3, 0.1, True)}
     figure = copying_drawings.against_score(points, 1.0, "Against")
     assert [text.get_text() for text in figure.axes[0].texts][1:] == ["missed", "alarm"]
@@ -244,6 +261,22 @@ def test_heads_are_dealt_anew_within_their_models_only():
         assert torch.equal(
             deals[:, of_model == group].sort(dim=1)[0].unique(dim=0)[0], values[of_model == group]
         )
+
+
+def test_flags_agree_more_than_flags_that_are_dealt_to_all_heads():
+    flags = torch.tensor([True, False, True, False, True, False])
+    copies = torch.tensor([True, False, True, False, False, False])
+    of_model = torch.tensor([0, 0, 1, 1, 1, 1])
+    agree, by_lot = copying_heads.agreement(flags, copies, of_model, 2000)
+    assert agree.tolist() == [1.0, 0.75]
+    # half of the flags are set: a head gets a right one half the time, in every model
+    assert by_lot == pytest.approx([0.5, 0.5], abs=0.03)
+    uneven = torch.tensor([True] * 5 + [False])  # dealt to all: model 1 can lose its only False
+    agree, by_lot = copying_heads.agreement(uneven, uneven, of_model, 2000)
+    assert agree.tolist() == [1, 1]
+    assert by_lot == pytest.approx([5 / 6, (3 * 5 / 6 + 1 / 6) / 4], abs=0.03)
+    with pytest.raises(ValueError, match="one deal"):
+        copying_heads.agreement(flags, copies, of_model, 0)
 
 
 def test_the_evaluator_and_the_eigenvalues_turn_over_with_the_sign_of_a_head(model):

@@ -111,12 +111,14 @@ def diagonals(tables: dict, title: str) -> Figure:
     return figure
 
 
-def pulls(tokens: list[str], pulled: dict, ways: tuple[str, str], title: str) -> Figure:
+def pulls(
+    tokens: list[str], pulled: dict, ways: tuple[str, str], title: str, least: float = 1.0
+) -> Figure:
     """What looks from the last token add to one word against another, an arc for each.
 
     pulled: {head: [pos], nats}, drawn above the text where positive, below where negative, with
-    the head and the nats at the arc; looks of less than 6 % of the largest are left out. ways:
-    what the arcs above pull to, and those below.
+    the head and the nats at the arc. ways: what the arcs above pull to, and those below. Looks of
+    less than `least` nats, and those of the last token at itself, are only summed up in a note.
     """
     figure, axis = diagrams.canvas(10, 3.9)
     query = len(tokens) - 1
@@ -131,9 +133,15 @@ def pulls(tokens: list[str], pulled: dict, ways: tuple[str, str], title: str) ->
         (h, i, x) for h, each in pulled.items() for i, x in enumerate(np.asarray(each).tolist())
     ]
     most = max(abs(nats) for _, _, nats in arcs)
-    arcs = [(h, i, nats) for h, i, nats in arcs if abs(nats) >= 0.06 * most and i < query]
+    drawn = [(h, i, nats) for h, i, nats in arcs if abs(nats) >= least and i < query]
+    sums = {h: sum(x for head, _, x in arcs if head == h) for h in pulled}
+    rest = {h: sums[h] - sum(x for head, _, x in drawn if head == h) for h in pulled}
+    note = ", ".join(f"{h} {x:+.1f}" for h, x in rest.items()).replace("-", "−")
+    left_out = f"not drawn (looks below ±{least:g}, and at itself), in all:"
+    for height, line in ((0.46, left_out), (0.2, note)):
+        diagrams.say(axis, 0.12, height, line, PALE, size=9.5, ha="left")
     taken = {}  # how many arcs a token has on either side
-    for head, i, nats in sorted(arcs, key=lambda arc: -abs(arc[2])):
+    for head, i, nats in sorted(drawn, key=lambda arc: -abs(arc[2])):
         way = 1 if nats > 0 else -1
         k = taken[i, way] = taken.get((i, way), -1) + 1
         color, width = VALUE if way > 0 else LOWERED, at[query] - at[i] - 0.1
@@ -155,13 +163,14 @@ def pulls(tokens: list[str], pulled: dict, ways: tuple[str, str], title: str) ->
 def eigenvalue_planes(values: dict, scores: dict, title: str) -> Figure:
     """Eigenvalues of several heads: right of the middle raised, left of it lowered.
 
-    Drawn in the complex plane at the square root of their distance from zero; ticks: true values.
+    Drawn in the complex plane at the square root of their distance from zero. Ticks are true
+    values, circles true sizes: the inner one, half-way to the outer, has a quarter of its size.
     values: {head: (real, imaginary)}; scores: {head: its copying score}.
     """
     figure, axes = plt.subplots(1, len(values), figsize=(2.45 * len(values), 3.1), dpi=DPI)
     figure.subplots_adjust(0.02, 0.16, 0.99, 0.74, wspace=0.08)
     diagrams.headline(figure, title)
-    note = "distance from the middle: the square root of the size"
+    note = "square-root scale: half of the way out is a quarter of the size"
     figure.text(0.99, 0.945, note, size=9.5, color=PALE, ha="right", va="center")
     for axis, (head, (real, imaginary)) in zip(axes, values.items(), strict=True):
         size = np.hypot(np.asarray(real), np.asarray(imaginary))
@@ -173,8 +182,11 @@ def eigenvalue_planes(values: dict, scores: dict, title: str) -> Figure:
         colors = [VALUE if x > 0 else LOWERED for x in real]
         axis.scatter(real, imaginary, s=26, c=colors, alpha=0.85, lw=0)
         axis.set(xlim=(-reach, reach), ylim=(-reach, reach), yticks=[], aspect="equal")
-        tick = float(f"{0.7 * size.max():.0e}")  # one digit
-        axis.set_xticks([-(tick**0.5), 0, tick**0.5], [f"−{tick:g}", "0", f"{tick:g}"], fontsize=9)
+        tick = float(f"{0.19 * size.max():.0e}")  # one digit
+        for radius in (tick**0.5, 2 * tick**0.5):
+            axis.add_patch(plt.Circle((0, 0), radius, fill=False, color="0.7", lw=0.8, ls=":"))
+        ticks = [f"−{4 * tick:g}", f"−{tick:g}", "0", f"{tick:g}", f"{4 * tick:g}"]
+        axis.set_xticks([x * tick**0.5 for x in (-2, -1, 0, 1, 2)], ticks, fontsize=9)
         axis.set_title(f"{head}\nscore {scores[head]:+.2f}", size=10.5, color=INK)
         axis.spines[:].set(visible=True, color="0.85")
         axis.set_xlabel("lowered  ·  raised", size=9.5, color=PALE)

@@ -1,7 +1,7 @@
 """Notebook 08: what a head carries, found by letting it read other tokens; chance of its score."""
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from aot_helpers.models.protocol import Edits, Head
@@ -175,8 +175,8 @@ def rank_correlation(one: Float[Tensor, " n"], other: Float[Tensor, " n"]) -> fl
 
 
 def dealt_anew(
-    values: Float[Tensor, " n"], of_model: Int[Tensor, " n"], n_deals: int
-) -> Float[Tensor, "deal n"]:
+    values: Shaped[Tensor, " n"], of_model: Int[Tensor, " n"], n_deals: int
+) -> Shaped[Tensor, "deal n"]:
     """The heads' values in random order within each model, several times."""
     deals = values.repeat(n_deals, 1)
     for model in of_model.unique():
@@ -184,3 +184,22 @@ def dealt_anew(
         for row in deals:
             row[mine] = row[mine[torch.randperm(len(mine))]]
     return deals
+
+
+def agreement(
+    flags: Bool[Tensor, " heads"],
+    copies: Bool[Tensor, " heads"],
+    of_model: Int[Tensor, " heads"],
+    n_deals: int,
+) -> tuple[Float[Tensor, " model"], Float[Tensor, " model"]]:
+    """Share of each model's heads where flag and copying agree, and the same by chance.
+
+    By chance: the mean of n_deals, each of which deals the same flags to the heads of all models
+    in random order. Models in the order of their numbers. Raises ValueError for no deals.
+    """
+    if n_deals < 1:
+        raise ValueError(f"chance needs one deal or more, got {n_deals}")
+    dealt = dealt_anew(flags, torch.zeros_like(of_model), n_deals)
+    right = (torch.cat([flags[None], dealt]) == copies).float()
+    shares = torch.stack([right[:, of_model == m].mean(dim=1) for m in of_model.unique()], dim=1)
+    return shares[0], shares[1:].mean(dim=0)

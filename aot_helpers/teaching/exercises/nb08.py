@@ -66,6 +66,9 @@ def _fooled(answer):
     score = values.real.sum().item() / size
     for i, row in enumerate(table):
         if row[i] >= row.max():
+            if (row == row[i]).sum() > 1:
+                tie = f"Row {i} is a tie: word {i} raises itself as much as any other"
+                return f"{tie}. Another word must be raised more (score {score:+.2f})."
             return f"Word {i} raises itself most (score {score:+.2f})."
     if score < HIGH:
         return f"No word raises itself most, but the score is {score:+.2f}; {HIGH} is wanted."
