@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from aot_helpers.studies import torus
+from aot_helpers.studies.torus_colors import asker
 from aot_helpers.studies.torus_training import list_runs, load_run
 from aot_helpers.teaching.exercises import nb14, nb15
 from aot_helpers.teaching.exercises.nb13 import CHECKS
@@ -19,11 +20,13 @@ def opinion(theta1, theta2):
     return torus.logits(NET, *points)[0].view(*first.shape, 5)
 
 
-def facts_lost(word, degrees):
-    angles = THETA.clone()
+def facts_lost(word=0, degrees=0, silent=None):
+    angles, says = THETA.clone(), torch.ones(3)
     angles[word] += math.radians(degrees)
-    said = opinion(angles[:, None], angles[None]).argmax(dim=-1).flatten()
-    return [i for i in range(25) if said[i] != FACTS[i]]
+    if silent is not None:
+        says[silent] = 0
+    said = asker(NET, says)(angles[:, None], angles[None]).argmax(dim=-1).flatten()
+    return [str(i) for i in range(25) if said[i] != FACTS[i]]
 
 
 def wanted(theta2, Q, K, position=NET.W_pos[0, 1]):
@@ -64,18 +67,28 @@ def test_the_cut_torus(answer, said):
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (("C", 3), ""),
-        (("c", 3.0), ""),
-        (("C", 2.5), "whole number of degrees, such as 25 or -25, not 2.5"),
-        (("C", math.nan), "whole number"),
-        (("C", "3"), "not '3'"),
-        (("D", 1), "still known"),
-        (("D", 25), "smaller turn"),
-        (("Z", 1), "one of A"),
+        ((2, "C", 3), ""),
+        ([2.0, "c", 3.0], ""),
+        ((..., ..., ...), None),
+        ((..., "C", 3), None),
+        ((2, ..., ...), "Head 2 is right, it costs 15 facts. Now the word"),
+        ((2, "C", ...), "Now the word"),
+        ((0, "C", 3), "Head 0 costs 14 facts, another one more."),
+        ((3, "C", 3), "The head is 0, 1 or 2, not 3."),
+        ((True, "C", 3), "The head is"),
+        (("C", 3), "Give a head, a word and degrees"),
+        (2, "Give a head, a word and degrees"),
+        ((2, "C", 2.5), "whole number of degrees, such as 25 or -25, not 2.5"),
+        ((2, "C", math.nan), "whole number"),
+        ((2, "C", "3"), "not '3'"),
+        ((2, "D", 1), "still known"),
+        ((2, "C", -4), "smaller turn"),
+        ((2, "D", 25), "smaller turn"),
+        ((2, "Z", 1), "one of A"),
     ],
 )
 def test_the_fact_that_hangs_by_a_thread(answer, said):
-    found = CHECKS["13.2"](*answer, facts_lost=lambda *a: [str(i) for i in facts_lost(*a)])
+    found = CHECKS["13.2"](answer, facts_lost=facts_lost)
     assert found == said if not said else said in found
 
 

@@ -5,6 +5,9 @@ from collections.abc import Callable
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch
+from matplotlib.path import Path
+from matplotlib.patheffects import withStroke
 
 from aot_helpers.studies.torus_colors import (
     CLASS_COLORS,
@@ -78,7 +81,7 @@ def gluing(ask: Callable) -> Figure:
 def torus_in_space(
     ask: Callable, theta, facts, title: str, named=(), elevation: float = 42, azimuth: float = 42
 ) -> Figure:
-    """The map without edges, with the facts [pair] as pearls.
+    """The map without edges, with the facts [pair] as pearls; arrows say which word leads where.
 
     ask: see `torus_colors.asker`. theta: the angle of each word. named: pairs (i, j) whose names
     stand beside their pearls, where these are seen. elevation, azimuth: degrees from which to look.
@@ -92,6 +95,7 @@ def torus_in_space(
     for x, y, fact in labels:
         axis.text(x, y, NAMES[fact], color=letter_color(fact), fontsize=10, weight="bold",
                   ha="center", va="center_baseline")  # fmt: skip
+    _ways(axis, view)
     look = {"boxstyle": "round,pad=0.2", "fc": "white", "ec": INK, "lw": 0.8}
     for i, j in named:
         k = len(theta) * i + j
@@ -101,6 +105,21 @@ def torus_in_space(
                       va="center", bbox=look)  # fmt: skip
     figure.text(0.012, 0.965, title, fontsize=12.5)
     return figure
+
+
+def _ways(axis, view):
+    """Two white arrows on the torus: how the first word and how the second word moves a pair."""
+    edge, dark = ([withStroke(linewidth=wide, foreground=INK)] for wide in (5, 3))
+    text = {"fontsize": 11, "weight": "bold", "color": "white", "path_effects": dark, "zorder": 7}
+    for name, starts, ends, side, aside in (
+        ("first word", (28, 58), (72, 58), "center", (0.0, -0.13)),
+        ("second word", (2, 12), (2, 72), "right", (-0.07, 0.0)),
+    ):
+        x, y, _ = view @ ring(*np.radians(np.linspace(starts, ends, 31)).T, TUBE + 0.01).T
+        way = FancyArrowPatch(path=Path(np.stack([x, y], -1)), arrowstyle="-|>", color="white",
+                              mutation_scale=14, lw=2.4, path_effects=edge, zorder=6)  # fmt: skip
+        axis.add_patch(way)
+        axis.text(x[15] + aside[0], y[15] + aside[1], name, ha=side, **text)
 
 
 def globe(W_U, streams, facts, title: str, side: int = 430) -> Figure:

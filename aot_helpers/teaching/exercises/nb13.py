@@ -36,9 +36,23 @@ def _center(pair, color, theta, opinion):
     return "" if named == nearest * 2 else f"{named} is not the dot nearest to the corners."
 
 
-def _breaks(word, degrees, facts_lost):
-    if word is ... or degrees is ...:
+def _breaks(answer, facts_lost):
+    if not isinstance(answer, tuple | list) or len(answer) != 3:
+        return f'Give a head, a word and degrees, such as (1, "D", -25), not {answer!r}.'
+    head, *turn = answer
+    if head is ...:
         return None
+    if isinstance(head, bool) or head not in (0, 1, 2):
+        return f"The head is 0, 1 or 2, not {head!r}."
+    costs = [len(facts_lost(silent=h)) for h in range(3)]
+    if costs[int(head)] < max(costs):
+        return f"Head {head} costs {costs[int(head)]} facts, another one more."
+    if any(part is ... for part in turn):
+        return f"Head {head} is right, it costs {max(costs)} facts. Now the word and its turn."
+    return _thread(*turn, facts_lost)
+
+
+def _thread(word, degrees, facts_lost):
     if _letters(word) not in tuple(WORDS):
         return f"The word is one of A, B, C, D, E, not {word!r}."
     if not isinstance(degrees, numbers.Real) or not float(degrees).is_integer():
