@@ -8,6 +8,9 @@ import torch
 from aot_helpers.studies import bigrams, bigrams_drawings
 from aot_helpers.studies.markov import markov_chain
 from aot_helpers.teaching.exercises import grade
+from aot_helpers.text.corpora import Corpus
+from aot_helpers.text.planted import P_TAIL, write_planted
+from aot_helpers.text.tokenization import words as words_of
 from aot_helpers.training.losses import next_token_losses
 
 
@@ -65,6 +68,45 @@ def test_correlation_ignores_what_is_added_to_a_row_and_pairs_left_out():
     other[~keep] = 99.0
     assert bigrams.correlation(table, other, keep) == pytest.approx(1, abs=1e-6)
     assert bigrams.centered(table, keep).sum() == pytest.approx(0, abs=1e-5)
+
+
+def test_the_true_table_agrees_with_its_chain_and_a_blind_one_does_not():
+    chain = markov_chain(12, seed=0)
+    true = chain.P.clamp(min=1e-9).log() + torch.randn(12, 1)
+    assert bigrams.against_chain(true, chain, 20_000) == pytest.approx((0, 1), abs=1e-4)
+    blind = chain.stationary.clamp(min=1e-9).log().expand(12, -1)
+    above, alike = bigrams.against_chain(blind, chain, 20_000)
+    assert above == pytest.approx(chain.unigram_entropy - chain.entropy, abs=1e-4) and alike < 0.5
+    often = bigrams.often_enough(chain, 20_000)
+    assert (20_000 * chain.stationary[:, None] * chain.P)[often].min() >= 10
+    assert often.sum() > bigrams.often_enough(chain, 2_000).sum() > 0
+
+
+def test_a_line_between_two_groups_of_points_survives_any_invertible_matrix():
+    points = torch.tensor([[0.0, 0.0], [1.0, 0.2], [0.5, 1.0], [3.0, 3.0], [4.0, 2.0]])
+    inside = torch.tensor([True, True, True, False, False])
+    for matrix in (torch.eye(2), torch.tensor([[1.0, 4.0], [0.3, -2.0]])):
+        moved = points @ matrix
+        *normal, offset = bigrams.line_between(moved, inside)
+        assert ((moved @ torch.tensor(normal) > offset) == inside).all()
+    cross = torch.tensor([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    assert bigrams.line_between(cross, torch.tensor([True, True, False, False])) is None
+
+
+def test_the_words_of_a_planted_corpus_are_charged_by_what_decides_them():
+    texts, truth = write_planted(40, seed=3)
+    words = words_of(texts)
+    corpus = Corpus("planted", "test", texts, "generated", "none", synthetic=True, truth=truth)
+    equal = bigrams.as_model(torch.zeros(words.d_vocab, 2), torch.zeros(2, words.d_vocab), 200)
+    paid = bigrams.paid_by_kind({"equal": equal}, words, corpus)
+    kinds = [kind for row in truth.kinds for kind in row]
+    tails = sum(text.split().count(tail) for text in texts for tail in P_TAIL)
+    assert len(paid["bigram"]) == kinds.count("bigram") + tails > tails > 0
+    assert len(paid["free"]) == kinds.count("free") - tails
+    for kind in ("bug", "skip-trigram", "copy", "repeat"):
+        assert len(paid[kind]) == kinds.count(kind) > 0
+        assert torch.allclose(paid[kind][:, 0], torch.tensor(words.d_vocab).float().log())
+        assert paid[kind][:, 1].mean() == pytest.approx(truth.floor(kind), abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -156,6 +198,13 @@ def test_drawings_name_what_they_show():
     figure = bigrams_drawings.letter_plane(torch.randn(8, 2), signs, "title")
     colors = {text.get_text(): text.get_color() for text in figure.axes[0].texts}
     assert colors["a"] == colors["e"] != colors["b"] == colors["t"]
+    rows = torch.randn(8, 2) + torch.tensor([[9.0, 0.0]] * 6 + [[0.0, 0.0]] * 2)
+    figure = bigrams_drawings.letter_plane(rows, signs, "title")
+    legend = [text.get_text() for text in figure.texts]
+    assert len(figure.axes[0].lines) == 1 and "parting vowels and ␣" in legend[-1]
+    rows[0], rows[6] = rows[6].clone(), rows[0].clone()
+    figure = bigrams_drawings.letter_plane(rows, signs, "title")
+    assert not figure.axes[0].lines and len(figure.texts) == len(legend) - 1
 
 
 def test_letters_that_overprint_are_moved_apart():

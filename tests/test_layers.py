@@ -18,7 +18,7 @@ FAMILIES = [
     ["torus", *(f"torus_{part}" for part in TORUS.split())],
     ["attention_maps", "attention_places", "attention_costs", "attention_drawings"],
     ["loss_ladder_drawings", "loss_ladder"],
-    ["bigrams", "bigrams_drawings"],
+    ["markov", "bigrams", "bigrams_drawings"],
     ["one_layer", "one_layer_drawings"],
     ["copying_heads", "copying_drawings"],
     ["phase_change_drawings", "phase_change"],

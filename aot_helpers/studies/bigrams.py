@@ -1,6 +1,8 @@
 """Notebook 06: pairs of letters, a model of two matrices, and how well it agrees with a table."""
 
+import math
 import re
+from collections import defaultdict
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -8,7 +10,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.text.corpora import load_corpus
+from aot_helpers.studies.markov import MarkovChain
+from aot_helpers.text.corpora import Corpus, load_corpus
+from aot_helpers.text.planted import FILLERS
+from aot_helpers.text.tokenization import Tokenizer
+from aot_helpers.training.losses import next_token_losses
 
 VOWELS = "aeiou"
 
@@ -100,3 +106,61 @@ def correlation(
     """Correlation of two tables over the kept entries, row means taken off."""
     both = [centered(each.double(), keep) for each in (table, log_table)]
     return torch.corrcoef(torch.stack(both))[0, 1]
+
+
+def often_enough(
+    chain: MarkovChain, n_tokens: int, least: float = 10
+) -> Bool[Tensor, "present next"]:
+    """True for pairs that a text of n_tokens should show at least so often, as `kept` says."""
+    return kept(n_tokens * chain.stationary[:, None] * chain.P, least)
+
+
+def against_chain(
+    table: Float[Tensor, "present next"], chain: MarkovChain, n_tokens: int
+) -> tuple[float, float]:
+    """Two measures of a table of logits that has read n_tokens of a chain.
+
+    Its expected loss above the chain's entropy (nats); its correlation with ln P, row means taken
+    off, over the pairs that come often enough.
+    """
+    above = chain.expected_loss(table) - chain.entropy
+    log_P = chain.P.clamp(min=1e-9).log()
+    return above, float(correlation(table, log_P, often_enough(chain, n_tokens)))
+
+
+def line_between(
+    points: Float[Tensor, "point 2"], inside: Bool[Tensor, " point"]
+) -> tuple[float, float, float] | None:
+    """(a, b, c) with a x + b y > c for the points inside and < c for the others; None without one.
+
+    Of 720 directions the one with the widest gap is taken, and the line is in its middle.
+    """
+    if inside.all() or not inside.any():
+        return None
+    angles = torch.arange(720) * (2 * math.pi / 720)
+    normals = torch.stack([angles.cos(), angles.sin()])  # [2, direction]
+    along = points @ normals  # [point, direction]
+    lowest, highest = along[inside].amin(dim=0), along[~inside].amax(dim=0)
+    best = int((lowest - highest).argmax())
+    if lowest[best] <= highest[best]:
+        return None
+    return (*normals[:, best].tolist(), float(lowest[best] + highest[best]) / 2)
+
+
+def paid_by_kind(
+    models: dict, words: Tokenizer, corpus: Corpus
+) -> dict[str, Float[Tensor, "word payer"]]:
+    """What each word of a planted corpus costs, by what decides it: {kind: [word, payer]}.
+
+    Payers: each model of {name: model}, in order, then one who knows all rules. Whatever follows an
+    adverb, another one or the word that ends them, is of kind "bigram": the adverb alone decides.
+    """
+    paid, truth = defaultdict(list), corpus.truth
+    for text, kinds, true in zip(corpus.texts, truth.kinds, truth.log_probs, strict=True):
+        tokens = words.encode(text, bos=True)[None]
+        costs = [next_token_losses(each(tokens), tokens)[0] for each in models.values()]
+        costs = torch.stack([*costs, -torch.tensor(true)], dim=1)  # [word, payer]
+        before = [None, *text.split()]
+        for present, kind, row in zip(before, kinds, costs, strict=False):
+            paid["bigram" if present in FILLERS else kind].append(row)
+    return {kind: torch.stack(rows) for kind, rows in paid.items()}

@@ -2,12 +2,13 @@
 
 import matplotlib.pyplot as plt
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
 from aot_helpers.showing import diagrams
 from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHADES
-from aot_helpers.studies.bigrams import VOWELS, shown
+from aot_helpers.studies.bigrams import VOWELS, line_between, shown
 
 NEVER = 1.2e-3  # where pairs that never occur stand on a logarithmic axis
 
@@ -147,20 +148,30 @@ def _spread(places, gap: tuple[float, float]):
 
 
 def letter_plane(rows, signs: str, title: str) -> Figure:
-    """Letters as points [sign, 2]: vowels orange, consonants blue; near ones are moved apart."""
+    """Letters as points [sign, 2], near ones moved apart, and a line that parts them.
+
+    Orange: vowels, gray: the space, blue: consonants. The line is dashed, with vowels and space on
+    one side; there is none where no straight line does that.
+    """
+    line = line_between(rows, torch.tensor([sign in f" {VOWELS}" for sign in signs]))
     rows = np.asarray(rows)
     low, high = rows.min(axis=0), rows.max(axis=0)
     pad = 0.08 * (high - low)
     rows = _spread(rows, (high - low) * (0.024, 0.062))  # the size of a letter
-    figure, axis = plt.subplots(figsize=(7.4, 4.0), dpi=DPI)
-    figure.subplots_adjust(0.02, 0.03, 0.98, 0.89)
+    figure, axis = plt.subplots(figsize=(7.4, 4.3), dpi=DPI)
+    figure.subplots_adjust(0.02, 0.03, 0.98, 0.84)
     diagrams.headline(figure, title)
     for (x, y), sign in zip(rows, signs, strict=True):
         color = QUERY if sign in VOWELS else PALE if sign == " " else KEY
         axis.text(x, y, shown(sign), size=14, weight="bold", color=color, ha="center", va="center")
     axis.set(xlim=(low[0] - pad[0], high[0] + pad[0]), ylim=(low[1] - pad[1], high[1] + pad[1]))
     axis.set(xticks=[], yticks=[])
-    axis.axhline(0, color="0.88", lw=1, zorder=0)
-    axis.axvline(0, color="0.88", lw=1, zorder=0)
     axis.spines[:].set(visible=True, color="0.85")
+    marks = [("vowels", QUERY, 0.02), ("consonants", KEY, 0.125), ("␣ space", PALE, 0.28)]
+    if line:
+        a, b, c = line
+        axis.axline((a * c, b * c), (a * c - b, b * c + a), color=INK, lw=1.2, ls="--", zorder=0)
+        marks.append(("- - -  a straight line parting vowels and ␣ from consonants", INK, 0.4))
+    for text, color, x in marks:
+        figure.text(x, 0.87, text, size=10, color=color)
     return figure
