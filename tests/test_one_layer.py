@@ -121,6 +121,17 @@ def test_fillers_are_counted_back_to_the_first_other_word(model):
     ]
 
 
+def test_a_head_looks_at_its_own_verb_and_at_others(model):
+    text = "ada keep so then at bay . bela put now at mind ."
+    texts = model.tokenizer.encode(text, bos=True)[None]
+    number = one_layer.word_ids(model.tokenizer)
+    here = texts[:, :-1] == number["at"]
+    own, others = one_layer.looks_at_verbs(model, 0, texts, here)
+    first, second = model.run_with_cache(texts)[1]["L0.pattern"][0, 0, [5, 11]]
+    assert own == pytest.approx((first[2] + second[9]).item() / 2, abs=1e-6)
+    assert others == pytest.approx(second[2].item() / 2, abs=1e-6)
+
+
 def test_a_name_takes_the_attention_that_again_would_give_a_list(model):
     encode, number = model.tokenizer.encode, one_layer.word_ids(model.tokenizer)
     written = write_planted(200, seed=5)[0]
@@ -181,6 +192,8 @@ def source_after_source(attention, boost):
         (lambda a, b: [0, 0, 1], "not yet. Of 4 sources your triple [0, 0, 1] has the value "),
         (lambda a, b: [0, 3, 0], "not yet. [source, destination, out] is wanted, the first below"),
         (lambda a, b: strongest(a, b)[:2], "not yet. 3 numbers, please; yours has the shape [2]."),
+        (lambda a, b: strongest(a.T, b), "not yet. It stops with “The size of tensor a (3) must"),
+        (lambda a, b: [a[9, 0], 0, 0], "not yet. It stops with “index 9 is out of bounds"),
         (lambda a, b: None, "not attempted"),
     ],
 )
@@ -194,6 +207,16 @@ def test_the_strongest_triple_of_a_head_is_said_in_words(capsys):
     grade("07.1", strongest, head=(attention, boost, ["put", "rain"], ["of"]))
     said = "exercise 07.1: solved (in this head: rain … of → put)\n"
     assert capsys.readouterr().out == said
+
+
+def test_whole_texts_pay_a_strongest_triple_no_attention(capsys):
+    tables = torch.tensor([[0.1, 0.9]]), torch.tensor([[5.0, 0.0], [2.0, 1.0]])
+    words = ["put", "rain", "of", *NAMES]
+    texts, pattern = torch.tensor([[3, 1, 2], [0, 4, 2]]), torch.zeros(2, 3, 3)
+    pattern[:, 2] = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.9, 0.0]])
+    grade("07.1", strongest, head=(*tables, words, ["of"]), read=(texts, pattern))
+    said = capsys.readouterr().out
+    assert "of gives rain 0.20 of its attention at most, and names 0.80 on average)" in said
 
 
 FORCED = {"keep … at": 0.21, "hold … at": 0.06}
@@ -253,6 +276,8 @@ def test_drawings_say_what_they_show():
     names = ["put", "walk"], ["of"], ["rain", "music", "silk"]
     figure = one_layer_drawings.meeting(*maps, *names, "of", "title")
     assert [label.get_text() for label in figure.axes[2].get_xticklabels()] == names[2]
+    scales = [axis.child_axes[0].get_ylabel() for axis in figure.axes[:3]]
+    assert scales == ["logits", "logits", "probability"]
     prices = {"first": (0.0, 1.0), "second": (0.9, 0.1), "third": (0.02, 0.1)}
     figure = one_layer_drawings.two_prices(prices, ("in", "at"), "first", "title")
     said = texts_of(figure.axes[0])

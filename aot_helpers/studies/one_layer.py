@@ -6,7 +6,7 @@ from torch import Tensor
 
 from aot_helpers.models.protocol import Edits, Model
 from aot_helpers.models.transformer import AttentionOnlyTransformer
-from aot_helpers.text.planted import BUG, BUG_OBJECTS, FILLERS, PlantedTruth
+from aot_helpers.text.planted import BUG, BUG_OBJECTS, FILLERS, P_VERB, PlantedTruth
 from aot_helpers.training.losses import next_token_losses
 
 Planted = dict[tuple[str, str], str]  # {(source, destination): out}
@@ -148,6 +148,26 @@ def fillers_before(tokenizer, texts: Int[Tensor, "text pos"]) -> Int[Tensor, "te
     for at in range(1, texts.shape[1]):
         n_before[:, at] = (n_before[:, at - 1] + 1) * filler[:, at - 1]
     return n_before
+
+
+def looks_at_verbs(
+    model: AttentionOnlyTransformer,
+    head: int,
+    texts: Int[Tensor, "text pos"],
+    here: Bool[Tensor, "text word"],
+) -> tuple[float, float]:
+    """A head's mean attention to the word before the fillers, and to all other verbs.
+
+    here: True at the places that it looks from, each with a verb before its fillers.
+    """
+    number = word_ids(model.tokenizer)
+    row, place = here.nonzero(as_tuple=True)
+    _, cache = model.run_with_cache(texts)
+    shares = cache["L0.pattern"][row, head, place]  # [place, pos]
+    before = place - fillers_before(model.tokenizer, texts)[row, place] - 1
+    own = shares.gather(1, before[:, None])[:, 0]
+    verbs = torch.isin(texts[row], torch.tensor([number[verb] for verb in P_VERB]))
+    return own.mean().item(), ((shares * verbs).sum(dim=1) - own).mean().item()
 
 
 def above_floor(

@@ -79,11 +79,11 @@ def meeting(offers, wants, meets, verbs, prepositions, nouns, asked: str, title:
     """What verbs offer, what prepositions want, and what comes of both, as maps over the nouns.
 
     offers, meets: [verb, noun]; wants: [preposition, noun]. asked: the preposition of the third
-    map, whose numbers are probabilities.
+    map, whose numbers are probabilities. White is 0 or less.
     """
     tall = [len(verbs), len(prepositions), len(verbs)]
     figure, axes = plt.subplots(3, 1, figsize=(9, 6.9), dpi=DPI, height_ratios=tall)
-    figure.subplots_adjust(0.08, 0.09, 0.995, 0.9, hspace=0.28)
+    figure.subplots_adjust(0.08, 0.09, 0.905, 0.9, hspace=0.28)
     diagrams.headline(figure, title)
     said = (
         "the head (OV): what each verb offers, whoever asks",
@@ -96,7 +96,12 @@ def meeting(offers, wants, meets, verbs, prepositions, nouns, asked: str, title:
     ):
         table = np.asarray(table)
         high = 1 if axis is axes[-1] else table.max()
-        axis.imshow(table, cmap=color, vmin=0, vmax=high, aspect="auto")
+        image = axis.imshow(table, cmap=color, vmin=0, vmax=high, aspect="auto")
+        scale = figure.colorbar(image, cax=axis.inset_axes([1.012, 0, 0.014, 1]))
+        scale.set_ticks([0, 1] if high == 1 else [0, int(high)])
+        scale.set_label("probability" if axis is axes[-1] else "logits", size=9.5)
+        scale.ax.tick_params(labelsize=9.5, length=2)
+        scale.outline.set_visible(False)
         axis.set_yticks(range(len(names)), names, fontsize=9.5)
         axis.set_xticks([])
         axis.tick_params(length=0)

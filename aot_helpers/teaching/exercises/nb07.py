@@ -1,11 +1,12 @@
 """The exercises of notebook 07: a strongest triple, a forced look, one head for four promises."""
 
+import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from aot_helpers.teaching.exercises import Solved
 from aot_helpers.teaching.exercises.references import draw, guesses_problem, read_numbers
-from aot_helpers.text.planted import BUG, BUG_PREPOSITIONS, BUG_VERBS
+from aot_helpers.text.planted import BUG, BUG_PREPOSITIONS, BUG_VERBS, NAMES
 
 
 class _Counted(TorchFunctionMode):
@@ -20,11 +21,18 @@ class _Counted(TorchFunctionMode):
         return found
 
 
-def _strongest_triple(answer, head=None):
+def _strongest_triple(answer, head=None, read=None):
     for d, s, o, seed in ((3, 4, 2, 2), (5, 7, 9, 0), (20, 30, 40, 4)):
         attention, boost = draw(d, s, seed=seed).softmax(-1), draw(s, o, seed=seed + 1)
-        with _Counted() as counted:
-            triple = answer(attention, boost)
+        try:
+            with _Counted() as counted:
+                triple = answer(attention, boost)
+        except (RuntimeError, IndexError) as error:
+            return (
+                f"It stops with “{str(error).splitlines()[0]}”. Here attention [destination, "
+                f"source] is {d} by {s}, boost [source, out] {s} by {o}: is a table taken the "
+                "other way round?"
+            )
         if triple is None or triple is ...:
             return None if d == 3 else "Nothing was returned."
         given, problem = read_numbers(triple, 3)
@@ -45,12 +53,23 @@ def _strongest_triple(answer, head=None):
                 f"That is the strongest, but of {values.numel():,} triples: you made "
                 f"{counted.made:,} numbers. Judge each source alone."
             )
-    return _of_head(answer, *head) if head else ""
+    return _of_head(answer, *head, read) if head else ""
 
 
-def _of_head(answer, attention, boost, sources, destinations):
+def _of_head(answer, attention, boost, sources, destinations, read):
     source, destination, out = map(int, answer(attention, boost))
-    return Solved(f"in this head: {sources[source]} … {destinations[destination]} → {sources[out]}")
+    asker = destinations[destination]
+    said = f"in this head: {sources[source]} … {asker} → {sources[out]}"
+    if read:
+        texts, pattern = read  # [text, pos]; [text, query, key]
+        row, place = ((texts == sources.index(asker)).nonzero()).T
+        shares, words = pattern[row, place], texts[row]  # [asker's place, key]
+        names = torch.isin(words, torch.tensor([sources.index(name) for name in NAMES]))
+        most = (shares * (words == source)).max()
+        mean = (shares * names).sum(dim=-1).mean()
+        said += f" | in whole texts {asker} gives {sources[source]} {most:.2f} of its attention "
+        said += f"at most, and names {mean:.2f} on average"
+    return Solved(said)
 
 
 def _forced_look(answer, forced):
