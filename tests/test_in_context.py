@@ -222,7 +222,11 @@ def test_a_score_without_context(two, unread, capsys, starts, said):
     ("share", "said"),
     [
         (0.67, "solved (it is 0.67)"),
-        (torch.tensor(0.6), "solved"),
+        (torch.tensor(0.7), "solved"),
+        (0.63, "solved"),
+        (0.59, "not yet. More than 0.59"),  # what the notebook prints just before
+        (0.6, "not yet. More than 0.60"),
+        (0.73, "not yet. Less than 0.73"),
         (0.0, "not yet. More than 0.00"),
         (0.9, "not yet. Less than 0.90"),
         ("half", "not yet. one number"),
@@ -234,10 +238,12 @@ def test_a_share_where_nothing_can_copy(capsys, share, said):
 
 
 def twice_among_others(first, second, third, before=None):
-    text = [first, second, third]
-    for other in (201, 302, 403, 504, 605, 806):
-        text += [other, second, 900]
-    return [*text, before or first, second, third]
+    between = fillers(second, 900, (201, 302, 403, 504, 605, 806))
+    return [first, second, third, *between, before or first, second, third]
+
+
+def fillers(second, after, others):
+    return [token for other in others for token in (other, second, after)]
 
 
 @pytest.mark.parametrize(
@@ -249,6 +255,14 @@ def twice_among_others(first, second, third, before=None):
             twice_among_others(401, 502, 603, before=333),
             "not yet. the last token costs two layers 12.4 nats, the smeared one 9.1; two layers "
             "should pay at most 2.",
+        ),
+        (  # numbers that do not work as well, as the hint says
+            [931, 757, 532, *fillers(757, 1010, (224, 998, 630, 452, 846)), 931, 757, 532],
+            "not yet. the last token costs two layers 2.3 nats, the smeared one 5.1; two layers",
+        ),
+        (
+            [401, 502, 603, *fillers(502, 900, (201, 302, 403, 504, 605)), 401, 502, 603],
+            "solved",
         ),
         ([105, 206, 307, 608, 206, 709, 105, 206, 307], "not yet. the last token costs"),
         (

@@ -10,7 +10,7 @@ from aot_helpers.teaching.exercises import Solved
 from aot_helpers.teaching.exercises.references import read_numbers
 from aot_helpers.training.losses import in_context_score
 
-NEAR = 0.1  # of 12.2
+NEAR = 0.05  # of 12.2: the share printed just before is 0.08 off
 LEAST_STARTS, MOST_STARTS = 100, 600  # of 12.1
 MOST_TOKENS, MOST_LOSS, LEAST_LEAD = 40, 2.0, 1.5  # of 12.3; nats
 
