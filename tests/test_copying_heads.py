@@ -205,6 +205,7 @@ def test_drawings_show_what_they_are_given():
     panels = {"names": {"L0H0": (torch.full((6,), -8.0), torch.tensor([1.0] * 6))}}
     (axis,) = copying_drawings.swings(panels, "Swings").axes
     assert [tick.get_text() for tick in axis.get_yticklabels()] == ["−5", "0", "+5"]
+    assert axis.get_ylabel() == "names, nats\nother minus true"
     tables = {kind: {"L0H0": torch.eye(n) * n} for kind, n in (("names", 4), ("codes", 5))}
     figure = copying_drawings.diagonals(tables, "Tables")
     scales = [axis.get_xlabel() for axis in figure.axes]

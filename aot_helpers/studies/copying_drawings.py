@@ -50,7 +50,7 @@ def swings(panels: dict, title: str, most: int = 300) -> Figure:
     line is the mean of all copies; at most so many of them are drawn.
     """
     figure, axes = _panels(panels, (9.6, 0.85 + 1.9 * len(panels)), title)
-    figure.subplots_adjust(0.09, 0.075, 0.99, 0.84, wspace=0.08, hspace=0.12)
+    figure.subplots_adjust(0.1, 0.075, 0.99, 0.84, wspace=0.08, hspace=0.12)
     for line, (kind, each) in zip(axes, panels.items(), strict=True):
         ends = np.concatenate([np.asarray(x)[:most] for both in each.values() for x in both])
         reach = np.abs(ends).max() * 1.05
@@ -65,7 +65,7 @@ def swings(panels: dict, title: str, most: int = 300) -> Figure:
         tick = max(each for each in (0.5, 1, 2, 5, 10, 20, 50) if each < max(reach, 0.6))
         line[0].set_yticks([-tick, 0, tick], [f"−{tick:g}", "0", f"+{tick:g}"])
         line[0].tick_params(labelsize=9.5, length=3)
-        line[0].set_ylabel(f"{kind}, nats", size=11, labelpad=1)
+        line[0].set_ylabel(f"{kind}, nats\nother minus true", size=10.5, labelpad=1)
     sides = {
         "the other word wins": (0.96, "top", VALUE),
         "the true word wins": (0.04, "bottom", PALE),
