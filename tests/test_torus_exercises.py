@@ -118,6 +118,26 @@ def test_the_first_word_that_a_head_likes_best(answer, said):
     assert found == said if not said else said in found
 
 
+def line(x2, W, E, p1):
+    return x2 @ W @ E, x2 @ W @ (p1 - x2)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda *given: torch.cat([line(*given)[0], line(*given)[1][None]]), ""),
+        (lambda *given: [*line(*given)[0], line(*given)[1]], ""),
+        (lambda *given: None, None),
+        (line, "Three numbers in one tensor, please"),
+        (lambda *given: line(*given)[0], "expected shape (3,)"),
+        (lambda *given: torch.cat([line(*given)[0], -line(*given)[1][None]]), "expected"),
+    ],
+)
+def test_the_line_of_a_second_word(answer, said):
+    found = nb14.CHECKS["14.1"](answer)
+    assert found == said if not said else said in found
+
+
 MOVES = {"W_Q times 2": False, "W_K times -1": False, "W_V times 2": False, "W_pos times 2": True}
 
 

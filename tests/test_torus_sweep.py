@@ -1,9 +1,18 @@
 import math
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
-from aot_helpers.studies import torus, torus_bending, torus_sweep, torus_waves, torus_winding
+from aot_helpers.studies import (
+    torus,
+    torus_bending,
+    torus_colors,
+    torus_sweep,
+    torus_waves,
+    torus_winding,
+)
 from aot_helpers.studies.torus import new_nets
 
 NETS = new_nets([0, 1]).double()
@@ -26,6 +35,18 @@ def test_a_line_cuts_the_circle_where_the_score_is_zero(line):
     for angle in found:
         assert 0 <= angle < 2 * math.pi
         assert g0 * math.cos(angle) + g1 * math.sin(angle) + h == pytest.approx(0, abs=1e-9)
+
+
+def test_the_pictures_of_waves_keep_gray_below_zero_and_purple_above():
+    waves, shares = torus_waves.SCORES, torus_colors.SHARES
+    kept = torus_colors.palette_of(waves, shares, n=37)  # as in `sum_of_waves`
+    at = np.concatenate([np.linspace(0, 0.48, 100), np.linspace(0.52, 1, 100)])
+    shades = (255 * waves(at)[None, :, :3]).round().astype("uint8")
+    shown = np.asarray(torus_colors._nearest(Image.fromarray(shades), kept).convert("RGB"), int)[0]
+    purple = shown[:, 0] - shown[:, 1] > 2
+    assert not purple[:100].any() and purple[100:].all()
+    with pytest.raises(ValueError, match="at most 256 colors"):
+        torus_colors.palette_of(waves, shares, n=120)
 
 
 def test_a_head_with_one_number_is_a_product_whose_lines_are_parallel():

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -26,6 +26,7 @@ class Painting(Figure):
 
     sharpness = 1.2  # pixels for each at which it is shown
     quantizer = {"colors": 256, "method": Image.Quantize.FASTOCTREE}
+    kept = None  # colors [n, 3] of uint8 that stand for all: see `palette_of`
     dotted = None  # (left, right) of a part, 0 to 1, whose shades are mixed from dots of colors
 
     def _ipython_display_(self):
@@ -34,7 +35,10 @@ class Painting(Figure):
         buffer, few = io.BytesIO(), io.BytesIO()
         self.savefig(buffer, format="png", dpi=self.sharpness * self.dpi, facecolor="white")
         full = Image.open(buffer).convert("RGB")
-        colors = full.quantize(**self.quantizer, dither=Image.Dither.NONE)
+        if self.kept is None:
+            colors = full.quantize(**self.quantizer, dither=Image.Dither.NONE)
+        else:
+            colors = _nearest(full, self.kept)
         if self.dotted is not None:
             left, right = (round(full.width * end) for end in self.dotted)
             box = (left, 0, right, full.height)
@@ -53,6 +57,24 @@ class Shaded(Painting):
 
     sharpness = 1
     quantizer = {"colors": 256, "method": Image.Quantize.MEDIANCUT, "kmeans": 3}
+
+
+def palette_of(*ramps, n: int = 33) -> np.ndarray:
+    """Colors to be `kept` by a painting: n of each ramp, so that none borrows another's shades.
+
+    ramps: colormaps. Beside them are INK and the words' colors, mixed with white, and the orange of
+    a frontier, mixed with the last ramp. Raises ValueError for more than 256 colors.
+    """
+    orange, white = np.array([0.902, 0.624, 0]), np.ones(3)
+    mixed = [(np.array(to_rgb(INK)), 0.8 * white, 12)]  # no paler, or tints would turn gray
+    mixed += [(np.asarray(color), white, 5) for color in CLASS_COLORS[:5]]
+    mixed += [(orange, white, 5), *((orange, np.array(ramps[-1](at)[:3]), 5) for at in (0.5, 1.0))]
+    shades = [ramp(np.linspace(0, 1, n))[:, :3] for ramp in ramps]
+    shades += [np.linspace(one, other, steps) for one, other, steps in mixed]
+    colors = (255 * np.concatenate(shades)).round().astype(np.uint8)
+    if len(colors) > 256:
+        raise ValueError(f"a picture has at most 256 colors, these are {len(colors)}: lower n")
+    return colors
 
 
 def letter_color(word: int) -> str:
@@ -88,3 +110,15 @@ def painted(ask: Callable, cells: int = 480):
     sure = ((chances.max(axis=-1, keepdims=True) - guess) / (1 - guess)).clip(0, 1) ** 0.6
     light = chances @ CLASS_COLORS[: chances.shape[-1]].astype(np.float32) ** 2.2
     return 1 - sure * (1 - light ** (1 / 2.2))
+
+
+def _nearest(picture, colors):
+    """The picture with a palette: for each pixel the color that is nearest to it."""
+    pixels = np.asarray(picture).reshape(-1, 3) @ np.array([1 << 16, 1 << 8, 1])
+    used, where = np.unique(pixels, return_inverse=True)
+    shades = np.stack([used >> 16, used >> 8 & 255, used & 255], axis=1)
+    away = np.square(shades[:, None] - colors.astype(int)).sum(axis=-1)
+    indices = away.argmin(axis=1).astype(np.uint8)[where]
+    found = Image.fromarray(indices.reshape(picture.height, picture.width))
+    found.putpalette(colors.tobytes())
+    return found

@@ -23,6 +23,7 @@ from aot_helpers.studies.torus_colors import (
     TURN,
     Painting,
     letter_color,
+    palette_of,
 )
 from aot_helpers.studies.torus_figures import dot
 
@@ -31,6 +32,10 @@ QUERIES, KEYS = (  # below zero gray, above orange or blue
     for name, color in (("queries", "#D55E00"), ("keys", "#0072B2"))
 )
 SPOT = {"s": 52, "ec": "white", "lw": 1.4, "zorder": 6}
+MARKS = [  # of the cut where the dark side begins, and where it ends
+    {"marker": "D", "s": 30, "fc": fill, "ec": edge, "lw": 1.2, "zorder": 7, "clip_on": False}
+    for fill, edge in (("#B22222", "white"), ("white", "#B22222"))
+]
 CLEAR = 0.13  # room enough around an arrow
 HOLE = 0.72  # the inner radius of a shaded ring
 INSIDE = torch.linspace(-1.45, 1.45, 120, dtype=torch.float64)
@@ -129,22 +134,35 @@ def sweeping(coefficients, theta, seconds, title: str) -> Figure:
     """A film strip: the line of each second word, what it leaves of the circle, and that row's map.
 
     coefficients: [11]. theta: the angle of each word. seconds: angles of the second word, radians.
+    A diamond marks each cut, here and in the map: filled where the dark side begins (on a walk to
+    the right in the map), open where it ends.
     """
     n = len(seconds)
     figure = _figure(10, 4.3, title)
-    side = 0.735 / (n // 2 + n % 2)
+    side = min(0.735 / (n // 2 + n % 2), 0.2)
     for i, second in enumerate(seconds):
         row, column = divmod(i, n // 2 + n % 2)
         axis = figure.add_axes((0.005 + column * side, 0.44 - 0.435 * row, side, 0.39))
-        one_second(axis, lines(coefficients, torch.as_tensor(second)).tolist(), theta)
+        line = lines(coefficients, torch.as_tensor(second)).tolist()
+        one_second(axis, line, theta)
+        for at, mark in zip(_dark_side(*line), MARKS, strict=False):
+            axis.scatter(math.cos(at), math.sin(at), **mark)
         axis.set_title(f"{i + 1}: second word at {math.degrees(second):.0f}°", fontsize=10, y=0.985)
-    axis = figure.add_axes((0.785, 0.13, 0.205, 0.72))
+    left = 0.05 + (n // 2 + n % 2) * side
+    axis = figure.add_axes((left, 0.13, min(0.305, 0.955 - left), 0.72))
     show_share(axis, coefficients, theta)
+    last = (-math.inf, 0)  # the row of the number before, and its column
     for i, second in enumerate(seconds):
         axis.axhline(second, color="white", lw=2.4)
         axis.axhline(second, color=INK, lw=1)
+        line = lines(coefficients, torch.as_tensor(second)).tolist()
+        for at, mark in zip(_dark_side(*line), MARKS, strict=False):
+            axis.scatter(at % TURN, second, **mark)
         box = {"boxstyle": "circle,pad=0.12", "fc": "white", "ec": INK, "lw": 0.8}
-        axis.text(TURN, second, f"{i + 1}", fontsize=9, ha="center", va="center", bbox=box)
+        last = (second, 1 - last[1] if second - last[0] < 0.3 else 0)
+        x = TURN + 0.22 + 0.4 * last[1]
+        axis.plot([TURN, x], [second, second], color=INK, lw=0.8, clip_on=False)
+        axis.text(x, second, f"{i + 1}", fontsize=9, ha="center", va="center", bbox=box)
     return figure
 
 
@@ -154,6 +172,7 @@ def factored(product: Product, theta, title: str) -> Figure:
     product: six numbers of one head. theta: the angle of each word.
     """
     figure = _figure(10, 3.35, title)
+    figure.kept = palette_of(QUERIES, KEYS, SHARES, n=33)
     theta1, theta2 = torus.grid(160)
     query, keys = (each.expand(160, 160) for each in product.factors(theta1, theta2))
     pictures = {"the query": query, "first key less second": keys, "where the head looks": None}
@@ -291,11 +310,19 @@ def straight(axis, g0, g1, h, color, name: str = "", avoid=((9, 9),)) -> bool:
 
 def cuts(g0: float, g1: float, h: float) -> list[float]:
     """The angles at which g0 cos θ + g1 sin θ + h changes its sign: two, or none."""
+    return sorted(_dark_side(g0, g1, h))
+
+
+def _dark_side(g0, g1, h):
+    """The angles between which g0 cos θ + g1 sin θ + h is above 0: its begin and its end, or none.
+
+    The end may be less than the begin: then the dark side goes over the edge of the map.
+    """
     size, middle = math.hypot(g0, g1), math.atan2(g1, g0)
     if abs(h) >= size:
         return []
     half = math.acos(-h / size)
-    return sorted((middle + side * half) % TURN for side in (-1, 1))
+    return [(middle + side * half) % TURN for side in (-1, 1)]
 
 
 def _lines_of_words(axis, drawn, theta):

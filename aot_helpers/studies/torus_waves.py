@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from aot_helpers.studies import torus
-from aot_helpers.studies.torus_colors import PALE, SHARES, TURN, Painting
+from aot_helpers.studies.torus_colors import PALE, SHARES, TURN, Painting, palette_of
 from aot_helpers.studies.torus_sweep import Product, frontier, show_values
 
 # The harmonics of `torus.HARMONICS` that belong together: one frequency, or two that are tied.
@@ -29,6 +29,7 @@ def sum_of_waves(coefficients: Float[Tensor, " 11"], theta, title: str) -> Figur
     """
     figure = plt.figure(figsize=(10, 4.85), dpi=100, FigureClass=Painting)
     plt.close(figure)
+    figure.kept = palette_of(SCORES, SHARES, n=37)
     figure.text(0.012, 0.958, title, fontsize=12.5, va="center")
     said = "above: purple where the wave is above 0, gray below"
     figure.text(0.988, 0.958, said, fontsize=10, color=PALE, ha="right", va="center")

@@ -20,6 +20,21 @@ def _line_of(x2, W, E, p1):
     return x2 @ W @ at
 
 
+def _joined(answer):
+    apart = []
+
+    def tried(*arguments):
+        given = answer(*arguments)
+        if not isinstance(given, tuple | list) or len(given) == 3:
+            return given
+        apart.append(given)
+        return torch.zeros(0)
+
+    problem = LINES(tried)
+    said = "Three numbers in one tensor, please: g0, g1 and h. (`torch.cat` joins tensors.)"
+    return said if apart else problem
+
+
 def _moves(answer, net):
     if not isinstance(answer, dict) or set(answer) != set(CHANGES):
         return f"A dictionary with True or False for each of {', '.join(CHANGES)}, please."
@@ -52,17 +67,15 @@ def _wild(answer):
     return ""
 
 
+LINES = against(
+    _line_of,
+    [
+        tuple(draw(*shape, seed=10 * i + j) for j, shape in enumerate([(3,), (3, 3), (3, 2), (3,)]))
+        for i in range(3)
+    ],
+)
 CHECKS = {
-    "14.1": against(
-        _line_of,
-        [
-            tuple(
-                draw(*shape, seed=10 * i + j)
-                for j, shape in enumerate([(3,), (3, 3), (3, 2), (3,)])
-            )
-            for i in range(3)
-        ],
-    ),
+    "14.1": _joined,
     "14.2": _moves,
     "14.3": _wild,
 }
