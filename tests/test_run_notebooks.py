@@ -190,6 +190,15 @@ def test_in_place_takes_the_figures_that_a_notebook_saved(project):
     assert (kept / "00-new.gif").read_bytes() == b"new"
 
 
+def test_in_place_forgets_what_older_runs_of_the_evidence_said(project):
+    old = project / "runs/results/claims/00.json"
+    old.parent.mkdir(parents=True)
+    old.write_text("{}")
+    write(project, "00_first", "x = 1")
+    assert run_notebooks.main([], root=project) == 0 and old.is_file()
+    assert run_notebooks.main(["--in-place"], root=project) == 0 and not old.exists()
+
+
 def test_in_place_changes_nothing_after_a_failure(project):
     write(project, "00_first", "x = 1")
     write(project, "01_second", "1 / 0")

@@ -210,6 +210,9 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     kept.mkdir(parents=True, exist_ok=True)
     for path in notebooks:  # claims that a notebook no longer makes must not stay
         publish.claims_file(kept, path).unlink(missing_ok=True)
+    if options.in_place:  # beside older runs of the evidence a tour must not be published
+        for old in (kept / "claims").glob("*.json"):
+            old.unlink()
     start = time.perf_counter()
     try:
         results = run_all(notebooks, parameters, root / "runs", options.jobs)
