@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aot_helpers.models.checkpoints import load_measurements
-from aot_helpers.models.protocol import Edits, Head, Model
+from aot_helpers.models.protocol import Edits, Head, Model, all_heads
 from aot_helpers.reading.heads import earlier_copies, head_scores, induction_scores
 from aot_helpers.text.batches import token_stream
 from aot_helpers.training.losses import next_token_losses
@@ -130,8 +130,8 @@ def roles(model: Model, repeats: Texts) -> tuple[list[Head], list[Head], list[He
     found = induction_scores(model, repeats)[1]
     induction = [Head(1, head) for head in range(len(found)) if found[head] > 0.5]
     previous = [Head(0, head_scores(model, repeats, "previous").scores[0].argmax().item())]
-    every = itertools.starmap(Head, itertools.product(range(2), range(len(found))))
-    return induction, previous, [head for head in every if head not in induction + previous]
+    others = [head for head in all_heads(model) if head not in induction + previous]
+    return induction, previous, others
 
 
 def at_step(name: str, step: int) -> tuple[float, float, float]:
