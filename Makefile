@@ -62,7 +62,7 @@ geometry: $(MADE) ## measure and map the queries and keys of every head of some 
 
 # Without the limit glibc keeps what is freed, and a model of 135 M parameters takes 2 GB.
 pretrained: export MALLOC_MMAP_THRESHOLD_ = 1000000
-pretrained: $(MADE) ## read pretrained models for notebooks 20 to 22, as many as are within reach
+pretrained: $(MADE) ## read pretrained models for notebooks 00, 07, 20 to 22, as many as are within reach
 	$(PY) tools/pretrained.py
 
 sweep: $(MADE) ## sweep a report's settings, going on where it stopped; WORKERS=2 STORAGE=postgresql://…

@@ -1,20 +1,26 @@
-"""Notebook 08: values read from other tokens, what is carried, chance; its exercises, drawings."""
+"""Notebook 08: values of other tokens, what is carried, chance; its pages, exercises, drawings."""
 
 import copy
+import json
+import re
+from pathlib import Path
 
 import pytest
 import torch
 
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.protocol import Head
+from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.battery import PARTS, battery
 from aot_helpers.reading.circuits import copying_score, full_ov
 from aot_helpers.reading.factored import FactoredMatrix
 from aot_helpers.studies import copying_drawings, copying_heads
-from aot_helpers.teaching.exercises import grade
+from aot_helpers.teaching.exercises import grade, nb08, write
 from aot_helpers.text.batches import repeated_tokens
 from aot_helpers.text.corpora import Corpus
 from aot_helpers.text.planted import PlantedTruth
+
+NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "08_copying_heads.ipynb"
 
 
 @pytest.fixture(autouse=True)
@@ -115,132 +121,253 @@ def test_a_part_is_centered_and_shuffles_lose_the_diagonal():
     assert not copying_heads.beyond_chance(0.9, null + 1, shuffled)  # one null is not enough
 
 
-def test_a_word_stands_among_the_keys_that_count_and_are_not_later():
-    text = torch.tensor([[4, 5, 6, 4, 7]])
-    keys = torch.ones(1, 5, 5, dtype=torch.bool)
-    keys[0, 4, :2] = False  # the last place: its first two keys do not count
-    word = torch.tensor([[4, 6, 5, 9, 5]])
-    found = copying_heads.stands_among(word, text, keys)
-    assert found.tolist() == [[True, False, True, False, False]]
+class Letters:
+    """A tokenizer of one character a token; BOS is token 0."""
+
+    bos, alphabet = 0, " abcdefghijklmnopqrstuvwxyz"
+
+    def encode_many(self, texts):
+        return [torch.tensor([self.alphabet.index(c) for c in text]) for text in texts]
+
+    def token_strings(self, ids):
+        return [2 * self.alphabet[i] for i in ids]  # words have two letters or more
 
 
-def reads(v, read, W_V, head):
-    v = v.clone()
-    v[:, :, head] = read @ W_V
-    return v
+@pytest.fixture
+def small():
+    config = ModelConfig(27, 2, 12, 3, 4, 40, positions="relative", layer_norm=False)
+    model = AttentionOnlyTransformer(config).requires_grad_(False)
+    model.tokenizer = Letters()
+    return model
 
 
-def in_place(v, read, W_V, head):
-    v[:, :, head] = read @ W_V
-    return v
+def test_a_second_mention_comes_after_the_same_token_and_is_exchanged_twice(small):
+    found, none = "klmnopabqrstuvwxyzcde" + "abfghi", "klmnopabqrstuvwxyzcde" + "afghij"
+    corpus = Corpus("toy", "test", [none, found, "ab ab", found[::-1]], "", "", True)
+    texts, donors, at = copying_heads.second_mentions(small, corpus, 1, length=27)
+    assert texts.tolist() == [small.tokenizer.encode_many([found])[0].tolist()]
+    assert at.nonzero().tolist() == [[0, 21]]  # "b" at place 22
+    changed = (texts != donors).nonzero()[:, 1].tolist()
+    new = donors[0, 22].item()
+    assert changed == [7, 22] and donors[0, 7] == new and new not in texts[0].tolist()
+    logits = small(texts)[0, 6]
+    left = [i for i in range(27) if i not in texts[0].tolist()]
+    assert new == max(left, key=lambda i: logits[i].item())
+    with pytest.raises(ValueError, match="only 2 texts .* not 3"):
+        copying_heads.second_mentions(small, corpus, 3, length=27)
 
 
-def all_heads(v, read, W_V, head):
-    return (read @ W_V)[:, :, None].expand_as(v)
+def test_what_a_layer_reads_of_a_token_alone_is_its_embedding_in_layer_0(small):
+    torch.testing.assert_close(copying_heads.read_alone(small, 0, block=10), small.W_E.detach())
+    tokens = torch.tensor([[0, 5]])
+    _, cache = small.run_with_cache(tokens)
+    read = copying_heads.read_alone(small, 1, block=10)
+    torch.testing.assert_close(read[5], cache["L1.ln1_out"][0, 1])
 
 
-GIVEN = {
-    "v": torch.randn(2, 5, 4, 3, generator=torch.Generator().manual_seed(1)),
-    "read": torch.randn(2, 5, 7, generator=torch.Generator().manual_seed(2)),
-    "W_V": torch.randn(7, 3, generator=torch.Generator().manual_seed(3)),
-    "head": 1,
-}
-TRUTH = {"first saying": torch.tensor(0.1), "since the ;": torch.tensor(0.5)}
-FOOLED = torch.tensor([-0.1, 1.0, 0.1])[:, None] * torch.tensor([1.0, 0.9, -1.9])
+def blank(*arguments):
+    """A page nobody has written on."""
+    ...
+
+
+def folded_solutions() -> dict:
+    """{name: function} of the notebook's folded solutions that define one."""
+    cells = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
+    prose = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+    names = {"torch": torch}
+    for block in re.findall(r"```python\n(def .*?)```", prose, re.S):
+        exec(block, names)
+    return names
+
+
+@pytest.mark.parametrize("number", nb08.PAGES)
+def test_a_page_is_the_packages_until_it_is_right_and_then_the_readers(capsys, number):
+    assert write(number, blank) is nb08.PAGES[number]
+    said = capsys.readouterr().out
+    assert said.startswith(f"exercise {number}: not attempted\n") and "`blank` is the" in said
+    assert write(number, lambda *arguments: 3) is nb08.PAGES[number]
+    assert f"exercise {number}: not yet. " in capsys.readouterr().out
+    own = folded_solutions()[nb08.PAGES[number].__name__]
+    assert write(number, own) is own
+    said = capsys.readouterr().out
+    assert said.startswith(f"exercise {number}: solved (") and "is yours" in said
+    assert write(number, nb08.PAGES[number]) is nb08.PAGES[number]
+
+
+def test_patched_values_are_those_of_the_donor_and_the_pattern_stays(model, text):
+    donors = torch.randint(1, 98, (3, 12))
+    logits = nb08.patch_values(model, text, donors, Head(0, 2))
+    edits = copying_heads.other_values(model, text, torch.arange(98), 0, [])
+    mine, theirs = (model.run_with_cache(t)[1] for t in (text, donors))
+    z = mine["L0.z"].clone()
+    z[:, :, 2] = mine["L0.pattern"][:, 2] @ theirs["L0.v"][:, :, 2]
+    torch.testing.assert_close(logits, model(text, edits=edits | {"L0.z": z}))
+
+
+def patching(name, which=lambda head: head.head):
+    """A page that patches another activation, or other heads."""
+
+    def page(model, texts, donors, head):
+        _, cache = model.run_with_cache(donors)
+        at = name.format(head.layer)
+        return model(texts, edits=nb08._exchange(cache, at, which(head)))
+
+    return page
 
 
 @pytest.mark.parametrize(
-    ("number", "answer", "given", "says"),
+    ("page", "said"),
     [
-        ("08.1", lambda *a: None, GIVEN, "not attempted"),
-        ("08.1", reads, GIVEN, "solved"),
-        ("08.1", lambda v, *a: v, GIVEN, "not yet. Nothing has changed"),
-        ("08.1", all_heads, GIVEN, "not yet. The values of other heads than number 1"),
-        ("08.1", lambda v, r, W, h: v + reads(v * 0, r, W, h), GIVEN, "not yet. The old values"),
-        ("08.1", lambda v, r, W, h: reads(v, r, -W, h), GIVEN, "not yet. The values of head 1"),
-        ("08.1", lambda v, r, W, h: r @ W, GIVEN, "not yet. Values of all heads, of shape"),
-        ("08.1", lambda v, r, W, h: reads(v, r, W[h], h), GIVEN, "already that of head 1"),
-        ("08.1", in_place, GIVEN, "not yet. Right, but the `v`"),
-        ("08.2", dict.fromkeys(TRUTH, ...), {"truth": TRUTH}, "not attempted"),
-        ("08.2", {"first saying": 0.2, "since the ;": 0.6}, {"truth": TRUTH}, "solved (first"),
-        ("08.2", {"first saying": 0.8, "since the ;": 0.6}, {"truth": TRUTH}, "less than 0.80"),
-        ("08.2", {"first saying": 0.1, "since the ;": 0.1}, {"truth": TRUTH}, "more than 0.10"),
-        ("08.2", [0.1, 0.5], {"truth": TRUTH}, "not yet. A dict"),
-        (
-            "08.2",
-            {"first saying": 0.1, "since the ;": 0.8},
-            {"truth": TRUTH},
-            "0.90; there is 0.60",
-        ),
-        ("08.2", {"first saying": 0.5, "since the ;": 0.1}, {"truth": TRUTH}, "less than 0.50.\n"),
-        ("08.2", {"first saying": 0.1, "since the ;": "?"}, {"truth": TRUTH}, "one number, please"),
-        ("08.3", ..., {}, "not attempted"),
-        ("08.3", FOOLED, {}, "solved (score +1.00"),
-        ("08.3", (100 * FOOLED).tolist(), {}, "solved"),
-        ("08.3", torch.eye(3) - 1 / 3, {}, "not yet. Word 0 raises itself most"),
-        ("08.3", [[1, 0, -1], [0, 0, 0], [0, 0, 0]], {}, "not yet. Word 0 raises itself most"),
-        ("08.3", [[0, 0, 0], [-2, 1, 1], [1, -2, 1]], {}, "not yet. Row 0 is a tie: word 0"),
-        ("08.3", [[-1, 1, 0], [-2, 1, 1], [1, -2, 1]], {}, "not yet. Row 1 is a tie: word 1"),
-        ("08.3", torch.eye(3), {}, "not yet. Each row must sum to zero"),
-        ("08.3", -torch.eye(3) + 1 / 3, {}, "but the score is -1.00"),
-        ("08.3", torch.zeros(3, 3), {}, "not yet. All eigenvalues are zero"),
-        ("08.3", torch.eye(4), {}, "not yet. 3 by 3 numbers"),
+        (lambda model, texts, donors, head: model(texts), "Nothing has changed"),
+        (lambda model, texts, donors, head: model(donors), "These are the logits of `donors`"),
+        (lambda model, texts, donors, head: model(texts)[:, -1], "Logits of shape (3, 6, 11)"),
+        (lambda model, texts, donors, head: 2 * model(texts), "For head L0H1 the largest error"),
+        (patching("L{}.z"), "You patch z"),
+        (patching("L{}.k"), "You patch keys"),
+        (patching("L{}.v", lambda head: slice(None)), "You patch the values of all heads"),
+        (patching("L0.v"), "You always patch layer 0"),
     ],
 )
-def test_an_exercise_says_what_is_wrong(number, answer, given, says, capsys):
-    grade(number, answer, **given)
+def test_a_common_mistake_of_the_patch_is_named(page, said, capsys):
+    grade("08.1", page)
+    assert capsys.readouterr().out.startswith(f"exercise 08.1: not yet. {said}")
+
+
+def eigenvalues(A, B):
+    return torch.linalg.eigvals(B @ A)
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        (lambda A, B: eigenvalues(A, B).sum() / eigenvalues(A, B).abs().sum(), "A complex number"),
+        (
+            lambda A, B: eigenvalues(A, B).real.sum() / eigenvalues(A, B).real.abs().sum(),
+            "Below the line",
+        ),
+        (
+            lambda A, B: eigenvalues(A, B).real.abs().sum() / eigenvalues(A, B).abs().sum(),
+            "Above the line",
+        ),
+        (lambda A, B: (eigenvalues(A, B).real > 0).float().mean(), "This is the share"),
+        (lambda A, B: (A @ B).trace(), "This is the sum above the line"),
+        (lambda A, B: (A @ B).trace() / torch.linalg.svdvals(A @ B).sum(), "You divide by singul"),
+        (
+            lambda A, B: (
+                torch.linalg.eigvalsh(B @ A).sum() / torch.linalg.eigvalsh(B @ A).abs().sum()
+            ),
+            "eigvalsh is for",
+        ),
+        (lambda A, B: 0.5, "For a table of rank 5"),
+        (lambda A, B: A, "one number, please"),
+    ],
+)
+def test_a_common_mistake_of_the_score_is_named(page, said, capsys):
+    grade("08.2", page)
+    assert capsys.readouterr().out.startswith(f"exercise 08.2: not yet. {said}")
+
+
+def test_the_page_of_the_score_is_the_packages_score():
+    A, B = torch.randn(9, 4), torch.randn(4, 9)
+    wanted = copying_score(FactoredMatrix(A, B))
+    assert nb08.copying_score(A, B).item() == pytest.approx(wanted, abs=1e-5)
+    grade("08.2", lambda A, B: nb08.copying_score(A, B).item())  # a plain number will do
+
+
+TRUTH = {"first saying": torch.tensor(0.1), "since the ;": torch.tensor(0.5)}
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (dict.fromkeys(TRUTH, ...), "not attempted"),
+        ({"first saying": 0.2, "since the ;": 0.6}, "solved (first saying: 0.10, since the ;"),
+        ({"first saying": 0.8, "since the ;": 0.6}, "less than 0.80"),
+        ({"first saying": 0.1, "since the ;": 0.1}, "more than 0.10"),
+        ([0.1, 0.5], "not yet. A dict"),
+        ({"first saying": 0.1, "since the ;": 0.8}, "0.90; there is 0.60"),
+        ({"first saying": 0.5, "since the ;": 0.1}, "less than 0.50.\n"),
+        ({"first saying": 0.1, "since the ;": "?"}, "one number, please"),
+    ],
+)
+def test_where_a_head_attends(answer, says, capsys):
+    grade("08.3", answer, truth=TRUTH)
     assert says in capsys.readouterr().out
 
 
-def test_drawings_show_what_they_are_given():
-    rows = [("as it is", None, {"ada": 0.9, "finn": 0.05}), ("L0H1", "finn", {"finn": 0.8})]
-    figure = copying_drawings.readings(rows, ["ada", "so", "again"], "Readings")
-    said = [text.get_text() for text in figure.axes[0].texts]
-    assert {"ada 0.90", "finn 0.80", "finn", "Readings"} <= set(said)
-    panels = {"names": {h: (torch.randn(6), torch.randn(6)) for h in ("L0H0", "L0H1")}}
-    figure = copying_drawings.swings(panels, "Swings")
-    assert [axis.get_title() for axis in figure.axes] == ["L0H0", "L0H1"]
-    assert all(len(axis.lines) == 7 for axis in figure.axes)
-    assert len(copying_drawings.swings(panels, "Swings", most=2).axes[0].lines) == 3
-    panels = {"names": {"L0H0": (torch.full((6,), -8.0), torch.tensor([1.0] * 6))}}
-    (axis,) = copying_drawings.swings(panels, "Swings").axes
-    assert [tick.get_text() for tick in axis.get_yticklabels()] == ["−5", "0", "+5"]
-    assert axis.get_ylabel() == "names, nats\nother minus true"
-    tables = {kind: {"L0H0": torch.eye(n) * n} for kind, n in (("names", 4), ("codes", 5))}
-    figure = copying_drawings.diagonals(tables, "Tables")
-    scales = [axis.get_xlabel() for axis in figure.axes]
-    assert scales == ["full color: ±4.0 nats", "full color: ±5.0 nats"]
-    assert [axis.images[0].get_array().shape for axis in figure.axes] == [(4, 4), (5, 5)]
-    pulled = {"L0H0": torch.tensor([9.0, 0, 0.01, 0]), "L0H1": torch.tensor([0, -1.0, 0, 0])}
-    figure = copying_drawings.pulls(["a", "b", "c", "d"], pulled, ("for b", "for c"), "Pulls")
-    said = [text.get_text() for text in figure.axes[0].texts]
-    assert {"L0H0 +9.0", "L0H1 −1.0", "for b", "for c"} < set(said) and len(
-        figure.axes[0].lines
-    ) == 2
-    assert {"not drawn (looks below ±1, and at itself), in all:", "L0H0 +0.0, L0H1 +0.0"} < set(
-        said
-    )
-    above, below = (line.get_ydata() for line in figure.axes[0].lines)
-    assert above.min() > below.max()
-    (axis,) = copying_drawings.pulls(list("abcd"), pulled, ("", ""), "Pulls", least=2).axes
-    assert len(axis.lines) == 1 and any("L0H1 −1.0" in text.get_text() for text in axis.texts)
-    planes = {h: (torch.tensor([100.0, -4]), torch.zeros(2)) for h in ("L0H0", "L0H1")}
-    figure = copying_drawings.eigenvalue_planes(planes, {"L0H0": 0.5, "L0H1": -1.0}, "Planes")
-    assert figure.axes[1].get_title() == "L0H1\nscore -1.00"
-    assert [x.get_text() for x in figure.axes[0].get_xticklabels()] == [
-        "−80",
-        "−20",
-        "0",
-        "20",
-        "80",
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (..., "not attempted"),
+        ("list pe le ki la ; pe la ki", "solved (la falls to 0.00, the model says le"),
+        ("list pe le ki la ; la le ki", "not yet. The model still gives la a probability of 0.47."),
+        ("list pe le ki la ; la le ki", "L0H1 does attend to that place (0.23)"),
+        ("list pe la ki la ; pe le ki", "hardly attends to that place (0.00)"),
+        ("list pe le ki la ; pe le ki", "you exchanged 0"),
+        ("list pe le ki la ; la la ki", "you exchanged 2"),
+        ("list pe le ki la ; pe le", "Your donor has 8 words, the text 9"),
+        ("list pe le ki la ; pe zebra ki", "not of this language"),
+        (7, "A text of 9 words is wanted, got 7"),
+    ],
+)
+def test_a_donor_that_makes_a_head_strike_off_the_wrong_word(model, answer, says, capsys):
+    grade("08.4", answer, model=model, text="list pe le ki la ; pe le ki", head=Head(0, 1))
+    assert says in capsys.readouterr().out
+
+
+def test_readings_show_what_is_carried_and_what_is_said():
+    rows = [
+        ("as it is", ["ada", "so", "again"], {}, {"ada": 0.9, "hugo": 0.05}),
+        ("L0H1 carries finn", ["ada", "so", "again"], {0: "finn"}, {"finn": 0.8}),
     ]
-    assert figure.axes[0].get_xticks()[3:] == pytest.approx([20**0.5, 80**0.5])
-    assert [each.radius for each in figure.axes[0].patches[-2:]] == pytest.approx(
-        [20**0.5, 80**0.5]
-    )
-    points = {"right": (0.9, 3.0, True), "missed": (-0.5, 2.0, False), "alarm": (0.3, 0.1, True)}
-    figure = copying_drawings.against_score(points, 1.0, "Against")
-    assert [text.get_text() for text in figure.axes[0].texts][1:] == ["missed", "alarm"]
+    figure = copying_drawings.readings(rows, "Readings")
+    said = [text.get_text() for text in figure.axes[0].texts]
+    assert {"ada 0.90", "hugo 0.05", "finn 0.80", "finn", "Readings"} <= set(said)
+
+
+def test_bars_say_what_is_recovered_and_who_wins():
+    shares = {("names", "L0H0"): 0.02, ("names", "L0H1"): 0.72}
+    shares |= {("codes", "L0H0"): 0.26, ("codes", "L0H1"): -0.01}
+    wins = {name: max(x, 0) for name, x in shares.items()}
+    figure = copying_drawings.recovered_bars(shares, wins, "Bars")
+    said = [text.get_text() for axis in figure.axes for text in axis.texts]
+    assert "0.72  (donor's word wins 72%)" in said and "-0.01  (donor's word wins 0%)" in said
+    assert [bar.get_width() for bar in figure.axes[1].patches] == [0.26, -0.01]
+
+
+def test_diagonals_share_a_scale_in_each_row_and_count_themselves():
+    tables = {
+        "names": [torch.eye(4), 3 * torch.eye(4)],
+        "codes": [-torch.eye(5), torch.ones(5, 5)],
+    }
+    axes = copying_drawings.diagonals(tables, "Tables").axes
+    limits = [axis.images[0].get_clim()[1] for axis in axes]
+    assert limits == pytest.approx([2.25, 2.25, 0.8, 0.8])  # each row less its mean
+    assert [axis.get_xlabel() for axis in axes[:3]] == [
+        "4 of 4 raise themselves most",
+        "4 of 4 raise themselves most",
+        "5 of 5 lower themselves most",
+    ]
+
+
+def test_eigenvalues_are_drawn_on_one_scale():
+    heads = [(torch.tensor([100.0, -4 + 0j]), 0.5), (torch.tensor([-9.0, 4 + 0j]), -1.0)]
+    figure = copying_drawings.eigenvalue_planes(heads, "Planes")
+    assert figure.axes[1].get_title() == "L0H1\ncopying score −1.00"
+    for axis in figure.axes:
+        ticks = [tick.get_text() for tick in axis.get_xticklabels()]
+        assert ticks == ["−80", "−20", "0", "20", "80"]
+        assert axis.get_xticks()[3:] == pytest.approx([20**0.5, 80**0.5])
+        assert [each.radius for each in axis.patches[-2:]] == pytest.approx([20**0.5, 80**0.5])
+
+
+def test_heads_that_score_and_patch_judge_differently_are_pink():
+    points = {0: (0.9, 0.8), 1: (-0.5, 0.6), 2: (0.5, 0.0), 3: (0.0, 0.0)}
+    figure = copying_drawings.against_score({"score": points}, "Against", 0.4, 0.1, {1: "missed"})
+    (axis,) = figure.axes
+    colors = [tuple(dots.get_edgecolor()[0]) for dots in axis.collections]
+    assert colors[1] == colors[2] != colors[0] != colors[3] != colors[1]
+    assert "missed" in [text.get_text() for text in axis.texts]
 
 
 def test_ranks_correlate_whatever_the_scale():

@@ -1,13 +1,19 @@
-"""Notebook 00: what two names cost, with heads and without, and the text that misleads them."""
+"""Notebook 00: what two names cost, with heads and without; its pages, exercises and drawings."""
+
+import json
+import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
 
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.protocol import Head
-from aot_helpers.studies import first_look
-from aot_helpers.teaching.exercises import grade
+from aot_helpers.studies import first_look, first_look_drawings
+from aot_helpers.teaching.exercises import grade, nb00, write
 
+NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "00_start_here.ipynb"
 FRIEND = "Grace Hopper"
 
 
@@ -76,3 +82,124 @@ def test_texts_that_do_not_fit_are_refused(model):
 def test_a_text_that_misleads(model, capsys, text, said):
     grade("00.3", text, model=model, names=("Ada", FRIEND))
     assert capsys.readouterr().out.startswith(f"exercise 00.3: {said}")
+
+
+def blank(*arguments):
+    """A page nobody has written on."""
+    ...
+
+
+def folded_solutions() -> dict:
+    """{name: function} of the notebook's folded solutions that define one."""
+    cells = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
+    prose = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+    names = {"torch": torch}
+    for block in re.findall(r"```python\n(def .*?)```", prose, re.S):
+        exec(block, names)
+    return names
+
+
+@pytest.mark.parametrize("number", nb00.PAGES)
+def test_a_page_is_the_packages_until_it_is_right_and_then_the_readers(capsys, number):
+    assert write(number, blank) is nb00.PAGES[number]
+    said = capsys.readouterr().out
+    assert said.startswith(f"exercise {number}: not attempted\n") and "`blank` is the" in said
+    assert write(number, lambda *arguments: 3) is nb00.PAGES[number]
+    assert f"exercise {number}: not yet. " in capsys.readouterr().out
+    own = folded_solutions()[nb00.PAGES[number].__name__]
+    assert write(number, own) is own
+    said = capsys.readouterr().out
+    assert said.startswith(f"exercise {number}: solved (") and "is yours" in said
+
+
+def first_place(tokens):
+    place = tokens.index(tokens[-1])
+    return tokens[place + 1] if place < len(tokens) - 1 else -1
+
+
+def forgets_the_rest(tokens):
+    return nb00.copy_rule(tokens) if tokens[-1] in tokens[:-1] else None
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (first_place, "first earlier place"),
+        (lambda tokens: tokens[-1], "return the token itself"),
+        (forgets_the_rest, "return -1"),
+    ],
+)
+def test_a_rule_that_errs_is_told_how(capsys, answer, said):
+    grade("00.1", answer)
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("shift", "said"), [(0, "on the twin itself"), (-1, "before the twin"), (None, "take the mean")]
+)
+def test_a_score_of_something_else_is_named(capsys, shift, said):
+    def answer(pattern, length):
+        query = torch.arange(length + 1, 2 * length + 1)
+        if shift is None:
+            return pattern[query, query - length + 1].sum()
+        return pattern[query, query - length + shift].mean()
+
+    grade("00.2", answer)
+    assert said in capsys.readouterr().out
+
+
+def test_a_better_rule_is_as_good_as_the_model(model, capsys):
+    given = {"model": model, "names": first_look.made_up_names(8, seed=0), "friend": FRIEND}
+    grade("00.4", blank, **given)
+    grade("00.4", nb00.copy_rule, **given)
+    grade("00.4", better_rule(), **given)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "exercise 00.4: not attempted"
+    assert lines[1].startswith("exercise 00.4: not yet. So far your rule is right about ")
+    assert lines[2].startswith("exercise 00.4: solved (your rule is right about ")
+
+
+def better_rule():
+    """The folded solution, which falls back on the page of 00.1."""
+    names = folded_solutions()
+    names["better_rule"].__globals__["copy_rule"] = nb00.copy_rule
+    return names["better_rule"]
+
+
+def test_results_of_a_pretrained_model_are_of_the_same_questions(model):
+    found = first_look.pretrained(model, n_names=3)
+    assert found["induction"][1][0] > 0.8 and found["previous"][0][3] > 0.8
+    assert found["second"] < 0.2 * found["first"] < found["other"]
+    assert found["removed"][2]["lost"] > 0.8 > 0.2 > max(found["removed"][2]["others"])
+    shipped = first_look.read_results()
+    assert shipped.keys() >= found.keys()
+    assert len(shipped["induction"]) == 30 and shipped["removed"].keys() == set("1248") | {"16"}
+    with pytest.raises(ValueError, match="'gpt3'.*smollm2"):
+        first_look.read_results("gpt3")
+
+
+@pytest.mark.parametrize(
+    "name", ["Ada Lovelace", "Bo", "Ελένη Νικολάου", "Maximiliane von Weißenfels"]
+)
+def test_the_drawings_take_any_name(model, name):
+    tokens = first_look.encode(model, first_look.sentence(name, FRIEND))
+    strings, loss = model.tokenizer.token_strings, first_look.losses(model, tokens)
+    first, second = first_look.mentions(model, tokens, name)
+    _, cache = model.run_with_cache(tokens[None])
+    heads = [f"L{layer}H{head}" for layer in (0, 1) for head in range(4)]
+    patterns = torch.cat([cache["L0.pattern"][0], cache["L1.pattern"][0]])
+    brace = (int(first[0]) - 1, int(first[-1]) - 1, "first")
+    data = first_look.to_point_at(model, tokens, {"none": [], "L0H3": [Head(0, 3)]})
+    some, pattern = strings(tokens), patterns[4]
+    pictures = [
+        first_look_drawings.shaded({"": (some[1:], loss)}, "title", math.log(1024), "", [brace]),
+        first_look_drawings.eight_patterns(patterns, heads, second, first, "title"),
+        first_look_drawings.arcs(pattern, some, first, second, "title"),
+        first_look_drawings.circuit(["a", "b", "c"], ("L0H3", 0.9), ("L1H0", 0.9), "title"),
+    ]
+    for figure in pictures:
+        sizes = [text.get_fontsize() for axis in figure.axes for text in axis.texts]
+        assert min([*sizes, 10]) >= 9
+    view = first_look_drawings.to_point_at(data, "L1H0", int(second[0]), 7.0, "title")
+    assert view.data["runs"][0]["loss"] == pytest.approx(loss.tolist(), abs=0.006)
+    assert "http" not in view.html(still=False)

@@ -7,10 +7,12 @@ from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.studies import in_context as study
+from aot_helpers.studies import in_context_drawings as drawings
 from aot_helpers.studies import in_context_training as training
-from aot_helpers.teaching.exercises import grade
+from aot_helpers.teaching.exercises import grade, write
 from aot_helpers.text.batches import repeated_tokens, token_stream
 from aot_helpers.text.corpora import load_corpus
+from aot_helpers.training.losses import in_context_score
 
 
 @pytest.fixture(scope="module")
@@ -193,14 +195,43 @@ def moved(line, bos, by):
     return [i - by for i in begins if by <= i < len(line) - 127]
 
 
+def late_minus_early(losses, early=(4, 12), late=(96, 127)):
+    return losses[:, slice(*late)].mean() - losses[:, slice(*early)].mean()
+
+
+@pytest.mark.parametrize(
+    ("score", "said"),
+    [
+        (lambda losses, early=None, late=None: None, "not attempted"),
+        (lambda *given: -late_minus_early(*given), "not yet. The sign is turned round"),
+        (lambda losses, a=(5, 13), b=(97, 127): late_minus_early(losses, a, b), "not yet. For"),
+        (lambda losses, *_: losses[:, 96:127].sum() - losses[:, 4:12].sum(), "not yet. Take means"),
+        (lambda losses, *_: losses[:, 96] - losses[:, 4], "not yet. For the arguments"),
+        (
+            lambda losses, *_: late_minus_early(losses),
+            "not yet. For the arguments",
+        ),  # its own ranges
+        (late_minus_early, "solved"),
+    ],
+)
+def test_a_blank_score_is_the_packages_and_a_right_one_the_readers(capsys, score, said):
+    used = write("12.1", score)
+    assert capsys.readouterr().out.startswith(f"exercise 12.1: {said}")
+    assert (used is score) == (said == "solved")
+    losses = torch.rand(4, 127)
+    assert used(losses) == pytest.approx(late_minus_early(losses).item(), abs=1e-6)
+    package = in_context_score(losses, (4, 12), (96, 127)).mean()
+    assert used(losses) == pytest.approx(package.item(), abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("starts", "said"),
     [
-        (8, "solved (without a layer the score is +1.11"),
+        (8, "solved (without layers the score is -1.11"),
         (10, "solved"),
-        (3, "not yet. without a layer the score is +0.37 nats"),
-        (0, "not yet. without a layer the score is -0.57 nats; +0.70"),
-        (range(0, 50_000, 100), "not yet. without a layer the score is"),
+        (3, "not yet. without layers the score is -0.37 nats; -0.70 or less"),
+        (0, "not yet. without layers the score is +0.57 nats"),
+        (range(0, 50_000, 100), "not yet. without layers the score is"),
         ([3, 4, 5], "not yet. These are 3 different places"),
         (range(58_000, 58_900), "not yet. These are 900"),
         (range(58_700, 58_850), "not yet. A piece must lie in the line"),
@@ -213,79 +244,64 @@ def test_a_score_without_context(two, unread, capsys, starts, said):
     line = token_stream(unread, two.tokenizer.bos)
     starts = moved(line, two.tokenizer.bos, starts) if isinstance(starts, int) else starts
     starts = list(starts) if isinstance(starts, range) else starts
-    given = {"line": line, "early": (4, 12), "late": (96, 127), "goal": 0.7}
-    blind = load_checkpoint("stories-0l")
-    assert graded(capsys, "12.1", starts, model=blind, **given).startswith(said)
+    given = {"line": line, "goal": -0.7, "model": load_checkpoint("stories-0l")}
+    assert graded(capsys, "12.2", starts, **given).startswith(said)
 
 
 @pytest.mark.parametrize(
-    ("share", "said"),
+    ("step", "accuracy", "said"),
     [
-        (0.67, "solved (it is 0.67)"),
-        (torch.tensor(0.7), "solved"),
-        (0.63, "solved"),
-        (0.59, "not yet. More than 0.59"),  # what the notebook prints just before
-        (0.6, "not yet. More than 0.60"),
-        (0.73, "not yet. Less than 0.73"),
-        (0.0, "not yet. More than 0.00"),
-        (0.9, "not yet. Less than 0.90"),
-        ("half", "not yet. one number"),
-        (..., "not attempted"),
+        (
+            600,
+            0.03,
+            "solved (step 600: the score is -1.22 (in the end -1.23), yet the model copies",
+        ),
+        (600, 0.3, "not yet. The step is right; but it copies less"),
+        (500, 0.01, "not yet. At step 500 the score is -1.10, in the end -1.23: later."),
+        (1000, 0.94, "not yet. At step 900 the score is"),
+        (650, 0.06, "not yet. At step 600 the score is -1.22 already: earlier."),
+        (610, 0.03, "not yet. Steps are [0, 100"),
+        ("all", 0.03, "not yet. Steps are [0, 100"),
+        (600, "few", "not yet. The copy accuracy: one number"),
+        (..., ..., "not attempted"),
+        (600, ..., "not attempted"),
     ],
 )
-def test_a_share_where_nothing_can_copy(capsys, share, said):
-    assert graded(capsys, "12.2", share, truth=0.67).startswith(said)
-
-
-def twice_among_others(first, second, third, before=None):
-    between = fillers(second, 900, (201, 302, 403, 504, 605, 806))
-    return [first, second, third, *between, before or first, second, third]
-
-
-def fillers(second, after, others):
-    return [token for other in others for token in (other, second, after)]
+def test_the_step_at_which_the_score_is_there_and_the_copies_are_not(
+    two, unread, capsys, step, accuracy, said
+):
+    given = {"texts": study.cut(unread, 300, two.tokenizer.bos)}
+    given["random_tokens"] = repeated_tokens(two.config.d_vocab, 32, 60, two.tokenizer.bos)
+    assert graded(capsys, "12.3", step, accuracy, **given).startswith(said)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("score", "copied", "said"),
     [
-        (twice_among_others(401, 502, 603), "solved (the last token costs two layers 0.1 nats"),
-        (twice_among_others(500, 600, 700), "solved"),
-        (
-            twice_among_others(401, 502, 603, before=333),
-            "not yet. the last token costs two layers 12.4 nats, the smeared one 9.1; two layers "
-            "should pay at most 2.",
-        ),
-        (  # numbers that do not work as well, as the hint says
-            [931, 757, 532, *fillers(757, 1010, (224, 998, 630, 452, 846)), 931, 757, 532],
-            "not yet. the last token costs two layers 2.3 nats, the smeared one 5.1; two layers",
-        ),
-        (
-            [401, 502, 603, *fillers(502, 900, (201, 302, 403, 504, 605)), 401, 502, 603],
-            "solved",
-        ),
-        ([105, 206, 307, 608, 206, 709, 105, 206, 307], "not yet. the last token costs"),
-        (
-            [401, 502, 603] * 2,
-            "not yet. the last token costs two layers 0.0 nats, the smeared one ",
-        ),
-        ([5, 6, 7, 8], "not yet. the last token costs two layers"),
-        ([5, 6], "not yet. It has 2 tokens"),
-        (list(range(1, 60)), "not yet. It has 59 tokens"),
-        ([5, 6, 5000], "not yet. Tokens are whole numbers from 1 to 1023"),
-        ([5, 0, 6], "not yet. Tokens are whole numbers from 1 to 1023; 0 is BOS"),
-        ("a text", "not yet. A list of whole numbers"),
-        (..., "not attempted"),
+        (0.5, 0.75, "solved (0.75 of the tokens inside known names, and a score of +0.5"),
+        (-9, 0.75, "not yet. The score with names of other tokens: it is higher than -9.00."),
+        (0.5, 0.9, "not yet. The share copied on plain stories: it is lower than +0.90."),
+        (0.5, "half", "not yet. The share copied on plain stories: one number"),
+        (0.5, ..., "not attempted"),
     ],
 )
-def test_a_text_for_two_layers(two, capsys, text, said):
-    smeared = load_checkpoint("stories-1l-smeared")
-    assert graded(capsys, "12.3", text, two=two, smeared=smeared).startswith(said)
+def test_what_one_layers_score_is_made_of(pieces, capsys, score, copied, said):
+    one = load_checkpoint("stories-1l")
+    found = late_minus_early(study.losses_of(one, pieces.roll(5, dims=1))).item()
+    score = found if score == 0.5 else score
+    given = {"copies": lambda model, texts: 0.75, "texts": (pieces, pieces.roll(5, dims=1))}
+    said = said.replace("+0.5", f"{found:+.2f}")
+    assert graded(capsys, "12.4", score, copied, **given).startswith(said)
 
 
-def test_a_text_that_only_puzzles_the_smeared_layer_is_told_so(two, capsys):
-    models = {"two": two, "smeared": load_checkpoint("stories-1l-smeared")}
-    grade("12.3", [401, 502, 603] * 2, **models)
-    assert "14, which never followed 502 in your text" in capsys.readouterr().out
-    grade("12.3", [474, 462, 616, 443] * 2, **models)
-    assert "but 443 is its favorite" in capsys.readouterr().out
+def test_the_drawings_are_figures_with_a_title():
+    losses = {name: torch.rand(3, 127) for name in ("stories-2l", "fixed-length", "no-repeats")}
+    ranges = [(5, 12), (97, 127)]
+    copied = {name: {8: 0.1, 32: 0.2} for name in losses}
+    scores = {"plain": dict.fromkeys(losses, -1.0), "changed": dict.fromkeys(losses, 0.2)}
+    for figure in (
+        drawings.by_index(losses, "a title", ranges, score_of="stories-2l"),
+        drawings.equal_scores(losses, copied, ranges, "a title"),
+        drawings.scores_by_text(scores, scores, "a title"),
+    ):
+        assert figure.texts[-1].get_text() == "a title"

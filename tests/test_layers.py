@@ -31,9 +31,11 @@ FAMILIES = [
         "lens_prompts",
         "lens_readings",
         "lens_removals",
-        "lens_impostors",
+        "lens_controls",
         "lens_results",
+        "lens_sums",
         "lens_drawings",
+        "lens_figures",
     ],
     [
         "flow_prompts",
@@ -48,7 +50,8 @@ FAMILIES = [
     ],
     [
         *("part_prompts", "norm_words", "always_on", "name_prompts", "name_movers"),
-        *("name_patches", "name_results", "part_results", "part_drawings"),
+        *("name_patches", "name_forms", "name_results", "part_results", "part_drawings"),
+        "name_drawings",
     ],
 ]
 TREES = {

@@ -1,6 +1,8 @@
 """Notebook 20's prompts, readings and removals, each against a second way to the same number."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,14 +13,17 @@ from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.reading.lens import intersection, lens, overlap, read, top_tokens
 from aot_helpers.studies import (
-    lens_impostors,
+    lens_controls,
+    lens_figures,
     lens_prompts,
     lens_readings,
     lens_removals,
     lens_results,
+    lens_sums,
 )
 from aot_helpers.studies.lens_prompts import Prompts
 from aot_helpers.teaching import exercises
+from aot_helpers.teaching.exercises import nb20
 from aot_helpers.text.tokenization import train_bpe
 
 
@@ -118,10 +123,10 @@ def test_made_up_vectors_have_the_norms_of_the_real_ones(run):
     model, _, clean = run(layer_norm=False)
     draw, z = torch.Generator().manual_seed(0), clean.z[:, 1]
     size = lens_readings.written_by(model, 1, z).norm(dim=-1)
-    for make in lens_impostors.by_lot, lens_impostors.shuffled:
+    for make in lens_controls.random_z, lens_controls.shuffled:
         made = lens_readings.written_by(model, 1, make(model, 1, z, draw))
         torch.testing.assert_close(made.norm(dim=-1), size)
-    made = lens_impostors.shuffled(model, 1, z, draw)
+    made = lens_controls.shuffled(model, 1, z, draw)
     for head in range(2):  # the same directions, in another order
         mine, theirs = (each[:, head] / each[:, head].norm(dim=-1)[:, None] for each in (z, made))
         assert (theirs @ mine.T).max(dim=1).values == pytest.approx([1.0] * 6, abs=1e-5)
@@ -145,7 +150,7 @@ def test_a_random_query_meets_its_own_favorite_key(run, prompts):
 
 
 def test_of_a_last_layer_without_norm_any_vector_takes_its_words_along(run):
-    """What makes an impostor's removal arithmetic: the words fall by what it says."""
+    """What makes a random vector's removal arithmetic: the words fall by what it says."""
     model, readings, clean = run(layer_norm=False)
     made = lens_readings.written_by(model, 1, clean.z[:, 1].roll(1, dims=0))
     z = clean.z[:, 1].clone()
@@ -156,45 +161,45 @@ def test_of_a_last_layer_without_norm_any_vector_takes_its_words_along(run):
     says = lens_removals.centered(lens(model, made[:, 0]))
     torch.testing.assert_close(runs[0] - runs[1], says)
     for found in (
-        lens_impostors.heads_off(model, clean, 1, k=3),
-        lens_impostors.head_off(model, clean, 1, k=3),
+        lens_controls.heads_off(model, clean, 1, k=3),
+        lens_controls.head_off(model, clean, 1, k=3),
         lens_removals.heads_off(model, clean, readings, 1),
         lens_removals.head_off(model, clean, readings, 1),
     ):
         assert all(len(each) == 6 for each in found.values())
 
 
-def test_impostors_are_as_long_as_what_they_replace(run):
+def test_random_vectors_are_as_long_as_what_they_replace(run):
     model, _, clean = run(layer_norm=False)
     z = clean.z[:, 0]
-    made = lens_impostors._as_large(model, 0, torch.randn(z.shape), z)
+    made = lens_controls._as_large(model, 0, torch.randn(z.shape), z)
     sizes = [lens_readings.written_by(model, 0, each).norm(dim=-1) for each in (made, z)]
     torch.testing.assert_close(*sizes)
 
 
 def test_other_prompts_have_other_answers():
     draw, answers = torch.Generator().manual_seed(0), torch.tensor([5, 5, 6, 7, 6])
-    found = lens_impostors.with_other_answers(answers, 2, draw)
+    found = lens_controls.with_other_answers(answers, 2, draw)
     for row, others in enumerate(found):
         assert len({int(answers[row]), *answers[others].tolist()}) == 3
-    alone = lens_impostors.with_other_answers(torch.tensor([5, 5]), 1, draw)
+    alone = lens_controls.with_other_answers(torch.tensor([5, 5]), 1, draw)
     assert alone.tolist() == [[-1], [-1]]
 
 
 def test_a_patched_head_brings_what_it_wrote_elsewhere(run):
     model, _, clean = run(layer_norm=False)
     clean = clean._replace(logits=torch.eye(11)[torch.arange(6) % 4] * 9)  # four answers
-    found = lens_impostors.patched(model, clean, 1)
+    found = lens_controls.patched(model, clean, 1)
     assert found["brought"].isfinite().all()
-    one, two = (found[f"{which}, brought"] for which in lens_impostors.PATCHED)
+    one, two = (found[f"{which}, brought"] for which in lens_controls.PATCHED)
     torch.testing.assert_close(found["brought"], one - two)
 
 
 def test_names_move_with_the_head_that_says_them(stories):
     prompts = lens_prompts.named(stories)
     few = lens_prompts.some(prompts, slice(0, 40, 5))
-    moved = lens_impostors.names_moved(stories, few)
-    random = lens_impostors.names_moved(stories, few, lens_impostors.by_lot)
+    moved = lens_controls.names_patched(stories, few)
+    random = lens_controls.names_patched(stories, few, lens_controls.random_z)
     assert moved["says it"].mean() > 0.5 > random["says it"].mean()
     assert moved["says it"].mean() > 0.5 > moved["others"].mean()
     each = torch.stack([moved[f"L1H{head}"] for head in range(4)])
@@ -204,23 +209,23 @@ def test_names_move_with_the_head_that_says_them(stories):
 
 def test_the_lens_foretells_a_patch_of_a_last_layer_without_norm(stories, run, prompts):
     asked = lens_prompts.some(lens_prompts.named(stories), slice(0, 40, 5))
-    assert lens_impostors.foretold(stories, asked, 2) < 1e-4
+    assert lens_controls.foretold(stories, asked, 2) < 1e-4
     model, _, _ = run(layer_norm=True)  # with a norm, or layers to come, it does not
     with_answers = prompts._replace(answers=torch.zeros(6, dtype=torch.long))
-    assert lens_impostors.foretold(model, with_answers, 0) > 1e-3
+    assert lens_controls.foretold(model, with_answers, 0) > 1e-3
 
 
-def test_a_head_handed_over_says_what_it_says_there(stories):
+def test_a_head_patched_logits_says_what_it_says_there(stories):
     tokens, other = (
         stories.tokenizer.encode(lens_prompts.NAMED.format(a, b, a), bos=True)
         for a, b in (("Deko", "Balis"), ("Tavi", "Zorin"))
     )
     runs = [stories.run_with_cache(each[None])[1] for each in (tokens, other)]
     here, there = (lens(stories, read(stories, c, "head", Head(1, 2))[0, -1]) for c in runs)
-    after = lens_impostors.handed_over(stories, tokens, other, [Head(1, 2)])
+    after = lens_controls.patched_logits(stories, tokens, other, [Head(1, 2)])
     logits = stories(tokens[None])[0, -1]
     torch.testing.assert_close(after, logits - here + there, atol=1e-4, rtol=0)
-    untouched = lens_impostors.handed_over(stories, tokens, other, [])
+    untouched = lens_controls.patched_logits(stories, tokens, other, [])
     torch.testing.assert_close(untouched, logits)
 
 
@@ -325,60 +330,189 @@ def test_missing_results_say_how_to_measure(monkeypatch, tmp_path):
         lens_results.read_results("gpt2")
 
 
-def test_the_exercises_know_right_from_wrong(stories, capsys):
-    model = stories.requires_grad_(False)
-    draw = torch.Generator().manual_seed(1)
-    x, noise = torch.randn(2, 128, generator=draw) * 3
+@torch.no_grad()
+def test_heads_read_beside_their_sum(stories):
+    prompts = lens_prompts.some(lens_prompts.named(stories), slice(0, 40, 5))
+    written = lens_sums.outputs(stories, prompts)
+    text = prompts.tokens[2, : prompts.last[2] + 1]
+    _, cache = stories.run_with_cache(text[None])
+    torch.testing.assert_close(written[2, 1].sum(dim=0), cache["L1.attn_out"][0, -1])
+    parts = {f"L1H{h}": written[2, 1, h] for h in range(4)}
+    columns = lens_sums.top_of_sum(stories, parts, n=3)
+    (word, logit), *_ = columns["sum"]
+    assert word == stories.tokenizer.token_strings(prompts.answers[2:3])[0]
+    id = int(prompts.answers[2])
+    each = [lens_removals.centered(x @ stories.W_U)[id].item() for x in parts.values()]
+    assert sum(each) == pytest.approx(logit, abs=1e-4)
+
+
+@torch.no_grad()
+def test_in_the_last_layer_the_direct_effect_is_the_total_one(stories):
+    prompts = lens_prompts.some(lens_prompts.named(stories), slice(0, 40, 5))
+    for head, (direct, total) in lens_sums.direct_and_total(stories, prompts).items():
+        apart = (direct - total).abs().max()
+        assert apart < 1e-4 if head.layer == 1 else apart > 0.1, head
+    found = lens_sums.carried_by_pick(stories, prompts, 1)
+    assert found["picked by the lens"] > 1 and len(found) == 2
+
+
+def test_random_vectors_of_equal_norm_are_not_ranked():
+    found = {"SmolLM2": lens_results.read_results("smollm2")}
+    assert lens_sums.steepness(found, True)["SmolLM2"] > 0.5
+    assert abs(lens_sums.steepness(found, False)["SmolLM2"]) < 0.25
+
+
+def said(figure):
+    return [text.get_text() for each in (figure, *figure.axes) for text in each.texts]
+
+
+def test_the_figures_of_the_tour_say_their_numbers(capsys):
+    results = {"SmolLM2": lens_results.read_results("smollm2")}
+    (smollm2,) = results.values()
+    example = smollm2["example"]
+    grid = lens_figures.grid(example["top"], example["p"], example["tokens"], "t", " Oslo", 3)
+    assert "·Oslo" in said(grid) and len(grid.axes[0].patches) == 1
+    columns = {"a": [(" x", 1.0)], "sum": [(" x", 1.04), ("\n", -2.0)]}
+    assert {"+1.0", "-2.0", "=", "·x"} <= set(said(lens_figures.columns_of_a_sum(columns, "", "t")))
+    assert "final output" in said(lens_figures.by_depth(smollm2, "t"))
+    assert "— real heads" in said(lens_figures.by_norm(results, "t"))
+    found = {50: {"real": [(0.2, 0.0), (0.1, 0.0)], "random": [(0.2, 0.0), (0.3, 0.1)]}}
+    assert {"real", "random"} <= set(said(lens_figures.with_and_without(found, "t")))
+    effects = {Head(i, h): (torch.zeros(3), torch.ones(3)) for i in range(2) for h in range(4)}
+    assert "L1H3" in said(lens_figures.direct_and_total(effects, "t"))
+    three = dict.fromkeys(("a", "b", "c"), smollm2)
+    assert "the lens's pick" in said(lens_figures.patched(three, "t"))
+    assert {"+2.7", "+3.2", "0.0"} <= set(said(lens_figures.ranks(example, smollm2, "t")))
+    lens_sums.print_shared(smollm2, (2, 23))
+    lens_sums.print_ranges(found)
+    printed = capsys.readouterr().out
+    assert "L2 14.8 (13.9), L23 6.7 (0.3)" in printed
+    assert "random: 0.20 to 0.30 with the head in the sum, 0.00 to 0.10 without it" in printed
+
+
+NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "20_logit_lens.ipynb"
+
+
+def folded_solutions() -> dict:
+    """What the notebook's folded solutions define."""
+    cells = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
+    prose = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+    names = {"torch": torch, "Head": Head}
+    for block in re.findall(r"```python\n(.*?)```", prose, re.S):
+        exec(block, names)
+    return names
+
+
+@pytest.fixture
+def asked(stories):
     tokens, other = (
-        model.tokenizer.encode(lens_prompts.NAMED.format(a, b, a), bos=True)
+        stories.tokenizer.encode(lens_prompts.NAMED.format(a, b, a), bos=True)
         for a, b in (("Deko", "Balis"), ("Tavi", "Zorin"))
     )
-    vector, texts = {"model": model, "x": x}, {"model": model, "tokens": tokens, "other": other}
+    return {"model": stories.requires_grad_(False), "tokens": tokens, "other": other}
 
-    def given(tokens, other, heads, at=-1):
-        theirs = model.run_with_cache(other[None])[1]["L1.z"]
 
-        def edit(z):
-            z = z.clone()
-            for head in heads:
-                z[:, at, head.head] = theirs[:, at, head.head]
-            return z
+def blank(*arguments):
+    """A page nobody has written on."""
+    ...
 
-        return model(tokens[None], edits={"L1.z": edit})[0, -1]
 
-    def away(x):  # of length 1, at right angles to x
-        return torch.nn.functional.normalize(noise - (noise @ x) / (x @ x) * x, dim=0)
+@pytest.mark.parametrize("number", nb20.PAGES)
+def test_a_page_is_the_packages_until_it_is_right_and_then_the_readers(asked, capsys, number):
+    given = asked if number == "20.4" else {}
+    assert exercises.write(number, blank, **given) is nb20.PAGES[number]
+    assert capsys.readouterr().out.startswith(f"exercise {number}: not attempted\n")
+    assert exercises.write(number, lambda *arguments: 3, **given) is nb20.PAGES[number]
+    assert f"exercise {number}: not yet. " in capsys.readouterr().out
+    own = folded_solutions()[nb20.PAGES[number].__name__]
+    assert exercises.write(number, own, **given) is own
+    assert capsys.readouterr().out.startswith(f"exercise {number}: solved (")
 
-    cases = [
-        ("20.1", lambda x: (x @ model.W_U).softmax(dim=-1), vector, "solved (its first word"),
-        ("20.1", lambda x: x @ model.W_U, vector, "not yet. These are the logits"),
-        ("20.1", lambda x: (2 * x @ model.W_U).softmax(dim=-1), vector, "not yet. Yours sums to"),
-        ("20.1", lambda x: x, vector, "not yet. Return one vector of shape (1024,)"),
-        ("20.1", lambda x: None, vector, "not attempted"),
-        ("20.2", lambda x: 0.01 * (x + 0.5 * x.norm() * away(x)), vector, "solved (it shares"),
-        ("20.2", lambda x: 0.01 * x, vector, "not yet. Its cosine"),
-        ("20.2", lambda x: noise, vector, "not yet. It shares"),
-        ("20.2", lambda x: x + 0.6 * noise, vector, "not yet. Without it"),
-        ("20.2", lambda x: 0 * x, vector, "not yet. Yours is zero"),
-        ("20.2", lambda x: x / 0, vector, "not yet. Yours has NaN"),
-        ("20.2", lambda x: x[:3], vector, "not yet. Return one vector"),
-        ("20.2", lambda x: None, vector, "not attempted"),
-        ("20.3", given, texts, "solved"),
-        (
-            "20.3",
-            lambda t, o, h: given(t, o, []),
-            texts,
-            "not yet. Compared with my logits for L1H2",
+
+def stretched(heads, made):
+    return made * heads.norm(dim=-1, keepdim=True) / made.norm(dim=-1, keepdim=True)
+
+
+def through(heads, W_O, z):
+    return (z[..., None, :] @ W_O)[..., 0, :]
+
+
+def small(heads, W_O):
+    return torch.randn(*heads.shape[:-1], W_O.shape[1])
+
+
+MISTAKES = {
+    "20.1": {
+        "You left the final norm out": lambda x, ln, W, k: nb20.logit_lens(x, lambda y: y, W, k),
+        "The ids come first": lambda *a: nb20.logit_lens(*a)[::-1],
+        "These are the logits": lambda x, ln, W, k: ((ln(x) @ W).topk(k).indices, ln(x) @ W),
+        "Your softmax does not run over the vocabulary": lambda x, ln, W, k: (
+            nb20.logit_lens(x, ln, W, k)[0],
+            (ln(x) @ W).softmax(dim=0),
         ),
-        (
-            "20.3",
-            lambda t, o, h: given(t, o, h[:1]),
-            texts,
-            "not yet. Compared with my logits for L1H0",
+        "These are the tokens with the smallest": lambda x, ln, W, k: (
+            (-ln(x) @ W).topk(k).indices,
+            (ln(x) @ W).softmax(dim=-1),
         ),
-        ("20.3", lambda t, o, h: 3, texts, "not yet. Return one vector"),
-        ("20.3", lambda t, o, h: None, texts, "not attempted"),
-    ]
-    for number, answer, more, said in cases:
-        exercises.grade(number, answer, **more)
-        assert f"exercise {number}: {said}" in capsys.readouterr().out, (number, said)
+        "Return two things": lambda x, ln, W, k: (ln(x) @ W).softmax(dim=-1),
+        "ids: the shape (2, 5, 4) is wanted": lambda x, ln, W, k: (
+            (ln(x) @ W).topk(1).indices,
+            (ln(x) @ W).softmax(dim=-1),
+        ),
+    },
+    "20.2": {
+        "Head 0 could not have written these": lambda h, W: stretched(h, torch.randn(h.shape)),
+        "The norms do not match": lambda h, W: through(h, W, small(h, W)),
+        "Two calls give the same vectors": lambda h, W: h,
+        "All prompts get the same random direction": lambda h, W: stretched(
+            h, through(h, W, small(h, W)[:1].expand(len(h), -1, -1))
+        ),
+        "Only the norm of all heads together": lambda h, W: (
+            (made := through(h, W, small(h, W)))
+            * h.flatten(1).norm(dim=1)[:, None, None]
+            / made.flatten(1).norm(dim=1)[:, None, None]
+        ),
+        "Yours still point where the heads point": lambda h, W: stretched(
+            h, h / h.norm(dim=-1, keepdim=True) + 0.05 * torch.randn(h.shape)
+        ),
+        "the random vectors: the shape": lambda h, W: small(h, W),
+    },
+    "20.4": {
+        "Here and there have changed": lambda x, here, there, W: x + here @ W - there @ W,
+        "What the head wrote here is still in it": lambda x, here, there, W: x + there @ W,
+        "You took the head out": lambda x, here, there, W: x - here @ W,
+        "These are the head's own logits": lambda x, here, there, W: there @ W,
+        "For L1H2, the patched run has logits": lambda x, here, there, W: x,
+        "the logits: the shape": lambda x, here, there, W: there,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(number, said) for number, each in MISTAKES.items() for said in each]
+)
+def test_a_common_mistake_is_named(asked, capsys, number, said):
+    exercises.grade(number, MISTAKES[number][said], **(asked if number == "20.4" else {}))
+    assert f"exercise {number}: not yet. {said}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "solved (a value that reads ' M' (0.66) changes nothing, and one that ranks"),
+        ({"loud": (Head(1, 2), 12)}, "not yet. loud: the value at ' Bal' gives ' Bal' only 0.18"),
+        ({"loud": (Head(1, 2), 1)}, "not yet. loud: the value at 'T' gives"),
+        ({"loud": (Head(0, 2), 4)}, "not yet. loud: take a value of a head of layer 1"),
+        ({"loud": ...}, "not yet. One is still open: loud"),
+        ({"quiet": (Head(1, 0), 22)}, "not yet. quiet: its reading has the word at rank 1;"),
+        ({"quiet": (Head(0, 0), 12)}, "not yet. quiet: without it the probability is still 0.94"),
+        ({"quiet": (Head(0, 3), 23)}, "not yet. quiet: there is no position 23"),
+        ({"quiet": 3}, "not yet. quiet: a head and a position"),
+        ({"quiet": (Head(0, 9), 3)}, "not yet. quiet: a head and a position"),
+        ({"loud": ..., "quiet": ...}, "not attempted"),
+    ],
+)
+def test_a_lens_is_fooled_in_both_directions(asked, capsys, changes, said):
+    broken = folded_solutions()["broken"] | changes
+    exercises.grade("20.3", broken, model=asked["model"], tokens=asked["tokens"])
+    assert capsys.readouterr().out.startswith(f"exercise 20.3: {said}")

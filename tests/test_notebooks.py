@@ -30,7 +30,7 @@ every_evidence = pytest.mark.parametrize("path", EVIDENCE, ids=lambda path: path
 # What a tour may take of a reader's time and patience: (least, most).
 TOUR_LIMITS = {
     "cells": (1, 45),
-    "words of visible prose": (1, 1800),
+    "words of visible prose": (1, 3000),
     "lines of visible code": (1, 200),
     "lines of the median code cell": (1, 5),
     "lines of the longest code cell": (1, 15),
@@ -38,7 +38,7 @@ TOUR_LIMITS = {
     "figures": (3, math.inf),
     "cells of parameters": (1, 1),
     "open cells of set-up, imports and parameters": (0, 0),
-    "exercises": (3, 3),
+    "exercises": (3, 4),
     "claims": (1, 5),
     "minutes stated beyond those needed": (0, math.inf),  # readers take longer, never less
 }
@@ -89,7 +89,7 @@ def tour_measures(notebook: dict) -> dict[str, float]:
             definitions += [n_lines] * defines
     longest = max((n for n in visible_cells if n not in definitions), default=0)
     tasks = re.findall(r"\*\*Exercise (\d\d\.\d) \(\w+, (\d+) minutes\)\.\*\*", prose)
-    graded = set(re.findall(r"^grade\(\s*\"(\d\d\.\d)\"", all_code, re.M))
+    graded = set(re.findall(r"^(?:grade|\w+ = write)\(\s*\"(\d\d\.\d)\"", all_code, re.M))
     needed = n_words / WORDS_PER_MINUTE + sum(int(minutes) for _, minutes in tasks)
     return {
         "cells": len(notebook["cells"]),
@@ -123,8 +123,9 @@ def beyond_limits(notebook: dict) -> dict[str, float]:
     }
 
 
-def test_the_evidence_is_numbered_without_a_gap():
-    assert [int(path.name[:2]) for path in EVIDENCE] == list(range(len(EVIDENCE)))
+def test_every_tour_has_its_evidence_and_every_evidence_its_tour():
+    assert [path.name for path in TOUR] == [path.name for path in EVIDENCE]
+    assert len({path.name[:2] for path in TOUR}) == len(TOUR)
 
 
 @every_notebook
@@ -210,7 +211,7 @@ def no_figures(notebook):
 
 WRONG_TOURS = {
     "cells": added("markdown", "more", n=45),
-    "words of visible prose": added("markdown", "word " * 1800),
+    "words of visible prose": added("markdown", "word " * 3000),
     "lines of visible code": added("code", *lines(10), n=20),
     "lines of the median code cell": added("code", *lines(6), n=40),
     "lines of the longest code cell": added("code", *lines(16)),
@@ -218,7 +219,7 @@ WRONG_TOURS = {
     "figures": no_figures,
     "cells of parameters": added("code", "n = 1", tags=["parameters", "hide-input"]),
     "open cells of set-up, imports and parameters": unfold,
-    "exercises": without("code", r"grade\(", "print("),
+    "exercises": without("code", r"(grade|write)\(", "print("),
     "claims": added("code", *[f'claim("99.{i}")\n' for i in range(6)]),
     "minutes stated beyond those needed": without("markdown", r"\d+ minutes\)", "99 minutes)"),
 }
@@ -278,7 +279,7 @@ def test_every_exercise_has_a_folded_solution():
 def answers() -> dict[str, str]:
     """{exercise: the name of the function that its cell hands in}."""
     code = "\n".join(source(c) for path in NOTEBOOKS for c in cells(path, "code"))
-    return dict(re.findall(r"grade\(\"(\d\d\.\d)\", (\w+)\)", code))
+    return dict(re.findall(r"(?:grade|write)\(\"(\d\d\.\d)\", (\w+)\)", code))
 
 
 @pytest.mark.parametrize("name", compared())

@@ -1,13 +1,18 @@
 """Notebook 07: frames, raises, prices of a planted corpus; its exercises and drawings."""
 
+import math
+
 import pytest
 import torch
+from matplotlib.colors import to_rgb
+from matplotlib.patches import Rectangle
 
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading import circuits
-from aot_helpers.studies import one_layer, one_layer_drawings
-from aot_helpers.teaching.exercises import grade
+from aot_helpers.showing import diagrams
+from aot_helpers.studies import idioms, one_layer, one_layer_drawings
+from aot_helpers.teaching.exercises import grade, write
 from aot_helpers.text.batches import pad_batch
 from aot_helpers.text.planted import BUG, BUG_OBJECTS, FILLERS, NAMES, write_planted
 from aot_helpers.training.losses import next_token_losses
@@ -84,19 +89,43 @@ def test_the_price_is_the_loss_above_the_floor(model, written):
     assert swapped != pytest.approx(float(by_hand), abs=1e-3)
 
 
-def test_terms_of_the_last_word_add_up_to_its_logits(model):
-    words = ["put", "so", "then", "onto"]
-    terms = one_layer.last_terms(model, words)
-    number = one_layer.word_ids(model.tokenizer)
-    tokens = torch.tensor([[model.tokenizer.bos, *(number[word] for word in words)]])
-    logits = model(tokens)[0, -1]
-    assert list(terms) == ["direct", "L0H0", "L0H1"]
-    assert torch.allclose(sum(terms.values()), logits - logits.mean(), atol=1e-4)
+def test_frames_with_one_gap_are_texts_of_source_gap_and_destination(model):
+    tokens = one_layer.gap_frames(model.tokenizer, ["put", "keep"], ["of", "in", "at"])
+    assert tokens.shape == (3, 2, 5)
+    assert model.tokenizer.token_strings(tokens[2, 1].tolist())[1:] == ["keep", "so", "then", "at"]
 
 
-def test_a_forced_look_is_that_of_the_other_texts(model):
+def test_a_skip_trigram_table_is_the_pattern_times_the_ov_circuit(model):
+    frames = one_layer.gap_frames(model.tokenizer, ["put", "keep", "sing"], ["of", "at"])
+    _, cache = model.run_with_cache(frames.flatten(0, 1))
+    for h in range(2):
+        attention = cache["L0.pattern"][:, h, -1, 1].view(2, 3, 1)
+        OV = circuits.full_ov(model, Head(0, h)).centered_columns().rows(frames[..., 1].flatten())
+        table = one_layer.skip_trigram_table(model, h, frames)
+        assert torch.allclose(table, attention * OV.view(2, 3, -1), atol=1e-4)
+        assert torch.allclose(one_layer.skip_trigram_table(model, h, frames[1, 2]), table[1, 2])
+
+
+def test_the_strongest_entries_come_by_name_and_in_order():
+    table = torch.tensor([[[0.1, 0.9], [0.3, 0.2]], [[0.0, 0.8], [-1.0, 0.5]]])
+    found = one_layer.strongest(table, ["of", "at"], ["put", "sing"], ["rain", "silk"], 3)
+    names = [("put", "of", "silk"), ("put", "at", "silk"), ("sing", "at", "silk")]
+    assert list(found) == names and list(found.values()) == pytest.approx([0.9, 0.8, 0.5])
+
+
+def test_a_patched_head_reads_the_donor_and_all_else_the_text(model):
+    texts, donors = one_layer.gap_frames(model.tokenizer, ["put", "walk"], ["of"])[0, :, None]
+    logits, cache = model.run_with_cache(texts)
+    _, other = model.run_with_cache(donors)
+    written = [run["L0.z"][:, -1, 0] @ model.blocks[0].attn.W_O[0] for run in (cache, other)]
+    by_hand = logits[:, -1] + (written[1] - written[0]) @ model.W_U
+    assert torch.allclose(one_layer.patched(model, texts, donors, 0), by_hand, atol=1e-4)
+    assert torch.allclose(one_layer.patched(model, texts, texts, 0), logits[:, -1], atol=1e-5)
+
+
+def test_a_forced_head_attends_as_in_the_other_texts(model):
     at, as_in = (one_layer.frames(model.tokenizer, ["keep"], [word]) for word in ("at", "in"))
-    _, cache = model.run_with_cache(at, edits=one_layer.looking_as_from(model, as_in, head=0))
+    _, cache = model.run_with_cache(at, edits=one_layer.attending_as_in(model, as_in, head=0))
     _, there = model.run_with_cache(as_in)
     _, before = model.run_with_cache(at)
     pattern = cache["L0.pattern"]
@@ -110,8 +139,8 @@ def test_chances_of_crossed_nouns_are_those_after_their_frames(model):
     assert list(chances) == list(BUG)
     assert all(list(nouns) == list(BUG_OBJECTS) for nouns in chances.values())
     number, tokens = one_layer.word_ids(model.tokenizer), model.tokenizer
-    p = model(one_layer.frames(tokens, ["hold"], ["at"]))[:, -1].softmax(dim=-1)
-    assert chances["hold", "at"]["bay"] == pytest.approx(p[:, number["bay"]].mean().item())
+    p = model(one_layer.gap_frames(tokens, ["hold"], ["at"])[0])[0, -1].softmax(dim=-1)
+    assert chances["hold", "at"]["bay"] == pytest.approx(p[number["bay"]].item())
 
 
 def test_fillers_are_counted_back_to_the_first_other_word(model):
@@ -145,78 +174,67 @@ def test_a_name_takes_the_attention_that_again_would_give_a_list(model):
     assert (pattern * names[:, None]).sum(dim=-1)[here].min() > 0.7
 
 
-def test_looks_are_shares_of_the_source(model):
-    looks = one_layer.looks(model, 0, "put", ["of", "at"])
-    assert list(looks) == ["of", "at"]
-    assert looks["of"] > 0.9 and 0 <= looks["at"] < 0.1
+def test_attention_to_a_source_is_that_of_the_pattern(model):
+    weights = one_layer.attention_to(model, 0, "put", ["of", "at"])
+    assert list(weights) == ["of", "at"]
+    assert weights["of"] > 0.9 and 0 <= weights["at"] < 0.1
 
 
-def test_tables_of_a_head_are_its_looks_and_what_it_adds(model):
-    number = one_layer.word_ids(model.tokenizer)
-    destinations = ["of", "again"]
-    every = one_layer.frames(model.tokenizer, list(number), destinations)
-    attention, boost = one_layer.head_tables(model, 0, every, len(destinations))
-    looks = one_layer.looks(model, 0, "put", destinations)
-    assert attention[:, number["put"]].tolist() == pytest.approx(list(looks.values()), abs=1e-5)
-    OV = circuits.full_ov(model, Head(0, 0)).dense()
-    assert torch.allclose(boost, OV - OV.mean(dim=1, keepdim=True), atol=1e-4)
+# ---- exercises and drawings ----
 
 
-def strongest(attention, boost):
-    look, destination = attention.max(dim=0)
-    lift, out = boost.max(dim=1)
-    source = int((look * lift).argmax())
-    return [source, int(destination[source]), int(out[source])]
+def no_bias(model, h, frames):
+    attn, X = model.blocks[0].attn, model.W_E[frames]
+    scores = (X[..., -1:, :] @ attn.W_Q[h] @ (X @ attn.W_K[h]).mT).squeeze(-2)
+    attention = (scores / math.sqrt(model.config.d_head)).softmax(dim=-1)[..., 1]
+    boost = X[..., 1, :] @ attn.W_V[h] @ attn.W_O[h] @ model.W_U
+    return attention[..., None] * (boost - boost.mean(dim=-1, keepdim=True))
 
 
-def all_triples(attention, boost):
-    values = torch.einsum("ds,so->sdo", attention, boost)
-    return torch.stack(torch.unravel_index(values.argmax(), values.shape))
-
-
-def source_after_source(attention, boost):
-    best = (-1.0,)
-    for s in range(len(boost)):
-        value, place = (attention[:, s, None] * boost[s]).flatten().max(dim=0)
-        best = max(best, (float(value), s, *divmod(int(place), boost.shape[1])))
-    return best[1:]
+def unscaled(model, h, frames):
+    attn, X = model.blocks[0].attn, model.W_E[frames]
+    scores = (X[..., -1:, :] @ attn.W_Q[h] @ (X @ attn.W_K[h]).mT).squeeze(-2)
+    attention = (scores + attn.b_rel[h, : frames.shape[-1]].flip(0)).softmax(dim=-1)[..., 1]
+    boost = X[..., 1, :] @ attn.W_V[h] @ attn.W_O[h] @ model.W_U
+    return attention[..., None] * (boost - boost.mean(dim=-1, keepdim=True))
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (strongest, "solved\n"),
-        (lambda a, b: torch.tensor(strongest(a, b)), "solved\n"),
-        (all_triples, "not yet. That is the strongest, but of 24,000 triples: you made "),
-        (source_after_source, "not yet. That is the strongest, but of 24,000 triples"),
-        (lambda a, b: [0, 0, 1], "not yet. Of 4 sources your triple [0, 0, 1] has the value "),
-        (lambda a, b: [0, 3, 0], "not yet. [source, destination, out] is wanted, the first below"),
-        (lambda a, b: strongest(a, b)[:2], "not yet. 3 numbers, please; yours has the shape [2]."),
-        (lambda a, b: strongest(a.T, b), "not yet. It stops with “The size of tensor a (3) must"),
-        (lambda a, b: [a[9, 0], 0, 0], "not yet. It stops with “index 9 is out of bounds"),
-        (lambda a, b: None, "not attempted"),
+        (one_layer.skip_trigram_table, "solved ("),
+        (lambda *given: None, "not attempted"),
+        (lambda *given: ..., "not attempted"),
+        (no_bias, "not yet. Add to the scores the number for the distance, b_rel."),
+        (unscaled, "not yet. Are the scores divided by the square root of d_head?"),
+        (lambda *given: 2 * one_layer.skip_trigram_table(*given), "not yet. The shape is right"),
+        (lambda *given: 0.0, "not yet. Frames [3, 4, 5] should give a tensor [3, 4, 50]; yours: f"),
+        (lambda m, h, f: one_layer.skip_trigram_table(m, h, f)[0], "not yet. Frames [3, 4, 5]"),
     ],
 )
-def test_a_strongest_triple_is_found_without_making_all(capsys, answer, said):
-    grade("07.1", answer)
-    assert capsys.readouterr().out.startswith(f"exercise 07.1: {said}")
+def test_a_blank_page_goes_on_with_the_package_until_it_is_right(capsys, answer, said):
+    taken = write("07.1", answer)
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"exercise 07.1: {said}")
+    assert taken is (answer if said.startswith("solved") else one_layer.skip_trigram_table)
+    assert ("is yours" in printed) == (taken is answer)
 
 
-def test_the_strongest_triple_of_a_head_is_said_in_words(capsys):
-    attention, boost = torch.tensor([[0.1, 0.9]]), torch.tensor([[5.0, 0.0], [2.0, 1.0]])
-    grade("07.1", strongest, head=(attention, boost, ["put", "rain"], ["of"]))
-    said = "exercise 07.1: solved (in this head: rain … of → put)\n"
-    assert capsys.readouterr().out == said
-
-
-def test_whole_texts_pay_a_strongest_triple_no_attention(capsys):
-    tables = torch.tensor([[0.1, 0.9]]), torch.tensor([[5.0, 0.0], [2.0, 1.0]])
-    words = ["put", "rain", "of", *NAMES]
-    texts, pattern = torch.tensor([[3, 1, 2], [0, 4, 2]]), torch.zeros(2, 3, 3)
-    pattern[:, 2] = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.9, 0.0]])
-    grade("07.1", strongest, head=(*tables, words, ["of"]), read=(texts, pattern))
-    said = capsys.readouterr().out
-    assert "of gives rain 0.20 of its attention at most, and names 0.80 on average)" in said
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (one_layer.patched, "solved ("),
+        (lambda *given: None, "not attempted"),
+        (lambda m, a, b, h: one_layer.patched(m, a, b, 0), "not yet. Another head was patched"),
+        (lambda m, a, b, h: m(a)[:, -1], "not yet. Nothing was patched"),
+        (lambda m, a, b, h: m(b)[:, -1], "not yet. That is the whole model on the donors"),
+        (lambda m, a, b, h: m(a), "not yet. Logits after the last token, [3, 50], are wanted"),
+        (lambda m, a, b, h: one_layer.patched(m, b, a, h), "not yet. Patch z of head h only"),
+    ],
+)
+def test_a_patch_is_tried_out(capsys, answer, said):
+    write("07.2", answer)
+    assert capsys.readouterr().out.startswith(f"exercise 07.2: {said}")
 
 
 FORCED = {"keep … at": 0.21, "hold … at": 0.06}
@@ -225,9 +243,9 @@ FORCED = {"keep … at": 0.21, "hold … at": 0.06}
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (FORCED, "solved (keep … at: 0.21, hold … at: 0.06)"),
+        (FORCED, "solved (keep … at: 0.21, hold … at: 0.06;"),
         ({"keep … at": 0.18, "hold … at": 0.1}, "solved"),
-        (FORCED | {"keep … at": 0.79}, "not yet. keep … at: to which of the two nouns"),
+        (FORCED | {"keep … at": 0.79}, "not yet. keep … at: which noun does L0H0 raise"),
         ({"keep … at": 0.11, "hold … at": 0.11}, "not yet. keep … at: not so near 0.11."),
         (FORCED | {"hold … at": 0.4}, "not yet. hold … at: not so near 0.40."),
         (FORCED | {"keep … at": 1.6}, "not yet. keep … at: a probability from 0 to 1"),
@@ -236,27 +254,27 @@ FORCED = {"keep … at": 0.21, "hold … at": 0.06}
         (dict.fromkeys(FORCED, ...), "not attempted"),
     ],
 )
-def test_a_forced_look_is_predicted(capsys, answer, said):
-    grade("07.2", answer, forced=FORCED)
-    assert capsys.readouterr().out.startswith(f"exercise 07.2: {said}")
+def test_a_forced_head_is_predicted(capsys, answer, said):
+    grade("07.3", answer, forced=FORCED)
+    assert capsys.readouterr().out.startswith(f"exercise 07.3: {said}")
 
 
 @pytest.mark.parametrize(
-    ("looks", "says", "leans", "said"),
+    ("attention", "delta", "direct", "said"),
     [
-        ([[1, 0], [0, 1]], [6, 6], [-3, -3], "solved (each right noun has at least 0.95)"),
+        ([[1, 0], [0, 1]], [6, 6], [-3, -3], "solved (each right noun has at least 0.95:"),
         ([[0, 1], [1, 0]], [-6, -6], [3, 3], "solved"),
         ([[1, 1], [1, 1]], [6, -6], [0, 0], "not yet. keep … at → bay has the probability 0.00"),
         ([[1, 0], [0, 1]], [2, 2], [-1, -1], "not yet. keep … in → mind has the probability 0.73"),
-        ([[2, 0], [0, 1]], [6, 6], [-3, -3], "not yet. looks: attention lies between 0 and 1."),
-        ([1, 0], [6, 6], [-3, -3], "not yet. looks: 2 by 2 numbers, please"),
-        ([[1, 0], [0, 1]], 6, [-3, -3], "not yet. says: 2 numbers, please"),
+        ([[2, 0], [0, 1]], [6, 6], [-3, -3], "not yet. attention: its weights lie between 0 and 1"),
+        ([1, 0], [6, 6], [-3, -3], "not yet. attention: 2 by 2 numbers, please"),
+        ([[1, 0], [0, 1]], 6, [-3, -3], "not yet. delta: 2 numbers, please"),
         (..., [6, 6], ..., "not attempted"),
     ],
 )
-def test_one_head_for_four_promises(capsys, looks, says, leans, said):
-    grade("07.3", looks, says, leans)
-    assert capsys.readouterr().out.startswith(f"exercise 07.3: {said}")
+def test_one_head_for_four_pairs(capsys, attention, delta, direct, said):
+    grade("07.4", attention, delta, direct)
+    assert capsys.readouterr().out.startswith(f"exercise 07.4: {said}")
 
 
 def texts_of(axis):
@@ -265,7 +283,7 @@ def texts_of(axis):
 
 def test_drawings_say_what_they_show():
     chances = {pair: {"mind": 0.7, "bay": 0.3} for pair in BUG}
-    figure = one_layer_drawings.promises(chances, BUG, "title")
+    figure = one_layer_drawings.crossed_pairs(chances, BUG, "title")
     said = figure.axes[0].texts
     assert texts_of(figure.axes[0]).count("0.70") == 4
     right = {text.get_color() for text in said if text.get_weight() == "bold"}
@@ -274,25 +292,29 @@ def test_drawings_say_what_they_show():
     assert {"put", "of", "at", "0.00", "rain", "+3.8"} <= set(texts_of(figure.axes[0]))
     maps = torch.rand(2, 3), torch.rand(1, 3), torch.rand(2, 3)
     names = ["put", "walk"], ["of"], ["rain", "music", "silk"]
-    figure = one_layer_drawings.meeting(*maps, *names, "of", "title")
+    figure = one_layer_drawings.circuits_add_up(*maps, names, "of", "title")
     assert [label.get_text() for label in figure.axes[2].get_xticklabels()] == names[2]
     scales = [axis.child_axes[0].get_ylabel() for axis in figure.axes[:3]]
-    assert scales == ["logits", "logits", "probability"]
-    prices = {"first": (0.0, 1.0), "second": (0.9, 0.1), "third": (0.02, 0.1)}
-    figure = one_layer_drawings.two_prices(prices, ("in", "at"), "first", "title")
-    said = texts_of(figure.axes[0])
-    assert "a coin toss" in said and all(said.count(model) == 2 for model in prices)
-    lows = [t.get_position()[1] for t in figure.axes[0].texts if t.get_text() in ("first", "third")]
-    assert lows[1] - lows[0] == pytest.approx(0.085) and sum(lows[:2]) == pytest.approx(0.02)
+    assert scales == ["logit", "logit", "probability"]
 
 
-def test_a_choosing_head_is_drawn_with_what_comes_of_it():
-    rows = [
-        (["keep", "so", "then", "at"], [0.8, 0.0, 0.01, 0.2], {"direct": -1.3, "L0H1": -0.3}),
-        (["hold", "so", "then", "at"], [0.0, 0.0, 0.0, 1.0], {"direct": -1.3, "L0H1": 2.0}),
-    ]
-    offers = {"keep": -0.78, "hold": -0.28, "at": 1.98}
-    figure = one_layer_drawings.choosing(rows, offers, BUG_OBJECTS, "title")
-    said = texts_of(figure.axes[0])
-    assert {"0.80", "0.20", "1.00", "-0.78", "+1.98", "bay 0.83", "mind 0.67"} <= set(said)
-    assert "-0.28" not in said and "0.01" not in said  # not looked at, not said
+def test_logit_differences_are_green_towards_the_noun_of_the_rule():
+    terms = {("keep", "in"): {"direct path": 0.5, "L0H0": 1.5}}
+    terms |= {("hold", "in"): {"direct path": 0.5, "L0H0": -2.5}}
+    figure = one_layer_drawings.logit_differences(terms, BUG, BUG_OBJECTS, "title")
+    assert {"+0.50", "+1.50", "+2.00", "-2.50", "-2.00", "sum"} <= set(texts_of(figure.axes[0]))
+    boxes = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
+    green = [to_rgb(box.get_facecolor()) == to_rgb(diagrams.VALUE) for box in boxes]
+    assert green == [True, True, True, False, True, True]
+
+
+def test_smollm2_is_asked_for_both_prepositions_with_eight_controls_each():
+    after = idioms.read_results()["after"]
+    assert list(after) == list(idioms.RIGHT)
+    for preposition, nouns in after.items():
+        assert len(nouns) == 10 and next(iter(nouns)) == idioms.RIGHT[preposition]
+        assert not set(nouns) & set(idioms.NOUNS[preposition])
+    figure = one_layer_drawings.raised_nouns(after, idioms.RIGHT, "keep", "title")
+    assert {"bay +1.8 (the bug)", "mind +4.9 (the idiom)"} <= set(texts_of(figure.axes[0]))
+    with pytest.raises(ValueError, match="nothing was measured of 'gpt9'.*smollm2"):
+        idioms.read_results("gpt9")

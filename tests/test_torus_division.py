@@ -61,9 +61,9 @@ def test_the_penalty_is_the_loss_of_each_owner():
         -from_heads[owner, pair].log_softmax(dim=-1)[fact]
         for pair, (owner, fact) in enumerate(zip(owners, facts, strict=True))
     ]
-    check = nb15.CHECKS["15.1"]
-    assert torch.allclose(nb15._penalty(from_heads, owners, facts), torch.stack(by_hand).mean())
-    assert check(nb15._penalty) == ""
+    check = nb15.CHECKS["15.4"]
+    assert torch.allclose(nb15.penalty(from_heads, owners, facts), torch.stack(by_hand).mean())
+    assert check(nb15.penalty) == ""
     assert "expected" in check(lambda heads, owners, facts: heads.mean())
 
 
@@ -121,3 +121,39 @@ def test_what_is_known_alone_and_what_is_lost():
         gone[name] += bool(lost[head, pair])
     for name, count in counts.items():
         assert found[f"lost, of what {name}"] == pytest.approx(gone[name] / count)
+
+
+def test_chance_of_the_tour_is_the_mean_of_lots():
+    answers = torch.rand(40, 3, 25, generator=torch.Generator().manual_seed(0)) < 0.4
+    covered, chance = nb15.coverage(answers)
+    assert torch.equal(covered, torus_division.covered(answers))
+    lot = torus_division.by_lot(answers, torus_division.covered, n_draws=400)
+    assert (lot - chance).abs().max() < 0.02
+
+
+def test_assigned_heads_know_what_they_know_alone():
+    owners = torch.arange(25).expand(2, 25) % 3
+    alone = torus_division.right_alone(NETS, FACTS)
+    by_hand = [[alone[n, owners[n, k], k].item() for k in range(25)] for n in range(2)]
+    found = torus_division.by_assigned(NETS, FACTS, owners)
+    assert torch.allclose(found, torch.tensor(by_hand).float().mean(dim=1))
+
+
+def test_what_needs_heads_is_known_with_them_only():
+    whole, without_heads, lost = torus_division.right_with_and_without(NETS, FACTS)
+    assert torch.equal(whole, torus.is_correct(WHOLE, FACTS))
+    none = torus.is_correct_with_shares(NETS, FACTS, torch.zeros(1, 3))[:, 0]
+    assert torch.equal(without_heads, none)
+    assert torch.equal(lost, torus_division.needed(NETS, FACTS).transpose(0, 1))
+
+
+def test_patterns_are_read_off_corners_and_middles():
+    nets, facts = load_run("heads3-dim3").nets, list_runs()["heads3-dim3"].targets()
+    kinds = torus_division.patterns(nets, facts)
+    assert kinds.shape == (50, 5) and kinds.flatten().bincount().tolist() == [99, 15, 47, 87, 2]
+    shares = torch.cat([torch.eye(3), (1 - torch.eye(3)) / 2])
+    places = torus_division.known_by_word(nets, facts, shares) >= 0.75 - 1e-6
+    for k, (net, word) in enumerate(torus_division.clearest(nets, facts)):
+        corners, middles = places[net, :3, word].sum().item(), places[net, 3:, word].any().item()
+        assert kinds[net, word] == k and (facts[net] == word).sum() >= 4
+        assert (corners, middles) == ((1, 2, 0, 0)[k], (middles, middles, True, False)[k])

@@ -1,17 +1,20 @@
+import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from aot_helpers.studies import torus
+from aot_helpers.studies import torus, torus_division
 from aot_helpers.studies.torus_colors import asker
 from aot_helpers.studies.torus_training import list_runs, load_run
-from aot_helpers.teaching.exercises import nb14, nb15
+from aot_helpers.teaching.exercises import nb14, nb15, write
 from aot_helpers.teaching.exercises.nb13 import CHECKS
 
 NET, FACTS = load_run("heads3-dim3").nets[0], list_runs()["heads3-dim3"].targets()[0]
 THETA = torus.angles(NET)[0]
+TOUR_15 = Path(__file__).resolve().parent.parent / "notebooks" / "15_heads_as_a_basis.ipynb"
 
 
 def opinion(theta1, theta2):
@@ -195,21 +198,67 @@ def test_a_wild_head(answer, said):
     ],
 )
 def test_a_wrong_penalty_is_told_what_it_asks(answer, said):
-    assert said in nb15.CHECKS["15.1"](answer)
+    assert said in nb15.CHECKS["15.4"](answer)
+
+
+@pytest.mark.parametrize("said", nb15.HEAD_MISTAKES)
+def test_a_wrong_head_is_told_its_slip(said):
+    assert nb15.CHECKS["15.1"](nb15.HEAD_MISTAKES[said]) == said
+
+
+def test_a_head_alone_is_the_packages_head():
+    net = torus.new_nets([4])
+    x = torch.stack(torus.pairs(net), dim=2)[0] + net.W_pos[0]
+    heads = zip(net.W_Q[0], net.W_K[0], net.W_V[0], net.W_O[0], strict=True)
+    found = torch.stack([nb15.head_alone(x, *W, net.W_U[0]) for W in heads])
+    assert torch.allclose(found, torus_division.terms(net)[0][0], atol=1e-5)
+
+
+@pytest.mark.parametrize("said", nb15.COVERAGE_MISTAKES)
+def test_a_wrong_coverage_is_told_its_slip(said):
+    assert nb15.CHECKS["15.2"](lambda alone: tuple(nb15.COVERAGE_MISTAKES[said](alone))) == said
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (lambda shares: sum(shares), "You add the shares"),
-        (lambda shares: math.prod(shares.tolist()), "every head knows"),
-        (lambda shares: (1 - shares).prod(), "all heads miss"),
-        (lambda shares: shares.max(), "the best head"),
-        (lambda shares: 1 - (1 - shares.mean()) ** 3, "the same share"),
-        (lambda shares: shares.mean(), "expected"),
-        (lambda shares: 1 - (1 - shares).prod(), ""),
+        (nb15.coverage, ""),
+        (lambda alone: list(nb15.coverage(alone)), ""),
+        (lambda alone: None, None),
+        (lambda alone: nb15.coverage(alone)[0], "Two things are wanted"),
+        (lambda alone: (alone.any(dim=-1).float(), alone.float()), "both should have the shape"),
+        (lambda alone: [each / 2 for each in nb15.coverage(alone)], "expected"),
     ],
 )
-def test_a_wrong_coverage_is_told_its_slip(answer, said):
+def test_coverage_is_a_pair_of_shares(answer, said):
     found = nb15.CHECKS["15.2"](answer)
     assert found == said if not said else said in found
+
+
+def solution(number):
+    """The functions of the folded solution of an exercise of notebook 15."""
+    cells = json.loads(TOUR_15.read_text("utf-8"))["cells"]
+    prose = "".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    code = prose.split(f"**Exercise {number} ")[1].split("```python\n")[1].split("```")[0]
+    namespace = {"torch": torch, "F": F, "math": math}
+    exec(code, namespace)
+    return namespace
+
+
+@pytest.mark.parametrize("number", nb15.PAGES)
+def test_a_blank_page_goes_on_with_the_package_until_it_is_right(number, capsys):
+    name = nb15.PAGES[number].__name__
+
+    def blank(*given): ...
+
+    def wrong(*given):
+        return -12345.0
+
+    for page in (blank, wrong):
+        page.__name__ = name
+        assert write(number, page) is nb15.PAGES[number]
+        assert f"`{name}` is the package's version" in capsys.readouterr().out
+    own = solution(number)[name]
+    assert write(number, own) is own
+    said = f"exercise {number}: solved\n→ from here on, `{name}` is yours\n"
+    assert capsys.readouterr().out == said

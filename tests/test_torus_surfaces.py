@@ -24,6 +24,7 @@ from aot_helpers.studies import (
     torus_waves,
 )
 from aot_helpers.studies.torus_surfaces import angle_colors, ring, turns
+from aot_helpers.studies.torus_training import Learned
 from aot_helpers.studies.torus_views import SurfaceView, SweepView, TorusView
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -31,6 +32,7 @@ NET = torus.new_nets([0])
 THETA, FACTS = torus.angles(NET)[0], torch.arange(25) % 5
 ASK = torus_colors.asker(NET)
 ANSWERS = torch.arange(75).view(1, 3, 25) % 4 < 2  # [net, head, pair]
+LEARNED = Learned(NET, [0, 1], torch.tensor([[0.2], [0.9]]), torch.zeros(2, 1))
 CLASSES = np.arange(16).reshape(4, 4) % 5
 MODULES = [torus_figures, torus_diagrams, torus_surfaces, torus_sweep, torus_waves]
 MODULES += [torus_bending, torus_teams, torus_strips]
@@ -40,11 +42,15 @@ PRODUCT = torus_sweep.Product(*torch.tensor([3.0, 1.0, 0.5, 2.0, 0.3, 0.4]))
 DRAWN = {
     "alone": lambda: torus_teams.alone(NET, FACTS, "a", FACTS % 3),
     "stages": lambda: torus_teams.stages(NET, FACTS, "a"),
-    "without": lambda: torus_teams.without(NET, FACTS, 1, [2], "a"),
-    "corners": lambda: torus_teams.corners({"a": (ANSWERS, ANSWERS[:, 0])}, "b"),
+    "hoped": lambda: torus_teams.hoped(FACTS, FACTS % 3, "a"),
+    "null": lambda: torus_teams.null(torch.tensor([18, 20, 20]), 21, 19.3, "a"),
     "coverage": lambda: torus_teams.coverage({"a": ([0.6, 0.7], [0.5, 0.6])}, "b"),
-    "hills": lambda: torus_teams.hills({"a": (NET, FACTS)}, "b", n=12),
-    "courses": lambda: torus_teams.courses({"a": ([0, 1], [0.2, 0.9])}, "b"),
+    "triangles": lambda: torus_teams.triangles([(NET, FACTS, 1)] * 4, "a", n=12),
+    "courses": lambda: torus_teams.courses({"a": LEARNED}, "b"),
+    "knowledge": lambda: torus_teams.knowledge(
+        {"a": (ANSWERS[0], 0.1, 0.2, 0.3)}, FACTS, "b", ("c", 0.0, 0.1, 0.2)
+    ),
+    "lost_alone": lambda: torus_teams.lost_alone({"a": [0.2, 0.3, 0.5]}, "b"),
     "rows_and_lines": lambda: torus_sweep.rows_and_lines(HEAD, THETA, "a"),
     "ruled": lambda: torus_sweep.ruled(torus_sweep.lines(HEAD, THETA), THETA, "a"),
     "sweeping": lambda: torus_sweep.sweeping(HEAD, THETA, [0.0, 1.0, 2.0], "a"),

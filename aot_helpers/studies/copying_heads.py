@@ -1,10 +1,10 @@
-"""Notebook 08: what a head carries, found by letting it read other tokens; chance of its score."""
+"""Notebook 08: what a head carries, found by giving it other values; chance of its score."""
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from aot_helpers.models.protocol import Edits, Head
+from aot_helpers.models.protocol import Edits, Head, Model
 from aot_helpers.models.transformer import AttentionOnlyTransformer
 from aot_helpers.reading.circuits import copying_score
 from aot_helpers.reading.factored import FactoredMatrix
@@ -44,9 +44,14 @@ def likeliest(
     n: int = 2,
 ) -> dict[str, float]:
     """{word: probability, to two digits} of the n likeliest words after one text."""
-    best = model(text, edits=edits)[0, -1].softmax(dim=-1).topk(n)
+    return best_words(model(text, edits=edits), model.tokenizer, n)
+
+
+def best_words(logits: Float[Tensor, "1 pos d_vocab"], tokenizer, n: int = 2) -> dict[str, float]:
+    """{word: probability, to two digits} of the n likeliest words after the last place."""
+    best = logits[0, -1].softmax(dim=-1).topk(n)
     shares = [round(share, 2) for share in best.values.tolist()]
-    return dict(zip(model.tokenizer.token_strings(best.indices), shares, strict=True))
+    return dict(zip(tokenizer.token_strings(best.indices), shares, strict=True))
 
 
 def each_as_the_next(d_vocab: int, groups: list[Tensor]) -> Int[Tensor, " d_vocab"]:
@@ -128,14 +133,52 @@ def guesses(
     return tuple((best == each).float().mean().item() for each in (true, other[true]))
 
 
-def stands_among(
-    word: Int[Tensor, "text pos"], text: Int[Tensor, "text pos"], keys: Bool[Tensor, "text pos pos"]
-) -> Bool[Tensor, "text pos"]:
-    """Whether the word given for each place is one of the tokens at its keys, itself the last.
+def second_mentions(
+    model: Model, corpus: Corpus, n: int, length: int = 64
+) -> tuple[Int[Tensor, "n length"], Int[Tensor, "n length"], Bool[Tensor, "n word"]]:
+    """Texts in which a word returns after the same token, their donors, and True where it returns.
 
-    keys [text, query, key]: which places count for each place; later ones never do.
+    One place a text: the first token of two letters or more that has stood in it exactly once, more
+    than three places earlier, after the same token. In the donor both mentions are exchanged
+    for the token that the model finds likeliest at the first, of those that are not in the text.
+    Masks are [text, word], word i being the token at place i + 1. Raises ValueError for fewer
+    than n such texts.
     """
-    return (keys & (text[:, None] == word[..., None])).tril().any(dim=-1)
+    rows, places = [], []
+    for ids in model.tokenizer.encode_many(corpus.texts):
+        ids = torch.as_tensor(ids)[:length]
+        found = _returning(ids, model.tokenizer) if len(ids) == length else None
+        if found and len(rows) < n:
+            rows.append(ids)
+            places.append(found)
+    if len(rows) < n:
+        raise ValueError(f"only {len(rows)} texts have a word that returns, not {n}: take fewer")
+    texts, each = torch.stack(rows), torch.arange(n)
+    first, second = torch.tensor(places).T
+    own, expected = texts[each, second], model(texts)[each, first - 1].clone()
+    other = expected.scatter(1, texts, -torch.inf).argmax(dim=1)
+    donors = torch.where(texts == own[:, None], other[:, None], texts)
+    return texts, donors, torch.arange(1, length) == second[:, None]
+
+
+def _returning(ids: Int[Tensor, " pos"], tokenizer) -> tuple[int, int] | None:
+    """Where the first word that returns after the same token stands, twice; None without one."""
+    for j in range(20, len(ids)):
+        earlier = (ids[:j] == ids[j]).nonzero()[:, 0].tolist()
+        word = tokenizer.token_strings(ids[j : j + 1])[0].strip()
+        fits = len(earlier) == 1 and 0 < earlier[0] < j - 3 and len(word) > 1 and word.isalpha()
+        if fits and ids[earlier[0] - 1] == ids[j - 1]:
+            return earlier[0], j
+    return None
+
+
+def read_alone(model: Model, layer: int, block: int = 512) -> Float[Tensor, "d_vocab d_model"]:
+    """What the heads of a layer read of each token when it stands alone, right after BOS."""
+    name, rows = f"L{layer}.ln1_out", []
+    for ids in torch.arange(model.config.d_vocab).split(block):
+        alone = torch.stack([torch.full_like(ids, model.tokenizer.bos), ids], dim=1)
+        rows.append(model.run_with_cache(alone)[1][name][:, 1].clone())
+    return torch.cat(rows)
 
 
 def part_of(circuit: FactoredMatrix, group: Int[Tensor, " n"]) -> FactoredMatrix:

@@ -1,4 +1,4 @@
-"""Notebook 02: words of a kind, models that are told no positions, heads that count back."""
+"""Notebook 02: words of a kind, overlaps, models without positions; heads that count back."""
 
 import torch
 from jaxtyping import Float, Int
@@ -27,10 +27,12 @@ def cosines(
     return rows @ (others / others.norm(dim=1, keepdim=True)).T
 
 
-def flattened(rows: Float[Tensor, "row d"]) -> Float[Tensor, "row 2"]:
-    """The rows in the plane in which they differ most (their first two principal components)."""
-    centered = rows - rows.mean(dim=0)
-    return centered @ torch.linalg.svd(centered, full_matrices=False).Vh[:2].T
+def principal_components(
+    rows: Float[Tensor, "row d"], n: int = 2
+) -> tuple[Float[Tensor, "n d"], Float[Tensor, " n"]]:
+    """The n directions in which the rows vary most, and the share of the variance along each."""
+    _, singular, directions = torch.linalg.svd(rows - rows.mean(dim=0), full_matrices=False)
+    return directions[:n], (singular**2 / (singular**2).sum())[:n]
 
 
 def random_model(positions: str, n_layers: int = 1, causal: bool = True):

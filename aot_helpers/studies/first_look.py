@@ -4,10 +4,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from aot_helpers.base.files import DATA, read_json
 from aot_helpers.models.protocol import Head, Model
+from aot_helpers.reading.heads import head_scores, induction_scores
 from aot_helpers.reading.interventions import ablate
-from aot_helpers.showing.plots import shown
+from aot_helpers.text.batches import repeated_tokens
 from aot_helpers.training.losses import next_token_losses
+
+FOLDER = DATA / "results" / "pretrained"
+FRIEND = "Grace Hopper"  # whom the made-up names meet
+REMOVED = (1, 2, 4, 8, 16)  # so many heads of a pretrained model are ablated
 
 
 def sentence(name, friend) -> str:
@@ -98,6 +104,100 @@ def skill_lost(model: Model, heads: list[Head], names: list[str], friend: str) -
     return ((without - second) / (first - second)).mean().item()
 
 
-def labels(strings: list[str]) -> list[str]:
-    """Tokens as a picture shows them: the beginning named, spaces as dots."""
-    return ["(start)", *(shown(each) for each in strings[1:])]
+@torch.no_grad()
+def to_point_at(model: Model, tokens: Int[Tensor, " pos"], groups: dict[str, list[Head]]) -> dict:
+    """What the live view of a text shows, with each group of heads ablated.
+
+    runs: for each, the losses, the three likeliest next tokens of each position, and what each head
+    attends to from there, as [position, percent] from 2 % on.
+    """
+    strings, runs = model.tokenizer.token_strings, []
+    for name, group in groups.items():
+        logits, cache = model.run_with_cache(tokens[None], edits=ablate(model, group))
+        best = logits[0].softmax(dim=-1).topk(3)
+        expected = [
+            [[strings(i[None])[0], f"{p:.2f}"] for i, p in zip(*row, strict=True)]
+            for row in zip(best.indices, best.values, strict=True)
+        ]
+        layers = range(model.config.n_layers)
+        percents = torch.cat([cache[f"L{i}.pattern"][0] for i in layers]).mul(100).round().int()
+        attends = [[_at_least(row, 2) for row in head] for head in percents.tolist()]
+        loss = next_token_losses(logits, tokens[None])[0]
+        rounded = [round(each, 2) for each in loss.tolist()]
+        runs.append({"name": name, "loss": rounded, "expected": expected, "attends": attends})
+    heads = [f"L{i}H{j}" for i in layers for j in range(model.config.n_heads)]
+    return {"tokens": strings(tokens), "heads": heads, "runs": runs}
+
+
+def _at_least(row: list[int], percent: int) -> list[list[int]]:
+    return [[k, weight] for k, weight in enumerate(row) if weight >= percent]
+
+
+def pretrained(model: Model, name: str = "", n_names: int = 30) -> dict:
+    """What the entry 00 of `make pretrained` writes: the questions of notebook 00 to this model.
+
+    first, second, other: mean loss (nats) of made-up names at their first and second mention, and
+    where another name was mentioned first. induction, previous: scores [layer][head] on random
+    tokens written twice. removed: {k: {...}}, the share of the skill lost without the k heads with
+    the highest induction scores (lost), without two draws of as many others of the same layers
+    (others), and the loss of the first mention by then (first). text: a text, its tokens' losses
+    (whole) and those without 16 heads (without).
+    """
+    doubled = repeated_tokens(model.config.d_vocab, 50, 4, model.tokenizer.bos, seed=1)
+    induction = induction_scores(model, doubled)
+    previous = head_scores(model, doubled, "previous", first_query=2).scores
+    n_heads = model.config.n_heads
+    ranks = induction.flatten().argsort(descending=True).tolist()
+    heads = [Head(*divmod(i, n_heads)) for i in ranks]
+    names = made_up_names(n_names, seed=0)
+    once, again = mention_losses(model, names, FRIEND)
+    _, other = mention_losses(model, names, FRIEND, earlier=names[1:] + names[:1])
+
+    def lost(group):
+        first, without = mention_losses(model, names, FRIEND, edits=ablate(model, group))
+        return ((without - again) / (once - again)).mean().item(), first.mean().item()
+
+    generator, removed = torch.Generator().manual_seed(0), {}
+    for k in REMOVED:
+        share, first = lost(heads[:k])
+        draws = [lost(_others(heads, k, n_heads, generator))[0] for _ in range(2)]
+        removed[k] = {"lost": share, "others": draws, "first": first}
+    tokens = encode(model, sentence(names[0], FRIEND))
+    runs = {"whole": None, "without": ablate(model, heads[: REMOVED[-1]])}
+    text = {key: losses(model, tokens, edits).tolist() for key, edits in runs.items()}
+    found = {"names": n_names, "induction": induction.tolist(), "previous": previous.tolist()}
+    found |= {"first": once.mean().item(), "second": again.mean().item()}
+    found |= {"other": other.mean().item(), "removed": removed}
+    text["tokens"] = model.tokenizer.token_strings(tokens[1:])
+    return _rounded(found | {"text": text})
+
+
+def _others(heads, k, n_heads, generator):
+    """As many heads of the same layers as the first k, none of them among those."""
+    drawn = []
+    for layer in {head.layer for head in heads[:k]}:
+        taken = [head.head for head in heads[:k] if head.layer == layer]
+        free = [h for h in range(n_heads) if h not in taken]
+        order = torch.randperm(len(free), generator=generator).tolist()
+        drawn += [Head(layer, free[i]) for i in order[: len(taken)]]
+    return drawn
+
+
+def _rounded(found):
+    """Every number in it to four decimals."""
+    if isinstance(found, dict):
+        return {key: _rounded(each) for key, each in found.items()}
+    if isinstance(found, list):
+        return [_rounded(each) for each in found]
+    return round(found, 4) if isinstance(found, float) else found
+
+
+def read_results(name: str = "smollm2") -> dict:
+    """What `make pretrained` wrote for notebook 00. Raises ValueError where it is not there."""
+    path = FOLDER / f"00-{name}.json"
+    if not path.is_file():
+        known = ", ".join(p.stem[3:] for p in sorted(FOLDER.glob("00-*.json"))) or "none"
+        raise ValueError(
+            f"nothing was measured of {name!r} (there are: {known}): make pretrained does it"
+        )
+    return read_json(path)

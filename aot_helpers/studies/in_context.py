@@ -33,11 +33,11 @@ def cut(texts: list[Int[Tensor, " _"]], n: int, bos: int) -> Int[Tensor, "n 128"
 
 @torch.no_grad()
 def losses_of(model: Model, texts: Texts, edits: Edits | None = None) -> Losses:
-    """Loss (nats) of every next token, fifty texts at a time.
+    """Loss (nats) of every next token, twenty-five texts at a time.
 
     Entry t of a row is the loss of the token with t tokens of text (and BOS) before it.
     """
-    return torch.cat([next_token_losses(model(t, edits=edits), t) for t in texts.split(50)])
+    return torch.cat([next_token_losses(model(t, edits=edits), t) for t in texts.split(25)])
 
 
 @torch.no_grad()
@@ -134,15 +134,15 @@ def roles(model: Model, repeats: Texts) -> tuple[list[Head], list[Head], list[He
     return induction, previous, others
 
 
-def at_step(name: str, step: int) -> tuple[float, float, float]:
-    """What a run had at a step: in-context score, best induction score, copies of 24 tokens right.
+def at_step(name: str, step: int, length: int = 24) -> tuple[float, float, float]:
+    """What a run had at a step: in-context score, best induction score, copy accuracy.
 
-    The score is late minus early loss; the copies are of random tokens.
+    The score is late minus early loss; the copies are of so many random tokens, as logged.
     """
     log = load_measurements(name)
     found = log["measured"][log["steps"].index(step)]
     best = max(map(max, found["induction"]))
-    return found["in-context score"], best, found["copy accuracy"]["24"]
+    return found["in-context score"], best, found["copy accuracy"][str(length)]
 
 
 def values_at(

@@ -1,4 +1,6 @@
-"""Drawings of notebook 12: a text with more of it in sight, losses by index, smeared keys."""
+"""Drawings of notebook 12: a text with more of it in sight, losses by index, equal scores."""
+
+import itertools
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -10,18 +12,21 @@ from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE, VALUE, he
 from aot_helpers.showing.texts import LETTER, SURPRISE, strip
 
 COLORS = {  # of the models, in every figure
-    "0 layers": "0.72",
+    "no layers": "0.6",
     "1 layer": "0.45",
     "1 layer, smeared keys": KEY,
     "2 layers": "#137177",
+    "stories-2l": "#137177",
+    "fixed-length": "#C78A3B",
+    "no-repeats": "#A23B72",
     "without induction heads": SHARE,
-    "without two others": "#C78A3B",
+    "without two other heads": "#C78A3B",
 }
 SKILLS = {  # of an entry of a run's log; higher is better
     "score": lambda found: -found["in-context score"],
     "copying": lambda found: found["copy accuracy"]["24"],
 }
-EDGES = [1, 2, 3, 5, 9, 17, 33, 65, 128]  # ranges of the index that double
+EDGES = [1, 2, 3, 5, 9, 17, 33, 65, 97, 128]  # ranges of the index; the last is that of the score
 
 
 def more_context(rows, title, n_last, letters=104) -> Figure:
@@ -34,12 +39,12 @@ def more_context(rows, title, n_last, letters=104) -> Figure:
     height = 0.55 + sum(0.26 * len(each) + 0.2 for each in lines.values())
     figure, axis = diagrams.canvas(10, height)
     diagrams.say(axis, 0.12, height - 0.2, title, size=12.5, ha="left", weight="bold")
-    key = "orange: surprise, full at 6 nats"
+    key = "orange: loss, full color at 6 nats"
     diagrams.say(axis, 9.9, height - 0.2, key, SURPRISE, size=9.5, ha="right")
     y = height - 0.62
     for name, (tokens, losses) in rows.items():
         place = y - 0.26 * (len(lines[name]) - 1)
-        diagrams.say(axis, 1.2, place, name, size=10, ha="right", weight="bold")
+        diagrams.say(axis, 0.12, place, name, size=10, ha="left", weight="bold")
         i, first = 0, len(tokens) - n_last
         for line in lines[name]:
             x = 9.9 - LETTER * sum(map(len, line))
@@ -69,34 +74,134 @@ def _broken(tokens, letters):
     return lines
 
 
-def by_index(curves, title, labels=None) -> Figure:
-    """Mean loss by the index of the token, both axes logarithmic.
+def by_index(curves, title, ranges=(), score_of="") -> Figure:
+    """Mean loss by the index of the token (on a log scale, from the second token on).
 
-    curves: {name of COLORS: losses [text, pos]}; a faint dot for each index, a line for ranges
-    that double. labels: {name: how far (points) its label is moved up}.
+    curves: {name of COLORS: losses [text, index]}; a faint dot for each index, a line for means
+    over ranges. ranges: the early and the late indices of the in-context score, (first, last) from
+    1, as gray bands; score_of: the curve whose score is drawn as an arrow.
     """
-    figure, axis = plt.subplots(figsize=(8.6, 4))
-    figure.subplots_adjust(0.075, 0.13, 0.8, 0.9)
+    figure, axis = plt.subplots(figsize=(8.6, 3.7))
+    figure.subplots_adjust(0.065, 0.14, 0.765, 0.9)
+    _curves(axis, curves)
+    _bands(axis, ranges)
+    ends = {name: _ranged(losses)[1][-1] for name, losses in curves.items()}
+    for name, y in zip(ends, _apart(list(ends.values()), 0.26), strict=True):
+        look = {"color": COLORS[name], "weight": "bold", "va": "center", "annotation_clip": False}
+        axis.annotate(name, (135, y), **look)
+    if score_of:
+        early, late = (curves[score_of][:, a - 1 : b].mean().item() for a, b in ranges)
+        color = COLORS[score_of]
+        at = np.sqrt(ranges[1][0] * ranges[1][1])  # in the middle of the late range
+        axis.plot([ranges[0][0], at], [early, early], color=color, lw=1.2, ls=(0, (4, 2)))
+        look = {"arrowstyle": "-|>", "color": color, "lw": 2, "shrinkA": 0, "shrinkB": 0}
+        axis.annotate("", (at, late), (at, early), arrowprops=look)
+        said = f"in-context score\n{_signed(late - early)} nats"
+        axis.text(
+            at / 1.07, 1.62, said, color=color, weight="bold", va="center", ha="right", size=10
+        )
+    axis.set_ylabel("loss (nats)")
+    return headline(figure, title)
+
+
+def _curves(axis, curves):
+    """Losses by index, on an axis that begins at the second token."""
     for name, losses in curves.items():
         mean, color = np.asarray(losses.mean(dim=0)), COLORS[name]
-        index = np.arange(1, len(mean) + 1)
-        axis.plot(index, mean, ".", color=color, ms=3.5, alpha=0.4)
-        ranges = list(zip(EDGES[:-1], EDGES[1:], strict=True))
-        x = [np.sqrt(a * (b - 1)) for a, b in ranges]
-        y = [mean[a - 1 : b - 1].mean() for a, b in ranges]
-        axis.plot(x, y, color=color, lw=2.2)
-        up = (labels or {}).get(name, 0)
-        place = {"xytext": (0, up), "textcoords": "offset points", "va": "center"}
-        axis.annotate(
-            name, (136, y[-1]), color=color, weight="bold", annotation_clip=False, **place
-        )
-    axis.set(xscale="log", yscale="log", xlim=(0.9, 130))
-    axis.spines[["top", "right"]].set_visible(False)
-    ticks = [1, 2, 4, 8, 16, 32, 64, 127]
+        axis.plot(np.arange(1, len(mean) + 1), mean, ".", color=color, ms=3.5, alpha=0.35)
+        axis.plot(*_ranged(losses), color=color, lw=2.2)
+    ticks = [2, 4, 8, 16, 32, 64, 127]
+    axis.set(xscale="log", xlim=(1.9, 130), ylim=(0, 3.4), xlabel="token index (log scale)")
     axis.set_xticks(ticks, ticks)
-    axis.set_yticks([0.7, 1, 1.5, 2, 3, 4, 6], [0.7, 1, 1.5, 2, 3, 4, 6])
     axis.minorticks_off()
-    axis.set(xlabel="index of the token in the piece, from 1", ylabel="loss (nats)")
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def _ranged(losses):
+    """The middles of ranges of the index, and the mean loss in each."""
+    mean, ranges = np.asarray(losses.mean(dim=0)), list(itertools.pairwise(EDGES[1:]))
+    means = [mean[a - 1 : b - 1].mean() for a, b in ranges]
+    return [np.sqrt(a * (b - 1)) for a, b in ranges], means
+
+
+def _signed(number):
+    return f"{number:+.2f}".replace("-", "−")
+
+
+def _bands(axis, ranges):
+    for (first, last), name in zip(ranges, ("early", "late"), strict=False):
+        axis.axvspan(first, last, color="0.93", zorder=0)
+        axis.text(np.sqrt(first * last), 3.27, name, color=PALE, ha="center", va="center", size=10)
+
+
+def _apart(heights, least):
+    """The same heights, moved up where two labels would touch."""
+    placed = {}
+    for i in np.argsort(heights):
+        placed[i] = max(heights[i], max(placed.values(), default=-9) + least)
+    return [placed[i] for i in range(len(heights))]
+
+
+def equal_scores(curves, copied, ranges, title) -> Figure:
+    """Models side by side: loss by index on stories, and how much of random tokens they copy.
+
+    curves: {name of COLORS: losses [text, index]}; copied: {name: {segment length: copy accuracy}}.
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.6), width_ratios=(1.15, 1))
+    figure.subplots_adjust(0.055, 0.145, 0.985, 0.8, 0.2)
+    _curves(left, curves)
+    _bands(left, ranges)
+    left.set_ylabel("loss (nats)")
+    left.set_title("unread stories", size=10.5, loc="left")
+    for i, (name, losses) in enumerate(curves.items()):
+        early, late = (losses[:, a - 1 : b].mean().item() for a, b in ranges)
+        said = f"{name}: score {_signed(late - early)}"
+        left.text(14.5, 2.75 - 0.27 * i, said, color=COLORS[name], weight="bold", size=10)
+    for name, by_length in copied.items():
+        x, y = list(by_length), list(by_length.values())
+        right.plot(x, y, "o-", color=COLORS[name], lw=2, ms=4.5)
+    right.set(xlim=(5, 63), ylim=(-0.04, 1.08), xlabel="length of the random segment (tokens)")
+    right.set_ylabel("copy accuracy")
+    right.set_xticks(list(by_length))
+    right.spines[["top", "right"]].set_visible(False)
+    right.set_title("random tokens written twice", size=10.5, loc="left")
+    places = {"stories-2l": (9, 0.92), "fixed-length": (36.5, 0.62), "no-repeats": (9, 0.07)}
+    for name, (x, y) in places.items():
+        right.text(x, y, name, color=COLORS[name], weight="bold", size=10.5)
+    return headline(figure, title)
+
+
+def scores_by_text(scores, copied, title) -> Figure:
+    """In-context scores of models beside what they copy, a band for each text.
+
+    scores: {text: {name: score}}; copied: {text: {name: share of the tokens copied}}.
+    """
+    height = 1.35 + 0.9 * len(scores)
+    figure, axes = plt.subplots(1, 2, figsize=(9.8, height), width_ratios=(1.75, 1), sharey=True)
+    figure.subplots_adjust(0.145, 0.5 / height, 0.985, 1 - 0.8 / height, 0.06)
+    for axis, found in zip(axes, (scores, copied), strict=True):
+        axis.axvline(0, color="0.75", lw=1)
+        for y, row in enumerate(found.values()):
+            axis.axhspan(y - 0.42, y + 0.42, color="0.965", zorder=0)
+            for i, (name, number) in enumerate(row.items()):
+                place = y + 0.72 / len(row) * (i - (len(row) - 1) / 2)
+                axis.plot([0, number], [place, place], color=COLORS[name], lw=2.5, alpha=0.35)
+                axis.plot(number, place, "o", ms=8, color=COLORS[name], mew=0)
+                left = axis is axes[0] and number < 0
+                ha, off = ("right", -7) if left else ("left", 7)
+                look = {"xytext": (off, 0), "textcoords": "offset points", "ha": ha, "va": "center"}
+                said = f"{name} {_signed(number)}" if axis is axes[0] else f"{number:.2f}"
+                axis.annotate(said, (number, place), color=COLORS[name], size=9.5, **look)
+        axis.spines[["left", "top", "right"]].set_visible(False)
+        axis.tick_params(axis="y", length=0)
+    axes[0].set(xlim=(-3.3, 1.25), ylim=(len(scores) - 0.5, -0.5))
+    axes[0].set_xlabel("nats: the lower, the more context helps")
+    axes[0].set_xticks([-2, -1.5, -1, -0.5, 0, 0.5])
+    axes[0].set_yticks(range(len(scores)), list(scores), fontsize=10.5)
+    axes[1].set(xlim=(0, 1.19), xlabel="share of the tokens predicted right")
+    axes[1].set_xticks([0, 0.5, 1])
+    axes[0].set_title("in-context score", size=10.5, loc="left")
+    axes[1].set_title("inside names that come again", size=10.5, loc="left")
     return headline(figure, title)
 
 

@@ -1,82 +1,14 @@
-"""Drawings of notebook 20: a text read layer by layer, heads as words, words shared and lost."""
+"""Drawings of the evidence of notebook 20: words shared, words lost, answers settled."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE, VALUE, canvas, headline
-from aot_helpers.showing.diagrams import say as _say
-from aot_helpers.showing.plots import SMALL, shown
+from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, VALUE, headline
+from aot_helpers.showing.plots import SMALL
 from aot_helpers.studies.lens_results import OTHER
-
-STREAM = LinearSegmentedColormap.from_list("stream", ["#FFFFFF", "#C8C8C8", "#4A4A4A"])
-
-
-def _short(token: str) -> str:
-    """A token as a label of at most ten characters; what cannot be printed by its number."""
-    text = "".join(c if c.isprintable() or c == "\n" else f"‹{ord(c):02x}›" for c in shown(token))
-    return text if len(text) < 11 else text[:9] + "…"
-
-
-def grid(
-    top: Sequence[Sequence[str]],
-    values: Sequence[Sequence[float]],
-    tokens: Sequence[str],
-    title: str,
-    label: str,
-    every: int = 1,
-    size: float = SMALL,
-) -> Figure:
-    """The top token of each layer and position; the darker, the nearer the value is to 1.
-
-    top, values: [layer, pos], the embedding first; drawn from below. every: a row of so many, the
-    last one always.
-    """
-    rows = list(range(len(top)))[::-1][::every][::-1]
-    width, height = 1.0 * len(tokens) + 1.9, 0.31 * len(rows) + 1.25
-    figure, axis = plt.subplots(figsize=(width, height), dpi=DPI, layout="constrained")
-    shades = np.asarray(values, dtype=float)[rows]
-    image = axis.imshow(shades, cmap=STREAM, vmin=0, vmax=1, aspect="auto", origin="lower")
-    for y, row in enumerate(rows):
-        for x, token in enumerate(top[row]):
-            color = "white" if shades[y, x] > 0.6 else INK
-            axis.text(x, y, _short(token), ha="center", va="center", size=size, color=color)
-    names = ["embedding" if row == 0 else f"after L{row - 1}" for row in rows]
-    axis.set_yticks(range(len(rows)), names, fontsize=SMALL)
-    axis.set_xticks(range(len(tokens)), [shown(token) for token in tokens], fontsize=SMALL)
-    axis.set_xlabel("the prompt")
-    axis.tick_params(length=0)
-    axis.spines[:].set_visible(False)
-    figure.colorbar(image, ax=axis, label=label, shrink=0.8, aspect=14)
-    axis.set_title(title, size=12, weight="bold", loc="left", pad=10)
-    plt.close(figure)
-    return figure
-
-
-def head_words(heads: Mapping[str, Mapping], marked: Sequence[str], title: str) -> Figure:
-    """What heads say: words through W_O (green where they are `marked`), and z read naked (gray).
-
-    heads: {name: {"words", "naked", "norm"}}, as `heads_say` gives.
-    """
-    columns = 4
-    rows = -(-len(heads) // columns)
-    figure, axis = canvas(9.6, 1.52 * rows + 0.35)
-    top = 1.52 * rows - 0.3
-    for i, (name, said) in enumerate(heads.items()):
-        x, y = 0.15 + 2.38 * (i % columns), top - 1.52 * (i // columns)
-        _say(axis, x, y, name, SHARE, 11, ha="left", weight="bold")
-        _say(axis, x + 0.75, y, f"norm {said['norm']:.1f}", PALE, SMALL, ha="left")
-        for column, kind in enumerate(("words", "naked")):
-            for line, token in enumerate(said[kind]):
-                mine = kind == "words" and token in marked
-                color = VALUE if mine else (INK if kind == "words" else "#9A9A9A")
-                place = x + 1.12 * column, y - 0.27 - 0.24 * line
-                weight = "bold" if mine else "normal"
-                _say(axis, *place, _short(token), color, 10, ha="left", weight=weight)
-    return headline(figure, title)
 
 
 def by_depth(results: Mapping[str, Mapping], title: str, target: str = "attention output"):

@@ -1,7 +1,7 @@
 """What a model says once a head or a value is taken away at the last position, or a word exchanged.
 
-The causal tests that VISIT lacks (notebook 20); what becomes of impostors in the same places is in
-`lens_impostors`.
+The causal tests that VISIT lacks (notebook 20); what random vectors do in the same places is in
+`lens_controls`.
 """
 
 from collections.abc import Callable

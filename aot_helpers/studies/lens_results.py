@@ -9,7 +9,7 @@ from torch import Tensor
 from aot_helpers.base.files import DATA, read_json
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.lens import lens, probability, rank, read, top_tokens
-from aot_helpers.studies import lens_impostors as impostors
+from aot_helpers.studies import lens_controls as controls
 from aot_helpers.studies import lens_removals as removals
 from aot_helpers.studies.lens_prompts import Prompts, by_kind, predictions, some, subjects
 from aot_helpers.studies.lens_readings import (
@@ -125,9 +125,9 @@ def tests(
             "head": removals.head_off(model, clean, r, layer, seed),
             "token": removals.value_off(model, clean, layer, seed),
             "swap": removals.swapped(model, clean, layer, seed),
-            "made-up heads": impostors.heads_off(model, clean, layer, k, seed),
-            "made-up head": impostors.head_off(model, clean, layer, k, seed),
-            "patch": impostors.patched(model, clean, layer, seed),
+            "made-up heads": controls.heads_off(model, clean, layer, k, seed),
+            "made-up head": controls.head_off(model, clean, layer, k, seed),
+            "patch": controls.patched(model, clean, layer, seed),
         }
         for test, values in one.items():
             for name, each in values.items():
@@ -217,7 +217,7 @@ def specific(result: dict, gone: str, words: str = "words") -> float:
 def lost_more(result: dict, heads: str, which: str = "sharing", than: str = "others") -> float:
     """By how much more a sum's words fall when some of its heads go than when as many others do.
 
-    heads: "heads", or "made-up heads" for impostors; which, than: as `chosen_heads` names them.
+    heads: "heads", or "made-up heads", random vectors; which, than: as `chosen_heads` names them.
     """
     return specific(result, f"{heads}: {which}") - specific(result, f"{heads}: {than}")
 

@@ -1,5 +1,7 @@
 """Notebook 07: what one layer looks up in a planted corpus, and what its mistakes cost."""
 
+import math
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -69,59 +71,82 @@ def recall(
     return sum(int(raised[s, d].argmax()) == o for s, d, o in planted) / len(planted)
 
 
-def crossed_chances(model: Model) -> dict[tuple[str, str], dict[str, float]]:
-    """{(verb, preposition): {noun: probability}} of the four crossed pairs, mean over `frames`."""
-    number, found = word_ids(model.tokenizer), {}
-    for verb, preposition in BUG:
-        logits = model(frames(model.tokenizer, [verb], [preposition]))[:, -1]
-        mean = logits.softmax(dim=-1).mean(dim=0)
-        found[verb, preposition] = {noun: mean[number[noun]].item() for noun in BUG_OBJECTS}
-    return found
+def gap_frames(
+    tokenizer, sources: list[str], destinations: list[str], gap: str = "so then"
+) -> Int[Tensor, "destination source 5"]:
+    """The texts BOS, source, gap, destination, as tokens: one for each destination and source."""
+    texts = [[f"{s} {gap} {d}" for s in sources] for d in destinations]
+    rows = [torch.stack([tokenizer.encode(text, bos=True) for text in row]) for row in texts]
+    return torch.stack(rows)
 
 
-def last_terms(
-    model: AttentionOnlyTransformer, words: list[str]
-) -> dict[str, Float[Tensor, " out"]]:
-    """What the direct path and each head add to the logits after the last word, means taken off.
+def skip_trigram_table(
+    model: AttentionOnlyTransformer, h: int, frames: Int[Tensor, "*frame pos"]
+) -> Float[Tensor, "*frame out"]:
+    """What head h of layer 0 adds to each logit after the last token of a frame for its source.
 
-    {name: [out]}; for one layer without layer norm. BOS is put before the words.
+    From weights alone: attention from the last token to the source (position 1), times the
+    source's row of the OV circuit, less the row's mean. For relative positions, no layer norm.
     """
-    number, attn = word_ids(model.tokenizer), model.blocks[0].attn
-    tokens = torch.tensor([model.tokenizer.bos, *(number[word] for word in words)])
-    _, cache = model.run_with_cache(tokens[None])
-    W_U = model.W_U - model.W_U.mean(dim=1, keepdim=True)
-    X, terms = model.W_E[tokens], {"direct": model.W_E[tokens[-1]] @ W_U}
-    for h in range(model.config.n_heads):
-        offered = X @ attn.W_V[h] @ attn.W_O[h] @ W_U
-        terms[f"L0H{h}"] = cache["L0.pattern"][0, h, -1] @ offered
-    return terms
+    attn, X = model.blocks[0].attn, model.W_E[frames]
+    queries, keys = X[..., -1:, :] @ attn.W_Q[h], X @ attn.W_K[h]
+    scores = (queries @ keys.mT).squeeze(-2) / math.sqrt(model.config.d_head)
+    distance = torch.arange(frames.shape[-1] - 1, -1, -1)
+    attention = (scores + attn.b_rel[h, distance]).softmax(dim=-1)[..., 1]
+    boost = X[..., 1, :] @ attn.W_V[h] @ attn.W_O[h] @ model.W_U
+    return attention[..., None] * (boost - boost.mean(dim=-1, keepdim=True))
 
 
-def looks(
+def strongest(
+    table: Float[Tensor, "destination source out"],
+    destinations: list[str],
+    sources: list[str],
+    outs: list[str],
+    k: int,
+) -> dict[tuple[str, str, str], float]:
+    """{(source, destination, out): value} of the k largest entries, from the largest on."""
+    values, places = table.flatten().topk(k)
+    places = torch.stack(torch.unravel_index(places, table.shape), dim=1).tolist()
+    names = [(sources[s], destinations[d], outs[o]) for d, s, o in places]
+    return dict(zip(names, values.tolist(), strict=True))
+
+
+def attention_to(
     model: AttentionOnlyTransformer, head: int, source: str, destinations: list[str]
 ) -> dict[str, float]:
-    """{destination: a head's attention from it to the source}, mean over gaps of two fillers."""
-    _, cache = model.run_with_cache(frames(model.tokenizer, [source], destinations))
-    to_source = cache["L0.pattern"][:, head, -1, 1:2]
-    means = mean_over_fillers(to_source, len(destinations))[0, :, 0]
-    return dict(zip(destinations, means.tolist(), strict=True))
+    """{destination: a head's attention weight on the source}, in `gap_frames`."""
+    rows = gap_frames(model.tokenizer, [source], destinations)[:, 0]
+    _, cache = model.run_with_cache(rows)
+    return dict(zip(destinations, cache["L0.pattern"][:, head, -1, 1].tolist(), strict=True))
 
 
-def head_tables(
+def patched(
     model: AttentionOnlyTransformer,
-    head: int,
-    every: Int[Tensor, "frame 5"],
-    n_destinations: int,
-) -> tuple[Float[Tensor, "destination source"], Float[Tensor, "source out"]]:
-    """A head's attention to every source, mean over fillers, and what it then adds to each score.
+    texts: Int[Tensor, "text pos"],
+    donors: Int[Tensor, "text pos"],
+    h: int,
+) -> Float[Tensor, "text out"]:
+    """Logits after each text, if head h brings to the last position what it brings there in donors.
 
-    every: `frames` with every word of the vocabulary as a source. Of the scores the mean is taken
-    off.
+    Activation patching of "L0.z"; all else in the model reads `texts`.
     """
-    attn, (_, cache) = model.blocks[0].attn, model.run_with_cache(every)
-    looks = mean_over_fillers(cache["L0.pattern"][:, head, -1, 1:2], n_destinations)
-    OV = model.W_E @ attn.W_V[head] @ attn.W_O[head] @ model.W_U
-    return looks[:, :, 0].T, OV - OV.mean(dim=1, keepdim=True)
+    _, cache = model.run_with_cache(donors)
+
+    def patch(z):
+        z = z.clone()
+        z[:, -1, h] = cache["L0.z"][:, -1, h]
+        return z
+
+    return model(texts, edits={"L0.z": patch})[:, -1]
+
+
+def crossed_chances(model: Model) -> dict[tuple[str, str], dict[str, float]]:
+    """{(verb, preposition): {noun: probability}} of the four crossed pairs, in `gap_frames`."""
+    number, found = word_ids(model.tokenizer), {}
+    for verb, preposition in BUG:
+        p = model(gap_frames(model.tokenizer, [verb], [preposition])[0])[0, -1].softmax(dim=-1)
+        found[verb, preposition] = {noun: p[number[noun]].item() for noun in BUG_OBJECTS}
+    return found
 
 
 def floors(truth: PlantedTruth, shape: tuple[int, int]) -> Float[Tensor, "text word"]:
@@ -186,10 +211,10 @@ def above_floor(
     return (losses - floor)[words].mean().item()
 
 
-def looking_as_from(
+def attending_as_in(
     model: AttentionOnlyTransformer, others: Int[Tensor, "text pos"], head: int
 ) -> Edits:
-    """Edits that let a head of layer 0 look from the last place as it does in other texts."""
+    """Edits by which a head of layer 0 attends from the last position as it does in other texts."""
     _, cache = model.run_with_cache(others)
     row = cache["L0.pattern"][:, head, -1]
 

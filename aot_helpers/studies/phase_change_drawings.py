@@ -1,4 +1,4 @@
-"""Drawings of notebook 09: colored text, two heads in relay, a film strip, colored cells."""
+"""Drawings of notebook 09: colored text, an induction circuit, a film strip, curves of runs."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -51,13 +51,13 @@ def two_heads(
     previous: Float[Tensor, " head"] | None = None,
     induction: Float[Tensor, " head"] | None = None,
     copied: float | None = None,
-    title: str = "Your model has grown the relay",
+    title: str = "Induction takes two heads: the second finds what the first has written",
     unit: str = "of random tokens copied",
 ) -> Figure:
-    """Induction as a relay of two heads, on the tokens ·M ira ·met ·M.
+    """An induction circuit of two heads, on the tokens ·M ira ·met ·M.
 
     previous, induction: scores of the heads of layer 0 and of layer 1; the best of each is written
-    at its arrow, and the title is shown. copied: how much is copied in the end, a share of `unit`.
+    at its arrow. copied: how much is copied in the end, a share of `unit`.
     """
     figure = plt.figure(figsize=(8.9, 3.15))
     axis = figure.add_axes([0, 0, 1, 1], xlim=(-3.9, 9.0), ylim=(-0.4, 4.1))
@@ -93,15 +93,12 @@ def two_heads(
     look = {"linestyle": (0, (4, 3)), "connectionstyle": "arc3,rad=0.38"}
     arrow((6.0, 1.67), (3.0, 1.67), SHARE, 1.6, **look)
     if previous is None:
-        say(4.5, 2.55, "attention finds the mark", SHARE, ha="center")
+        say(4.5, 2.55, "attends to “after ·M”", SHARE, ha="center")
     say(6.55, 2.05, "“who came after ·M?”", QUERY, ha="left")
     axis.plot([1.5, 1.5], [1.65, 3.15], color=VALUE, lw=2.2)
     arrow((1.48, 3.15), (5.73, 3.15), VALUE)
     say(1.2, 2.4, "2  induction head", INK, ha="right", weight="bold")
-    if previous is None:
-        title = "Induction is a relay of two heads: one marks each token, "
-        title += "the other looks for the mark"
-    else:
+    if previous is not None:
         say(-0.65, 0.3, f"{best(previous, 0)} of its attention", SHARE, ha="right")
         say(4.5, 2.55, f"{best(induction, 1)} of its attention", SHARE, ha="center")
         say(5.4, 3.4, f"{copied:.2f} {unit}", VALUE, ha="right")
@@ -110,7 +107,9 @@ def two_heads(
     return headline(figure, title)
 
 
-def film_strip(steps: list[int], rows: dict[str, list[Float[Tensor, "query key"]]]) -> Figure:
+def film_strip(
+    steps: list[int], rows: dict[str, list[Float[Tensor, "query key"]]], title: str
+) -> Figure:
     """Attention patterns at some training steps, a row for each {"head, text": patterns}."""
     width, height = 2.5 + 0.93 * len(steps), 3.55
     figure, axes = plt.subplots(len(rows), len(steps), figsize=(width, height))
@@ -127,11 +126,11 @@ def film_strip(steps: list[int], rows: dict[str, list[Float[Tensor, "query key"]
     arrow = {"arrowprops": {"arrowstyle": "-|>", "color": INK, "lw": 1.2}, "color": INK}
     place = {"xycoords": "axes fraction", "textcoords": "axes fraction"}
     for axis in axes[1:, -1]:
-        axis.annotate("stripe", (0.34, 0.3), (0.45, 0.82), size=10, **arrow, **place)
-    return headline(figure, "The birth of a stripe: first on names, then on random tokens")
+        axis.annotate("stripe", (0.34, 0.3), (0.45, 0.8), size=10, **arrow, **place)
+    return headline(figure, title)
 
 
-def transplants(scores: dict[str, list[float]], into: list[str]) -> Figure:
+def transplants(scores: dict[str, list[float]], into: list[str], title: str) -> Figure:
     """Induction scores after transplants, a row for each {what was transplanted: [score]}.
 
     into: what the columns are. The last row, set apart, is for scale.
@@ -151,21 +150,80 @@ def transplants(scores: dict[str, list[float]], into: list[str]) -> Figure:
             axis.add_patch(Rectangle((1.55 * x + 0.03, y - 0.44), 1.49, 0.88, **box))
             color = "white" if score > 0.5 else "0.25"
             axis.text(1.55 * x + 0.775, y, f"{score:.2f}", color=color, ha="center", **words)
-    return headline(figure, "Neither layer draws the stripe alone, both together do at once")
+    return headline(figure, title)
 
 
-def kinds_of_tokens(steps: list[int], copied: dict[str, list[float]]) -> Figure:
+def second_copies(
+    steps: list[int],
+    groups: dict[str, tuple],
+    spans: dict[str, list[tuple[int, int]]],
+    title: str,
+) -> Figure:
+    """The loss on copies while runs train, a line for each run.
+
+    groups: {label: (losses [run, step], color, (x, y) of the label)}; spans: {label: (from, to) of
+    each run}, drawn thick. Dashed: how the first group would fall if it fell steadily.
+    """
+    figure, axis = plt.subplots(figsize=(9, 3.7))
+    figure.subplots_adjust(0.06, 0.14, 0.985, 0.86)
+    first = next(iter(groups.values()))[0]
+    steady = [sum(run[end] for run in first) / len(first) for end in (0, -1)]
+    axis.plot([steps[0], steps[-1]], steady, color=PALE, lw=1, ls=(0, (5, 4)))
+    at = np.interp(0.25, [0, 1], [steps[0], steps[-1]]), np.interp(0.25, [0, 1], steady)
+    axis.annotate(
+        "a steady fall", at, (-8, -12), textcoords="offset points", color=PALE, ha="right"
+    )
+    for label, (runs, color, (x, y)) in groups.items():
+        for n, run in enumerate(runs):
+            axis.plot(steps, run, color=color, lw=1.1, alpha=0.85)
+            if label in spans:
+                low, high = spans[label][n]
+                thick = [(step, loss) for step, loss in zip(steps, run, strict=True)]
+                thick = [point for point in thick if low <= point[0] <= high]
+                axis.plot(*np.transpose(thick), color=color, lw=3.4, solid_capstyle="butt")
+        axis.text(x, y, label, color=color, va="center", weight="bold")
+    note = {"color": PALE, "ha": "right", "va": "bottom", "transform": axis.transAxes}
+    axis.text(1, 1.01, "thick: the middle half of a fall", **note)
+    axis.set(xlim=(steps[0], steps[-1]), ylim=(0, 8.2))
+    axis.set(xlabel="training step", ylabel="loss (nats)")
+    return headline(figure, title)
+
+
+def kinds_of_tokens(steps: list[int], copied: dict[str, list[float]], title: str) -> Figure:
     """How much is copied of three kinds of tokens. copied: {kind: accuracy at each step}."""
-    figure, axis = plt.subplots(figsize=(8, 3.5))
-    figure.subplots_adjust(0.08, 0.14, 0.98, 0.88)
-    places = [(705, 0.62, "right"), (950, 0.27, "left"), (1000, 0.84, "left")]
-    colors = (STORIES, "0.35", RANDOM)
-    for (kind, y), color, (x, at, align) in zip(copied.items(), colors, places, strict=True):
-        axis.plot(steps, y, color=color, lw=2.2, marker="o", ms=4)
-        axis.text(x, at, kind, color=color, ha=align, va="center", weight="bold")
+    figure, axis = plt.subplots(figsize=(8.6, 3.2))
+    figure.subplots_adjust(0.075, 0.16, 0.76, 0.88)
+    for y, color in zip(copied.values(), (STORIES, "0.35", RANDOM), strict=True):
+        axis.plot(steps, y, color=color, lw=2.2, marker="o", ms=4, clip_on=False)
+    _label_ends(axis, steps[-1] + 15, copied, (STORIES, "0.35", RANDOM))
     axis.set(xlim=(steps[0], steps[-1]), ylim=(-0.03, 1.03))
-    axis.set(xlabel="training step", ylabel="share copied")
-    return headline(figure, "Pieces of names are copied first, the other words of stories last")
+    axis.set(xlabel="training step", ylabel="copy accuracy (12 tokens)")
+    return headline(figure, title)
+
+
+def copied_by_length(groups: dict[str, dict[int, list[float]]], title: str) -> Figure:
+    """Copy accuracy by length of the segment, a line for each run: {group: {length: [run]}}."""
+    figure, axis = plt.subplots(figsize=(8.6, 3.3))
+    figure.subplots_adjust(0.075, 0.16, 0.76, 0.88)
+    colors = (RANDOM, INK, STORIES)
+    for found, color in zip(groups.values(), colors, strict=True):
+        style = {"color": color, "lw": 1.6, "marker": "o", "ms": 4, "clip_on": False}
+        axis.plot(list(found), np.array(list(found.values())), **style)
+    ends = {g: [np.median(values) for values in found.values()] for g, found in groups.items()}
+    lengths = list(next(iter(groups.values())))
+    _label_ends(axis, lengths[-1] + 1.2, ends, colors)
+    axis.set(xlim=(lengths[0], lengths[-1]), ylim=(-0.03, 1.03), xticks=lengths)
+    axis.set(xlabel="length of the segment (random tokens)", ylabel="copy accuracy")
+    return headline(figure, title)
+
+
+def _label_ends(axis, x, curves, colors, gap=0.11):
+    """Each curve's name beside its last value, at least `gap` below the name above it."""
+    place = 2.0
+    pairs = zip(curves, colors, strict=True)
+    for name, color in sorted(pairs, key=lambda pair: -curves[pair[0]][-1]):
+        place = min(place - gap, curves[name][-1])
+        axis.text(x, place, name, color=color, va="center", weight="bold")
 
 
 def tint(color):

@@ -3,14 +3,17 @@
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aot_helpers.studies.torus import TorusNets, attend, pairs
+from aot_helpers.studies.torus import TorusNets, attend, is_correct_with_shares, pairs
 
 Answers = Bool[Tensor, "net head pair"]
 Compared = tuple[Float[Tensor, " net"], Float[Tensor, " net"], float]
 ENDS = torch.tensor([0.025, 0.975])
+# What S2 sees over a triangle of mixtures of three heads, and three high corners, which it omits.
+PATTERNS = ("one corner", "two corners", "between", "none", "three corners")
 
 
 def terms(
@@ -107,3 +110,71 @@ def division_ends(compared: Compared, seed: int = 0) -> list[float]:
     """Low end of the 95% interval, division, high end, of what `compare_with_lots` gives."""
     low, high = resampled_division(*compared[:2], seed=seed).quantile(ENDS).tolist()
     return [low, compared[2], high]
+
+
+def by_assigned(
+    nets: TorusNets, targets: Int[Tensor, "net pair"], owners: Int[Tensor, "net pair"]
+) -> Float[Tensor, " net"]:
+    """Share of pairs that the head to which each is assigned knows alone."""
+    alone = right_alone(nets, targets)
+    return alone.gather(1, owners[:, None])[:, 0].float().mean(dim=-1)
+
+
+def right_with_and_without(
+    nets: TorusNets, targets: Int[Tensor, "net pair"]
+) -> tuple[Bool[Tensor, "net pair"], Bool[Tensor, "net pair"], Bool[Tensor, "head net pair"]]:
+    """(what the network knows, what it knows without all heads, what is lost without each head)."""
+    head_terms, residual_terms = terms(nets)
+    whole = (head_terms.sum(dim=1) + residual_terms).argmax(dim=-1) == targets
+    lost = needed(nets, targets).transpose(0, 1)
+    return whole, residual_terms.argmax(dim=-1) == targets, lost
+
+
+def known_by_word(
+    nets: TorusNets, targets: Int[Tensor, "net pair"], shares: Float[Tensor, "point head"]
+) -> Float[Tensor, "net point word"]:
+    """Of the pairs with each next word, the share that mixtures of the heads alone get right."""
+    answers = is_correct_with_shares(nets, targets, shares, residual=False).float()
+    member = F.one_hot(targets, nets.W_U.shape[-1]).float()
+    return torch.einsum("nsp,npw->nsw", answers, member) / member.sum(dim=1)[:, None]
+
+
+def patterns(
+    nets: TorusNets, targets: Int[Tensor, "net pair"], high: float = 0.75
+) -> Int[Tensor, "net word"]:
+    """Which of PATTERNS the triangle of mixtures shows for each next word.
+
+    A corner is one head alone, the middle of an edge two heads half and half. One, two or three
+    corners: so many corners reach `high`; between: no corner, but a middle; none: neither.
+    """
+    return _patterns(nets, targets, high)[0]
+
+
+def clearest(
+    nets: TorusNets, targets: Int[Tensor, "net pair"], least: int = 4
+) -> list[tuple[int, int]]:
+    """(network, next word) of the clearest example of each of the first four of PATTERNS.
+
+    Among next words of `least` facts or more. Clear is, for corners, a large step to the next
+    corner; for a middle, one to the best corner and the center; for none, that all are low. Where
+    two are as clear, the one with more facts.
+    """
+    kinds, places = _patterns(nets, targets, 0.75)
+    corners, edge, center = places[:, :3], places[:, 3:6].amax(dim=1), places[:, 6]
+    low, middle, most = corners.sort(dim=1).values.unbind(dim=1)
+    steps = [most - middle, middle - low, edge - torch.maximum(most, center), -most - edge]
+    n_facts = F.one_hot(targets, nets.W_U.shape[-1]).sum(dim=1)
+    at = [
+        int((step + n_facts / 1000).where((kinds == k) & (n_facts >= least), -9).argmax())
+        for k, step in enumerate(steps)
+    ]
+    return [divmod(each, n_facts.shape[1]) for each in at]
+
+
+def _patterns(nets, targets, high):
+    shares = torch.cat([torch.eye(3), (1 - torch.eye(3)) / 2, torch.ones(1, 3) / 3])
+    places = known_by_word(nets, targets, shares)  # corners, middles of edges, center
+    is_high = places >= high - 1e-6
+    n_corners, middle = is_high[:, :3].sum(dim=1), is_high[:, 3:6].any(dim=1)
+    otherwise = torch.where(middle, 2, 3)
+    return torch.where(n_corners > 0, torch.tensor([0, 0, 1, 4])[n_corners], otherwise), places

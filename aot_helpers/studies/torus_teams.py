@@ -1,10 +1,14 @@
-"""Heads as a team: what each knows, mixtures of them as hills, and heads that come in turn."""
+"""Heads as a team: what each knows alone, mixtures of them, chance, and heads that come in turn."""
+
+from collections.abc import Callable
+from textwrap import fill
 
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from aot_helpers.studies import torus
 from aot_helpers.studies.torus import TorusNets
@@ -13,33 +17,64 @@ from aot_helpers.studies.torus_colors import (
     INK,
     NAMES,
     PALE,
-    SHARES,
     Painting,
-    Shaded,
     asker,
+    letter_color,
     painted,
 )
-from aot_helpers.studies.torus_division import needed
 from aot_helpers.studies.torus_figures import dot, draw_map
-from aot_helpers.studies.torus_render import lit
+from aot_helpers.studies.torus_training import Learned
 
 TALL = np.sqrt(3) / 2  # height of a triangle of width 1
+JOINT, ASSIGNED, GROWN = CLASS_COLORS[[0, 2, 3]]  # heads trained together, assigned, in turn
+READINGS = {  # of S2's four patterns
+    "one corner": "One head alone suffices.\nS2: it is responsible\nfor these facts.",
+    "two corners": "Either of two heads suffices.\nS2: one head is useless.",
+    "between": "Two heads together suffice,\nno head alone. S2: both\nremember these facts.",
+    "none": "No head suffices,\nnor do two in equal parts.\nS2: no pattern.",
+}
+RAMP = LinearSegmentedColormap.from_list("known", ["#F1F1F1", "#9FC3B8", "#1B6B57"])
 
 
-def alone(net: TorusNets, facts, title: str, owners=None) -> Figure:
-    """The map of a network, and what each head says alone, without the residual.
+def hoped(facts, owners, title: str) -> Figure:
+    """The facts of a network, and how three heads would share them out if each kept its own.
+
+    facts, owners: [pair]. No network was asked.
+    """
+    figure = plt.figure(figsize=(10, 3.35), dpi=100, FigureClass=Painting)
+    plt.close(figure)
+    _titled(figure, title)
+    owners = torch.as_tensor(owners)
+    cards = {"the network": owners >= 0} | {f"head {h} (made up)": owners == h for h in range(3)}
+    for i, (name, known) in enumerate(cards.items()):
+        left = 0.055 + 0.245 * i
+        axis = figure.add_axes((left, 0.05, 0.195, 0.195 * 10 / 3.35))
+        _card(axis, facts, known, letters=True)
+        axis.set_title(name, fontsize=11, y=1.17)
+        axis.text(2, -1.13, "second word", fontsize=9.5, ha="center", va="center")
+        axis.set_ylabel("first word", fontsize=9.5, labelpad=1)
+        if i:
+            figure.text(left - 0.039, 0.342, "=" if i == 1 else "+", fontsize=15, ha="center",
+                        va="center")  # fmt: skip
+    return figure
+
+
+def alone(net: TorusNets, facts, title: str, owners=None, by: Callable | None = None) -> Figure:
+    """The map of a network, and what each head answers alone, without the residual connection.
 
     facts: [pair]. A large dot with its letter: a fact that is known; a small one: it is not.
-    owners: the head [pair] that owns each fact; then the next words of a head's own are named.
+    owners: the head [pair] that each fact is assigned to; then a head's next words are named.
+    by: a function (x [place, pos, 3], W_Q, W_K, W_V, W_O, W_U) -> logits [place, word] of one head.
     """
-    shares = [torch.ones(3), *torch.eye(3)]
-    names = ["the whole network", *(f"head {h} alone" for h in range(3))]
+    asks = [asker(net), *(asker(net, only, residual=False) for only in torch.eye(3))]
+    if by is not None:
+        asks[1:] = [_by(net, head, by) for head in range(3)]
+    names = ["all heads", *(f"head {h} alone" for h in range(3))]
     if owners is not None:
         for h in range(3):
             own = sorted({NAMES[fact] for fact in torch.as_tensor(facts)[owners == h].tolist()})
-            names[h + 1] = f"owner of {', '.join(own)}\n{names[h + 1]}"
-    kept = [True, False, False, False]
-    return _maps(net, facts, shares, kept, names, title)
+            names[h + 1] = f"assigned {', '.join(own)}\n{names[h + 1]}"
+    return _maps(net, facts, asks, names, title)
 
 
 def stages(net: TorusNets, facts, title: str) -> Figure:
@@ -48,171 +83,264 @@ def stages(net: TorusNets, facts, title: str) -> Figure:
     facts: [pair]. Dots as in `alone`.
     """
     names = ["no head", "head 0", "heads 0 and 1", "heads 0, 1 and 2"]
-    shares = [torch.zeros(3), *torch.ones(3, 3).tril()]
-    return _maps(net, facts, shares, [True] * 4, names, title)
+    asks = [asker(net, counts) for counts in (torch.zeros(3), *torch.ones(3, 3).tril())]
+    return _maps(net, facts, asks, names, title)
 
 
-def without(net: TorusNets, facts, head: int, others, title: str) -> Figure:
-    """What a head says alone, the map of its network without it, and what others say alone.
+def null(draws, found: int, chance: float, title: str) -> Figure:
+    """How often random sets cover so many facts, and how many the heads cover.
 
-    facts: [pair]. others: numbers of heads. Dots as in `alone`; black rings: facts that are lost.
+    draws: the facts covered in each permutation. chance: the mean that is expected of them.
     """
-    names = [f"head {head} alone", f"without head {head}", *(f"head {h} alone" for h in others)]
-    only = torch.eye(3)
-    shares = [only[head], 1 - only[head], *only[list(others)]]
-    kept = [False, True] + [False] * len(others)
-    return _maps(net, facts, shares, kept, names, title, needed(net, facts[None])[0, head])
-
-
-def coverage(found: dict, title: str) -> Figure:
-    """A dot for each network: the facts its heads cover alone, beside what chance would cover.
-
-    found: {kind of network: (covered, covered by lot)}, each [net], shares of the facts.
-    """
-    figure, axis = plt.subplots(figsize=(9, 4.6), dpi=100, FigureClass=Painting)
+    figure, axis = plt.subplots(figsize=(8.4, 2.9), dpi=100, FigureClass=Painting)
     plt.close(figure)
-    figure.subplots_adjust(0.085, 0.125, 0.7, 0.89)
-    figure.text(0.012, 0.953, title, fontsize=12.5, va="center")
-    axis.plot([0.4, 1], [0.4, 1], color=PALE, lw=1.4, ls="--")
-    axis.axhline(1, color=PALE, lw=1.4)
-    axis.text(0.455, 0.985, "all facts", color=PALE, fontsize=10.5, va="top")
-    axis.text(0.47, 0.432, "as by lot", color=PALE, fontsize=10.5, rotation=27)
-    for k, (name, (covers, lot)) in enumerate(found.items()):
-        color = CLASS_COLORS[[0, 3, 2][k]]
-        covers, lot = np.asarray(covers), np.asarray(lot)
-        axis.scatter(lot, covers, s=26, color=color, alpha=0.45, lw=0)
-        axis.scatter(lot.mean(), covers.mean(), s=150, color=color, ec="white", lw=2, zorder=5)
-        figure.text(0.72, 0.66 - 0.17 * k, f"{name}:\n{covers.mean():.2f}, by lot {lot.mean():.2f}",
-                    color=color, fontsize=11, va="center")  # fmt: skip
-    figure.text(0.72, 0.12, "small: a network\nlarge: their mean", color=PALE, fontsize=10)
-    axis.set(xlim=(0.44, 1.0), ylim=(0.42, 1.03))
-    axis.set_xlabel("share of the facts that the heads would cover by lot", fontsize=10.5)
-    axis.set_ylabel("share that they cover", fontsize=10.5)
+    figure.subplots_adjust(0.075, 0.19, 0.98, 0.86)
+    _titled(figure, title)
+    counts = np.bincount(np.asarray(draws), minlength=26) / len(draws)
+    axis.bar(range(26), counts, width=0.82, color="#C8C8C8")
+    axis.plot([chance, chance], [0, counts.max() * 1.1], color=PALE, lw=1.4, ls="--")
+    axis.text(chance - 0.15, counts.max() * 1.14, f"chance: {chance:.1f}", color=PALE, fontsize=11,
+              ha="right", va="center")  # fmt: skip
+    axis.plot([found, found], [0, counts.max() * 1.1], color=JOINT, lw=2.6)
+    axis.text(found + 0.15, counts.max() * 1.14, f"the three heads: {found}", color=JOINT,
+              fontsize=11, weight="bold", va="center")  # fmt: skip
+    fewest = int(min(draws)) - 1
+    axis.set(xlim=(fewest - 0.6, 25.6), ylim=(0, counts.max() * 1.25), xticks=range(fewest, 26))
+    axis.set_xlabel(
+        "facts covered, of 25 (gray: permutations of the same three heads)", fontsize=10.5
+    )
+    axis.set_ylabel("share of draws", fontsize=10.5)
     axis.spines[["top", "right"]].set_visible(False)
     return figure
 
 
-def hills(rows: dict, title: str, n: int = 148) -> Figure:
-    """Hills over the triangle of mixtures of three heads, seen from above; without the residual.
+def coverage(found: dict, title: str, colors=(JOINT, PALE)) -> Figure:
+    """A dot for each network: the facts its heads cover alone, over what chance would cover.
 
-    rows: {name: (network, facts [pair])}, a row of hills each: one for all facts, and one for the
-    facts with each next word, in its color. The darker, the more facts are known. Outlined: the
-    top; the dot in its middle says how many facts it knows. At the corners: what one head knows
-    alone, bold for three quarters or more. n: width of a triangle in pixels.
+    found: {kind of network: (covered, chance)}, each [net], shares of 25 facts.
+    """
+    figure, axis = plt.subplots(figsize=(9, 4.3), dpi=100, FigureClass=Painting)
+    plt.close(figure)
+    figure.subplots_adjust(0.075, 0.13, 0.66, 0.9)
+    _titled(figure, title)
+    axis.plot([0, 25], [0, 25], color=INK, lw=1.2, ls="--")
+    axis.axhline(25, color=INK, lw=1.2)
+    axis.text(6.7, 24.6, "all facts covered", color=INK, fontsize=10.5, va="top")
+    axis.text(19.6, 18.6, "as by chance", color=INK, fontsize=10.5)
+    for k, (name, (covers, chance)) in enumerate(found.items()):
+        covers, chance = 25 * np.asarray(covers), 25 * np.asarray(chance)
+        axis.scatter(chance, covers, s=26, color=colors[k], alpha=0.45, lw=0)
+        axis.scatter(chance.mean(), covers.mean(), s=150, color=colors[k], ec="white", lw=2,
+                     zorder=5)  # fmt: skip
+        said = f"{name}:\n{covers.mean():.1f} covered, {chance.mean():.1f} by chance"
+        figure.text(0.675, 0.7 - 0.2 * k, said, color=colors[k], fontsize=11, va="center")
+    figure.text(
+        0.675, 0.16, "small dot: a network\nlarge dot: the mean of 50", color=INK, fontsize=10
+    )
+    axis.set(xlim=(6, 25.4), ylim=(5.5, 25.9), xticks=(10, 15, 20, 25), yticks=(10, 15, 20, 25))
+    axis.set_xlabel("facts covered by chance", fontsize=10.5)
+    axis.set_ylabel("facts that the heads cover", fontsize=10.5)
+    axis.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def triangles(examples: list, title: str, n: int = 190) -> Figure:
+    """Over the triangle of mixtures of three heads: how many facts with one next word are known.
+
+    examples: (network, facts [pair], next word), one for each of READINGS, S2's four patterns.
+    n: width of a triangle in pixels.
     """
     shares, inside = _triangle(2 * n)
-    wide, tall = 1000, 92 + 198 * len(rows)
-    figure = plt.figure(figsize=(wide / 100, tall / 100), dpi=100, FigureClass=Shaded)
+    wide, tall = 1000, 395
+    figure = plt.figure(figsize=(wide / 100, tall / 100), dpi=100, FigureClass=Painting)
     plt.close(figure)
-    figure.text(0.012, 1 - 18 / tall, title, fontsize=12.5, va="center")
-    said = (
-        "Darker: more of the facts. Outlined: the top, which may reach a corner; the dot in its "
-        "middle says how many facts it knows.\nFine lines: where a fact is won or lost, white "
-        "facing the light, gray in shade. Bold: a head alone knows \u00be or more."
-    )
-    figure.text(0.012, 1 - 31 / tall, said, fontsize=9.5, color=PALE, va="top", linespacing=1.3)
-    for r, (name, (net, facts)) in enumerate(rows.items()):
-        low = tall - 90 - 198 * r - 180
-        figure.text(0.012, (low + 110) / tall, name, fontsize=11, rotation=90, va="center")
-        mixed = torch.cat([torch.from_numpy(shares).view(-1, 3), torch.eye(3)]).float()
-        known = torus.is_correct_with_shares(net, facts[None], mixed, residual=False)[0].float()
-        for k in range(-1, 5):
-            some = known if k < 0 else known[:, facts == k]
-            counts, of = some.sum(dim=-1).numpy(), some.shape[1]
-            box = (38 + 161 * (k + 1)) / wide, low / tall, 160 / wide, 180 / tall
-            axis = figure.add_axes(box, xlim=(-80, 80), ylim=(0, 180))
-            axis.axis("off")
-            places = counts[:-3].reshape(inside.shape)
-            _hill(axis, places, inside, of, SHARES if k < 0 else _shades(k), n)
-            _corners(axis, counts[-3:], of, n)
-            if not r:
-                name = "all facts" if k < 0 else f"next word {NAMES[k]}"
-                axis.set_title(name, fontsize=11, y=0.99)
+    _titled(figure, title)
+    step = wide / len(examples)
+    mixed = torch.cat([torch.from_numpy(shares).view(-1, 3), torch.eye(3)]).float()
+    for i, ((net, facts, word), (seen, said)) in enumerate(
+        zip(examples, READINGS.items(), strict=True)
+    ):
+        facts = torch.as_tensor(facts)
+        answers = torus.is_correct_with_shares(net, facts[None], mixed, residual=False)[0]
+        counts = answers[:, facts == word].sum(dim=-1).numpy()
+        of = int((facts == word).sum())
+        center = step * (i + 0.5)
+        box = (center - step / 2) / wide, 95 / tall, step / wide, 235 / tall
+        axis = figure.add_axes(box, xlim=(-step / 2, step / 2), ylim=(0, 235))
+        axis.axis("off")
+        shade = RAMP(counts[:-3].reshape(inside.shape) / of)
+        shade[..., 3] = inside
+        low, high = 38, 38 + n * TALL
+        axis.imshow(shade, extent=(-n / 2, n / 2, low, high), interpolation="antialiased")
+        axis.plot([-n / 2, n / 2, 0, -n / 2], [low, low, high, low], color=PALE, lw=0.8)
+        axis.plot(0, low + n * TALL / 3, "+", color="white", ms=10, mew=3.4)
+        axis.plot(0, low + n * TALL / 3, "+", color=INK, ms=9, mew=1.4)
+        places = [(-n / 2, 18, "left"), (n / 2, 18, "right"), (0, high + 13, "center")]
+        for head, (x, y, side) in enumerate(places):
+            known = counts[len(counts) - 3 + head]
+            name = f"head {head}" + ("\n" if head < 2 else ": ") + f"{known} of {of}"
+            look = {"weight": "bold"} if known >= 0.75 * of - 1e-6 else {"color": PALE}
+            axis.text(x, y, name, fontsize=10, ha=side, va="center", linespacing=1.1, **look)
+        figure.text(center / wide, 341 / tall, f"{seen}", fontsize=12, weight="bold", ha="center",
+                    va="center")  # fmt: skip
+        for k, line in enumerate(said.split("\n")):
+            figure.text(center / wide, (78 - 19 * k) / tall, line, fontsize=10, ha="center")
     return figure
 
 
-def corners(found: dict, title: str) -> Figure:
-    """How much heads cover of the words that have a corner, and of the others: areas.
+def courses(runs: dict[str, Learned], title: str) -> Figure:
+    """How many of 25 facts networks know while they learn, each curve with its last value.
 
-    found: {kind of network: (answers [net, head, pair], whether the pair's word has a corner
-    [net, pair])}. The two columns of a panel hold all facts: as wide as there are such facts, and
-    filled as far as they are covered; dark: known to two heads or more. So the filled area is what
-    is covered in all.
-    """
-    figure = plt.figure(figsize=(10, 3.6), dpi=100, FigureClass=Painting)
-    plt.close(figure)
-    figure.text(0.012, 0.945, title, fontsize=12.5, va="center")
-    light, dark = "#D9C3E6", "#7B3F99"
-    for i, (name, (answers, in_corner)) in enumerate(found.items()):
-        axis = figure.add_axes((0.03 + 0.333 * i, 0.15, 0.29, 0.63), xlim=(0, 1), ylim=(0, 1))
-        n_know, wide = answers.sum(dim=1), in_corner.float().mean().item()
-        for left, width, of in ((0, wide, in_corner), (wide, 1 - wide, ~in_corner)):
-            for least, color in ((1, light), (2, dark)):
-                tall = (n_know[of] >= least).float().mean().item()
-                axis.bar(left, tall, width, align="edge", color=color, ec="white", lw=1.2)
-                ink = "white" if least == 2 else INK
-                axis.text(left + width / 2, tall - 0.02, f"{tall:.2f}", fontsize=9, color=ink,
-                          ha="center", va="top")  # fmt: skip
-        axis.text(0, -0.04, "word has a corner", fontsize=10, va="top")
-        axis.text(1, -0.04, "has none", fontsize=10, va="top", ha="right")
-        axis.set(xticks=[], yticks=[])
-        axis.spines[:].set(visible=True, color=PALE)
-        covered = answers.any(dim=1).float().mean()
-        axis.set_title(f"{name}: {covered:.2f} covered", fontsize=11, y=1.01)
-    said = "Across: all facts. Filled: known to at least one head alone; dark: to two or more."
-    figure.text(0.03, 0.03, said, fontsize=9.5, color=PALE, va="center")
-    return figure
-
-
-def courses(curves: dict, title: str) -> Figure:
-    """Mean accuracy of networks while they learn, each curve with its name and last value.
-
-    curves: {name: (steps, accuracy [time])}.
+    runs: {name: what `load_run` gives}.
     """
     figure, axis = plt.subplots(figsize=(9, 3.6), dpi=100, FigureClass=Painting)
     plt.close(figure)
     figure.subplots_adjust(0.075, 0.15, 0.64, 0.87)
-    figure.text(0.012, 0.94, title, fontsize=12.5, va="center")
-    for k, (name, (steps, accuracy)) in enumerate(curves.items()):
-        color, end = CLASS_COLORS[[0, 2, 3][k]], float(accuracy[-1])
-        axis.plot(steps, np.asarray(accuracy), color=color, lw=2.2)
+    _titled(figure, title)
+    for k, (name, run) in enumerate(runs.items()):
+        name, accuracy = fill(name, 24), run.accuracy.mean(dim=1)
+        color, end = (JOINT, ASSIGNED, GROWN)[k], float(accuracy[-1])
+        axis.plot(run.steps, 25 * accuracy, color=color, lw=2.2)
         figure.text(0.66, 0.78 - 0.2 * k, f"{name}:\n{25 * end:.1f} of 25 facts", color=color,
                     fontsize=11, va="center")  # fmt: skip
-    axis.set(ylim=(0.2, 1.02), xlim=(0, steps[-1]))
+    axis.set(ylim=(5, 25.6), xlim=(0, run.steps[-1]), yticks=(5, 10, 15, 20, 25))
     axis.set_xlabel("training step", fontsize=10.5)
-    axis.set_ylabel("share of the facts known", fontsize=10.5)
+    axis.set_ylabel("facts known, mean of 50", fontsize=10.5)
     axis.spines[["top", "right"]].set_visible(False)
     return figure
 
 
-def _maps(net, facts, shares, residuals, names, title, ringed=()):
-    wide = 9.8 / len(names)  # of a map and the gap to the next, in inches
-    side, tall = wide - 0.2, wide + 0.8
+def knowledge(rows: dict, facts, title: str, control=None) -> Figure:
+    """Which facts each head knows alone, one row a network, and the score of 50 such networks.
+
+    rows: {kind of network: (known [head, pair], low, score, high)}, the score being the
+    chance-corrected coverage and its interval. facts: [pair]. control: (name, low, score, high),
+    drawn below the first row.
+    """
+    tall = 1.22 + 1.42 * len(rows)
     figure = plt.figure(figsize=(10, tall), dpi=100, FigureClass=Painting)
     plt.close(figure)
-    figure.text(0.012, 1 - 0.2 / tall, title, fontsize=12.5, va="center")
-    theta, facts = torus.angles(net)[0].numpy(), torch.as_tensor(facts)
-    places = [(theta[k // 5], theta[k % 5]) for k in range(len(facts))]
-    each = zip(shares, residuals, names, strict=True)
-    for i, (counts, residual, name) in enumerate(each):
-        said = torus.logits(net, *torus.pairs(net), counts.to(net.W_U), residual)[0].argmax(dim=-1)
+    _titled(figure, title)
+    scale = figure.add_axes((0.6, 0.55 / tall, 0.375, 1.42 * len(rows) / tall))
+    scale.set(xlim=(-0.1, 1.09), ylim=(-len(rows), 0), yticks=[])
+    for x, name in ((0, "chance"), (1, "all facts\ncovered")):
+        scale.axvline(x, color=PALE, lw=1.2, ls="--" if not x else "-")
+        scale.text(x, 0.03, name, color=PALE, fontsize=9.5, ha="center", va="bottom")
+    scale.set_xlabel("chance-corrected coverage, 50 networks (95 % interval)", fontsize=10)
+    scale.spines[["top", "left", "right"]].set_visible(False)
+    for r, (name, (known, *score)) in enumerate(rows.items()):
+        bottom = (0.55 + 1.42 * (len(rows) - r - 1) + 0.11) / tall
+        known = torch.as_tensor(known)
+        said = f"{fill(name, 18)}\n({known.any(dim=0).sum()} of {len(facts)} covered)"
+        figure.text(0.012, bottom + 0.6 / tall, said, fontsize=11, va="center", linespacing=1.3)
+        for h in range(3):
+            axis = figure.add_axes((0.19 + 0.13 * h, bottom, 0.12, 1.2 / tall))
+            _card(axis, facts, known[h], labels=False)
+            if not r:
+                axis.set_title(f"head {h}", fontsize=10.5, y=0.98)
+        _scored(scale, -r - 0.5, score, INK)
+    if control is not None:
+        name, *score = control
+        _scored(scale, -0.83, score, PALE, f" {name}")
+    return figure
+
+
+def lost_alone(shares: dict, title: str) -> Figure:
+    """Bars of predictions: lost by no single head, by exactly one, by several.
+
+    shares: {model: the three parts, which sum to 1}.
+    """
+    tall = 0.95 + 0.5 * len(shares)
+    figure, axis = plt.subplots(figsize=(9, tall), dpi=100, FigureClass=Painting)
+    plt.close(figure)
+    figure.subplots_adjust(0.245, 0.08 / tall, 0.985, 1 - 0.45 / tall)
+    _titled(figure, title)
+    colors, inks = ("#E3E3E3", "#8FB8AC", "#1B6B57"), (INK, INK, "white")
+    names = ("lost by no single head", "by exactly one", "by several")
+    for r, (name, parts) in enumerate(shares.items()):
+        left = 0.0
+        for part, color, ink in zip(parts, colors, inks, strict=True):
+            axis.barh(-r, part, left=left, height=0.68, color=color)
+            said = {"fontsize": 10.5, "ha": "center", "va": "center"}
+            axis.text(left + part / 2, -r, f"{part:.0%}", color=ink, **said)
+            left += part
+        axis.text(-0.012, -r, name, fontsize=11, ha="right", va="center")
+    for x, name, color in zip(
+        (0, 0.35, 0.62), names, ("#9A9A9A", "#6FA294", colors[2]), strict=True
+    ):
+        axis.text(x, 0.62, name, color=color, fontsize=10.5, weight="bold", va="center")
+    axis.set(xlim=(0, 1), ylim=(0.6 - len(shares), 0.85))
+    axis.axis("off")
+    return figure
+
+
+def _scored(axis, y, score, color, name=""):
+    low, middle, high = score
+    axis.plot([low, high], [y, y], color=color, lw=2.4 if not name else 1.6)
+    axis.scatter(middle, y, s=75 if not name else 36, color=color, zorder=4)
+    place = {"ha": "left", "va": "center", "color": color}
+    axis.text(high + 0.025, y, f"{middle:.2f}{name}", fontsize=9.5 if name else 11, **place)
+
+
+def _card(axis, facts, known, letters=False, labels=True):
+    """The facts as a table, first words down and second words across; in color where known."""
+    names = list(NAMES[:5])
+    for k, (fact, is_known) in enumerate(zip(torch.as_tensor(facts).tolist(), known, strict=True)):
+        row, column = divmod(k, 5)
+        color = CLASS_COLORS[fact] if is_known else "#EFEFEF"
+        axis.add_patch(Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fc=color, lw=0))
+        if letters and is_known:
+            axis.text(column, row + 0.03, NAMES[fact], fontsize=11, color=letter_color(fact),
+                      ha="center", va="center", weight="bold")  # fmt: skip
+    axis.set(xlim=(-0.5, 4.5), ylim=(4.5, -0.5), aspect="equal")
+    axis.set_xticks(range(5) if labels else [], names if labels else [], fontsize=9.5)
+    axis.set_yticks(range(5) if labels else [], names if labels else [], fontsize=9.5)
+    axis.xaxis.tick_top()
+    axis.tick_params(length=0, pad=2)
+    axis.spines[:].set_visible(False)
+
+
+def _titled(figure, title):
+    figure.text(0.012, 1 - 0.2 / figure.get_figheight(), title, fontsize=12.5, weight="bold",
+                va="center")  # fmt: skip
+
+
+def _by(net, head, by):
+    """A function of two tensors of angles: the probabilities that a reader's head would give."""
+    weights = [W[0, head] for W in (net.W_Q, net.W_K, net.W_V, net.W_O)]
+
+    def ask(theta1, theta2):
+        theta1, theta2 = torch.broadcast_tensors(theta1, theta2)
+        x = torch.stack([torus.circle(each.flatten()) for each in (theta1, theta2)], dim=1)
+        said = by(x.to(net.W_pos) + net.W_pos[0], *weights, net.W_U[0])
+        return said.softmax(dim=-1).view(*theta1.shape, -1)
+
+    return ask
+
+
+def _maps(net, facts, asks, names, title):
+    wide = 9.8 / len(names)  # of a map and the gap to the next, in inches
+    side, tall = wide - 0.2, wide + 1.02
+    figure = plt.figure(figsize=(10, tall), dpi=100, FigureClass=Painting)
+    plt.close(figure)
+    _titled(figure, title)
+    theta, facts = torus.angles(net)[0], torch.as_tensor(facts)
+    places = [(theta[k // 5].item(), theta[k % 5].item()) for k in range(len(facts))]
+    for i, (ask, name) in enumerate(zip(asks, names, strict=True)):
+        said = ask(theta.repeat_interleave(5), theta.repeat(5)).argmax(dim=-1)
         known = (said == facts).tolist()
-        axis = figure.add_axes((0.03 + wide / 10 * i, 0.23 / tall, side / 10, side / tall))
-        draw_map(axis, painted(asker(net, counts, residual), cells=260))
+        axis = figure.add_axes((0.045 + wide / 10.15 * i, 0.42 / tall, side / 10.15, side / tall))
+        draw_map(axis, painted(ask, cells=260))
         for k, fact in enumerate(facts.tolist()):
             dot(axis, places[k], fact, 120 if known[k] else 24, letter=known[k])
-        for k in np.flatnonzero(ringed):
-            axis.scatter(*places[k], s=270, fc="none", ec="black", lw=2.2, zorder=7, clip_on=False)
         letters = list(NAMES[: len(theta)])
         axis.set_xticks(theta, letters, fontsize=10)
         axis.set_yticks(theta, [""] * len(theta) if i else letters, fontsize=10)
         axis.tick_params(length=3, color=PALE)
         axis.set_title(f"{name}: {sum(known)} of 25", fontsize=11, y=0.99)
+        axis.set_xlabel("first word", fontsize=10, labelpad=2)
+        axis.set_ylabel("" if i else "second word", fontsize=10, labelpad=2)
     return figure
-
-
-def _shades(word):
-    return LinearSegmentedColormap.from_list("word", ["#FFFFFF", CLASS_COLORS[word]])
 
 
 def _triangle(n):
@@ -223,54 +351,3 @@ def _triangle(n):
     inside = shares.min(axis=-1) >= 0
     shares = np.clip(shares, 0, None)
     return shares / shares.sum(axis=-1, keepdims=True), inside
-
-
-def _hill(axis, counts, inside, of, colors, n):
-    """A hill of counts [row, column] above a triangle, lit, from above, with a dot on its top."""
-    heights = counts / max(of, 1)
-    for way in (0, 1) * 4:
-        heights = _softened(heights, way)
-    slopes = np.stack([*np.gradient(heights)[::-1], np.full_like(heights, 7 / n)], -1)
-    normals = slopes * [-1, 1, 1] / np.linalg.norm(slopes, axis=-1, keepdims=True)
-    image = lit(colors(0.06 + 0.94 * heights)[..., :3], normals)
-    image = np.concatenate([image, inside[..., None]], -1)
-    low, tall = 34, n * TALL
-    axis.imshow(image, extent=(-n / 2, n / 2, low, low + tall), interpolation="antialiased")
-    edge = np.array([[-n / 2, low], [n / 2, low], [0, low + tall], [-n / 2, low]])
-    axis.plot(*edge.T, color=PALE, lw=0.8)
-    top = (counts == counts[inside].max()) & inside
-    x, y = _middle(top)
-    rows, columns = (np.arange(-1, size + 1) + 0.5 for size in top.shape)
-    places = (columns / top.shape[1] - 0.5) * n, low + (1 - rows / top.shape[0]) * tall
-    axis.contour(*places, np.pad(top, 1), [0.5], colors=INK, linewidths=1.6)
-    look = {"boxstyle": "circle,pad=0.25", "fc": "white", "ec": INK, "lw": 1}
-    axis.text((x - 0.5) * n, low + (1 - y) * tall, f"{counts[inside].max():.0f}", fontsize=9,
-              ha="center", va="center_baseline", bbox=look)  # fmt: skip
-
-
-def _softened(heights, axis):
-    """Each height mixed with its neighbors' along an axis, so that light falls softly on steps."""
-    wide = np.pad(heights, [(int(k == axis),) * 2 for k in (0, 1)], mode="edge")
-    before, after = (np.delete(wide, drop, axis) for drop in ([-1, -2], [0, 1]))
-    return (before + 2 * heights + after) / 4
-
-
-def _corners(axis, known, of, n):
-    """What each head knows alone, beside its corner."""
-    places = [(-n / 2, 15, "left"), (n / 2, 15, "right"), (0, 34 + n * TALL + 10, "center")]
-    for h, (x, y, side) in enumerate(places):
-        is_high = known[h] >= 0.75 * of - 1e-6
-        look = {"weight": "bold"} if is_high else {"color": PALE}
-        said = f"head {h}: {known[h]:.0f}/{of}" if h == 2 else f"head {h}:\n{known[h]:.0f}/{of}"
-        axis.text(x, y, said, fontsize=9.5, ha=side, va="center", **look)
-
-
-def _middle(region):
-    """(x, y), each 0 to 1, of the place of a region [row, column] that lies deepest inside it."""
-    depth, left = np.zeros(region.shape, int), np.pad(region, 1)
-    while left.any():
-        depth += left[1:-1, 1:-1]
-        around = [np.roll(left, step, axis) for axis in (0, 1) for step in (-1, 1)]
-        left = left & np.all(around, axis=0)
-    y, x = np.unravel_index(depth.argmax(), depth.shape)
-    return (x + 0.5) / region.shape[1], (y + 0.5) / region.shape[0]

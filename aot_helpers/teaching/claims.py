@@ -29,6 +29,7 @@ FLOORS = {"tour": "claims/tour", "evidence": "claims"}
 COUNTS = ("seeds", "texts", "heads")
 SIGNS = {"<=": float.__le__, ">=": float.__ge__, "<": float.__lt__, ">": float.__gt__}
 ENDS = ("min", "max")
+AFTER = {"confirmed": "holds", "partly": "holds in part", "refuted": "fails"}  # nobody foretold it
 SUMMARIES = {"min": min, "max": max, "mean": statistics.fmean, "median": statistics.median}
 TERM = re.compile(
     r"(min|max|mean|median)(?: ([^<>]*[^<> ]))? (<=|>=|<|>) (-?\d+(?:\.\d+)?(?:e-?\d+)?)"
@@ -115,14 +116,23 @@ def judge(declared: Claim, values, control=None) -> str:
 
 
 def claim(
-    id: str, values=None, control=None, *, seeds=None, texts=None, heads=None, floor="tour"
+    id: str,
+    values=None,
+    control=None,
+    *,
+    says=None,
+    seeds=None,
+    texts=None,
+    heads=None,
+    floor="tour",
 ) -> None:
-    """Judge a declared claim, print its verdict in one line, and write it to the ledger.
+    """Judge a declared claim, print its verdict in one sentence, and write it to the ledger.
 
     values and control: a number, list or tensor in the declared unit, or {group: those}; kept to 4
-    significant digits. seeds, texts, heads: how many were measured. floor: "tour" or "evidence",
-    where a finding must give one of these counts. Raises ValueError for an id that is not declared,
-    and as judge does.
+    significant digits. says: the sentence a tour prints, with {value} and {control} in the places
+    of the numbers that decide, else the statement with both; the evidence prints all ranges.
+    seeds, texts, heads: how many were measured. floor: "tour" or "evidence", where a finding must
+    give one of these counts. Raises ValueError for an id that is not declared, and as judge does.
     """
     given = (n.tolist() if hasattr(n, "tolist") else n for n in (seeds, texts, heads))
     declared, counts = load_claims(), dict(zip(COUNTS, given, strict=True))
@@ -140,7 +150,31 @@ def claim(
     values, control = [n[""] if n and list(n) == [""] else n for n in numbers]
     entry = {"values": values, "control": control, **counts, "verdict": verdict}
     _keep(path, id, entry, declared)
-    print(f"{id} {verdict}: {one.statement} ({_measured(one, entry)})")
+    if floor == "tour":
+        print(f"Claim {id} {verdict_word(one, verdict)}: {_sentence(one, entry, says)}")
+    else:
+        print(f"{id} {verdict}: {one.statement} ({_measured(one, entry)})")
+
+
+def verdict_word(one: Claim, verdict: str) -> str:
+    """What a tour calls a verdict: a rule that was set after its values were known only holds."""
+    return verdict if one.declared.startswith("before") else AFTER.get(verdict, verdict)
+
+
+def _sentence(one: Claim, entry: dict, says: str | None) -> str:
+    """The claim with the two numbers that decide: those of the first terms of its rules."""
+    numbers, asked = {}, {"value": (one.confirmed, "values"), "control": (one.control, "control")}
+    for name, (rule, measured) in asked.items():
+        if rule:
+            summary, group, *_ = TERM.fullmatch(_terms(rule)[0]).groups()
+            groups = _numbers(one.id, entry[measured])
+            number = SUMMARIES[summary](groups[group] if group else sum(groups.values(), []))
+            numbers[name] = f"{number:.2g}" if abs(number) < 100 else f"{number:.0f}"
+    if says:
+        return says.format(**numbers)
+    said = [f"{numbers['value']} {one.unit}"] if one.confirmed else [one.why]
+    said += [f"control: {numbers['control']}"] if one.control else []
+    return f"{one.statement} ({'; '.join(said)})"
 
 
 def _keep(path: Path, id: str, entry: dict, declared: dict[str, Claim]) -> None:
@@ -169,13 +203,21 @@ def claims_table(notebook: str, floor: str = "tour"):
     rows = ["| | claim | kind | measured | verdict |", "|---|---|---|---|---|"]
     for id, entry in read_json(path).items():
         one, proof, verdict = declared[id], evidence.get(id, entry), entry["verdict"]
-        if proof["verdict"] != verdict or (proof["seeds"] or 1) > (entry["seeds"] or 1):
-            verdict += f"; evidence: {proof['verdict']}, {_counts(proof)}".rstrip(", ")
+        word = verdict_word if floor == "tour" else lambda one, verdict: verdict
+        more = proof["verdict"] != verdict or (proof["seeds"] or 1) > (entry["seeds"] or 1)
+        verdict = word(one, verdict)
+        if more:
+            verdict += f"; evidence: {word(one, proof['verdict'])}, {_counts(proof)}".rstrip(", ")
         shown = f"[{id}](evidence/{link.name})" if link and floor == "tour" else id
         kind = one.kind + ", rule set after" * one.declared.startswith("after")
         cells = (shown, one.statement, kind, _measured(one, entry), verdict)
         rows.append(f"| {' | '.join(cell.replace('|', '∣') for cell in cells)} |")
     return Markdown("\n".join(rows))
+
+
+def published(id: str) -> dict:
+    """What the published evidence has measured of a claim: its entry of the ledger."""
+    return read_json(_ledger(DATA / "results", id[:2], "evidence"))[id]
 
 
 def check(name: str, value: float, equals=None, tol=0.0, at_least=None, at_most=None) -> None:

@@ -17,10 +17,25 @@ def grade(number: str, *answer, **given) -> None:
     Solved text if the answer is right, and else what is still wrong. Raises ValueError for an
     unknown number.
     """
-    try:
-        checks = importlib.import_module(f"{__name__}.nb{number[:2]}").CHECKS
-    except ModuleNotFoundError:
-        checks = {}
+    _try_out(number, answer, given)
+
+
+def write(number: str, page, **given):
+    """Try a blank page out as `grade` does, and return what the notebook goes on with.
+
+    page: a function or class that the reader fills in. Once it is right, that is the reader's
+    own; while it is blank or wrong, it is the package's: the entry of PAGES, beside CHECKS.
+    One more line says which. Raises ValueError for an unknown number.
+    """
+    right = _try_out(number, (page,), given)
+    whose = "yours" if right else "the package's version"
+    print(f"→ from here on, `{page.__name__}` is {whose}")
+    return page if right else _module(number).PAGES[number]
+
+
+def _try_out(number: str, answer: tuple, given: dict) -> bool:
+    """Print what an answer is worth; whether it is right."""
+    checks = getattr(_module(number), "CHECKS", {})
     if number not in checks:
         raise unknown_name("exercise", number, checks)
     missing = any(part is ... for part in answer)
@@ -30,3 +45,12 @@ def grade(number: str, *answer, **given) -> None:
     else:
         said = {None: "not attempted", "": "solved"}.get(problem, f"not yet. {problem}")
     print(f"exercise {number}: {said}")
+    return problem == "" or isinstance(problem, Solved)
+
+
+def _module(number: str):
+    """The module of the exercises of a notebook, or None."""
+    try:
+        return importlib.import_module(f"{__name__}.nb{number[:2]}")
+    except ModuleNotFoundError:
+        return None

@@ -1,87 +1,202 @@
-"""The exercises of notebook 04: joined heads, a whole model, a head taken away."""
+"""The exercises of notebook 04: attention, the whole model, attribution, direct and total effect.
+
+PAGES are the package's versions of what the reader writes; each is its folded solution.
+"""
+
+import math
 
 import torch
+from torch import Tensor
 
-from aot_helpers.studies.stream_pieces import copy_weights
 from aot_helpers.teaching.exercises import Solved
 from aot_helpers.teaching.exercises.references import draw, read_numbers
 
-NEAR = 1 / 4  # of 04.3: of what is lost
+NEAR = 0.15  # of a logit, in 04.4: numbers in the figures are rounded to 0.1
 
 
-def _joined(answer):
-    heads, size = 4, 3
-    rows = draw(heads, size, 8, seed=1)  # W_O
-    for z in (draw(5, heads, size), torch.eye(heads * size).view(-1, heads, size)):
-        given, expected = answer(z, rows), z.flatten(1) @ rows.flatten(0, 1)
+def attention(x, W_Q, W_K, W_V, W_O, bias):
+    """What a layer of heads writes: x [batch, pos, d_model] -> [batch, pos, d_model].
+
+    W_Q, W_K, W_V: [head, d_model, d_head]. W_O: [head, d_head, d_model].
+    bias: [head, query_pos, key_pos], added to the scores.
+    """
+    x = x[:, None]  # [batch, 1, pos, d_model]: every head reads the same
+    q, k, v = x @ W_Q, x @ W_K, x @ W_V  # [batch, head, pos, d_head]
+    scores = q @ k.mT / math.sqrt(W_Q.shape[-1]) + bias  # [batch, head, query_pos, key_pos]
+    future = torch.ones_like(scores, dtype=torch.bool).triu(1)
+    pattern = scores.masked_fill(future, -math.inf).softmax(dim=-1)
+    z = pattern @ v  # [batch, head, pos, d_head]
+    return (z @ W_O).sum(dim=1)  # each head writes, the layer adds
+
+
+def transformer(tokens, W_E, layers, W_U):
+    """Logits [batch, pos, d_vocab] of tokens [batch, pos].
+
+    layers: for each layer, the last five arguments of attention.
+    """
+    resid = W_E[tokens]
+    for weights in layers:
+        resid = resid + attention(resid, *weights)
+    return resid @ W_U
+
+
+def attribute(written, W_U, token, rival):
+    """What each row of written, {name: [d_model]}, adds to the logit difference token - rival."""
+    direction = W_U[:, token] - W_U[:, rival]
+    return {name: (row @ direction).item() for name, row in written.items()}
+
+
+PAGES = {"04.1": attention, "04.2": transformer, "04.3": attribute}
+
+
+def pytorchs(x, W_Q, W_K, W_V, W_O, bias) -> Tensor:
+    """The same by torch.nn.MultiheadAttention, which keeps all heads side by side in one matrix."""
+    n_heads, d_model, _ = W_Q.shape
+    with torch.no_grad(), torch.random.fork_rng():  # its own start is thrown away
+        layer = torch.nn.MultiheadAttention(d_model, n_heads, bias=False, batch_first=True)
+        stacks = [W.transpose(0, 1).flatten(1).T for W in (W_Q, W_K, W_V)]
+        layer.in_proj_weight.copy_(torch.cat(stacks))
+        layer.out_proj.weight.copy_(W_O.flatten(0, 1).T)
+        mask = bias.masked_fill(torch.ones_like(bias, dtype=torch.bool).triu(1), -math.inf)
+        return layer(x, x, x, attn_mask=mask.repeat(len(x), 1, 1), need_weights=False)[0]
+
+
+def _flawed(x, W_Q, W_K, W_V, W_O, bias, root=None, over=-1, mask="before", swap=False, mean=False):
+    """Attention with a mistake that many make."""
+    x = x[:, None]
+    q, k = (x @ W_K, x @ W_Q) if swap else (x @ W_Q, x @ W_K)
+    scores = q @ k.mT / (root or math.sqrt(W_Q.shape[-1])) + bias
+    future = torch.ones_like(scores, dtype=torch.bool).triu(1)
+    hidden = {"before": future, "past": future.mT}.get(mask, torch.zeros_like(future))
+    pattern = scores.masked_fill(hidden, -math.inf).softmax(dim=over)
+    pattern = pattern.masked_fill(future, 0) if mask == "after" else pattern
+    written = pattern @ (x @ W_V) @ W_O
+    return written.mean(dim=1) if mean else written.sum(dim=1)
+
+
+def _flaws(d_model: int, d_head: int) -> dict[str, dict]:
+    """What to say: the mistake that it is said of."""
+    return {
+        "A token reads later tokens: where is the causal mask?": {"mask": "none"},
+        "The mask hides the past and shows the future: use triu(1), not tril.": {"mask": "past"},
+        "You mask after the softmax, so the weights of a row no longer add up to 1: "
+        "put -inf into the scores instead.": {"mask": "after"},
+        "The scores are not divided by √d_head.": {"root": 1.0},
+        f"You divide by {d_head} = d_head, not by its root.": {"root": float(d_head)},
+        f"You divide by √{d_model}; √d_head is √{d_head}.": {"root": math.sqrt(d_model)},
+        "Your softmax runs over the queries: for each query, the weights of the keys must add up "
+        "to 1 (dim=-1).": {"over": -2},
+        "Queries and keys have changed places: rows of scores are queries.": {"swap": True},
+        "You average over the heads; a layer writes their sum.": {"mean": True},
+    }
+
+
+def _attention(answer):
+    gaps = []
+    for batch, n_pos, n_heads, d_head in ((2, 5, 3, 4), (1, 7, 2, 6), (3, 4, 1, 8)):
+        d_model = n_heads * d_head
+        x = draw(batch, n_pos, d_model, seed=n_pos)
+        read, wrote = (n_heads, d_model, d_head), (n_heads, d_head, d_model)
+        weights = [draw(*read, seed=i) for i in (1, 2, 3)] + [draw(*wrote, seed=4)]
+        bias = draw(n_heads, n_pos, n_pos, seed=5)
+        given, expected = answer(x, *weights, bias), pytorchs(x, *weights, bias)
         if given is None or given is ...:
             return None
-        if not isinstance(given, torch.Tensor) or given.shape != expected.shape:
-            shape = tuple(given.shape) if isinstance(given, torch.Tensor) else given
-            sizes = f"z {tuple(z.shape)} and W_O {tuple(rows.shape)}"
-            return f"For {sizes} the shape {tuple(expected.shape)} is wanted, got {shape!r}."
-    met = torch.cdist(given, expected)  # the second z: a single 1 for each number of each head
-    for i, (gap, row) in enumerate(zip(*met.min(dim=1), strict=True)):
-        if gap < 1e-5 and row != i:
-            (h, e), (other, at) = divmod(i, size), divmod(row.item(), size)
-            return (
-                f"Number {e} of head {h} meets row {at} of head {other}: "
-                "z and W_O are laid out in different orders."
+        if not isinstance(given, Tensor) or given.shape != expected.shape:
+            shape = tuple(given.shape) if isinstance(given, Tensor) else given
+            more = (
+                " Add up what the heads write." if shape == (batch, n_heads, *x.shape[1:]) else ""
             )
-    if met.diagonal().max() > 1e-5:
-        return "It is not the sum of z[:, h] @ W_O[h] over the heads h."
-    return ""
+            sizes = f"x {tuple(x.shape)} and W_Q {read}"
+            return f"For {sizes} the shape {tuple(expected.shape)} is wanted, got {shape!r}.{more}"
+        gaps.append((given - expected).abs().max().item())
+        if gaps[-1] < 1e-4:
+            continue
+        for said, flaw in _flaws(d_model, d_head).items():
+            if torch.allclose(given, _flawed(x, *weights, bias, **flaw), atol=1e-4):
+                return said
+        if torch.allclose(given, pytorchs(x, *weights, 0 * bias), atol=1e-4):
+            return "The bias is missing: add it to the scores."
+        if given.isnan().any():
+            return "There are NaNs: is there a query all of whose keys are masked?"
+        return f"It differs from torch.nn.MultiheadAttention by up to {gaps[-1]:.2f}."
+    return Solved(f"on three random layers it is torch.nn.MultiheadAttention, to {max(gaps):.0e}")
 
 
-def _whole_model(build, model, tokens):
-    own = build()
+def _transformer(answer, model, tokens):
     with torch.no_grad():
-        own.W_E.copy_(model.W_E)
-        own.W_U.copy_(model.W_U)
-        for layer, block in zip(own.layers, model.blocks, strict=True):
-            copy_weights(layer, block.attn)
-        given, expected = own(tokens), model(tokens[None])[0]
+        n_pos = tokens.shape[1]
+        parts = [layer.attn for layer in model.blocks]
+        layers = [(a.W_Q, a.W_K, a.W_V, a.W_O, a.relative_bias(n_pos)) for a in parts]
+        given, expected = answer(tokens, model.W_E, layers, model.W_U), model(tokens)
+        start = model.W_E[tokens]
+        replaced, aside = start, start
+        for weights in layers:
+            replaced, aside = attention(replaced, *weights), aside + attention(start, *weights)
     if given is None or given is ...:
         return None
-    if not isinstance(given, torch.Tensor) or given.shape != expected.shape:
-        shape = tuple(given.shape) if isinstance(given, torch.Tensor) else given
+    if not isinstance(given, Tensor) or given.shape != expected.shape:
+        shape = tuple(given.shape) if isinstance(given, Tensor) else given
         return f"Logits of shape {tuple(expected.shape)} are wanted, got {shape!r}."
+    if torch.allclose(given, replaced @ model.W_U, atol=1e-3):
+        return "Your layers replace the residual stream: each must add to it."
+    if torch.allclose(given, aside @ model.W_U, atol=1e-3):
+        return (
+            "Every layer of yours reads the embedding: each must read the stream as it is by then."
+        )
     gap = (given - expected).abs().max()
     if gap > 1e-3:
-        replaced = own.W_E[tokens]
-        for layer in own.layers:
-            replaced = layer(replaced)
-        if torch.allclose(given, replaced @ own.W_U, atol=1e-3):
-            return "Your layers replace the stream: each must add to it."
-        return f"The largest difference from the package's logits is {gap:.2f}."
-    return Solved(f"the package's logits, apart from {gap:.0e}")
+        return f"The largest difference from the trained model's logits is {gap:.2f}."
+    return Solved(f"every logit of the trained model, to {gap:.0e}: this is the whole model")
 
 
-def _without_one(answer, terms, without):
-    if isinstance(answer, dict) and all(each is ... for each in answer.values()):
+def _attribute(answer):
+    W_U, rows = draw(6, 9, seed=1), {f"L0H{h}": draw(6, seed=2 + h) for h in range(3)}
+    given = answer(rows, W_U, 4, 7)
+    if given is None or given is ...:
         return None
-    if not isinstance(answer, dict) or set(answer) != set(without):
-        return f"A dict with the keys {', '.join(without)} is wanted, got {answer!r}."
-    for name, guess in answer.items():
+    if not isinstance(given, dict) or set(given) != set(rows):
+        return f"A dict with the names {', '.join(rows)} is wanted, got {given!r}."
+    mistakes = {
+        "": W_U[:, 4] - W_U[:, 7],
+        "The sign is turned: the token's column less the rival's.": W_U[:, 7] - W_U[:, 4],
+        "This is the token's logit alone; take the rival's off.": W_U[:, 4],
+        "You compare with the mean of all tokens, not with the rival.": W_U[:, 4] - W_U.mean(1),
+        "You use rows of W_U; a token's column is W_U[:, token].": W_U[4, :6] - W_U[5, :6],
+    }
+    for said, direction in mistakes.items():
+        expected = {name: (row @ direction).item() for name, row in rows.items()}
+        if all(_close(given[name], expected[name]) for name in rows):
+            return said or Solved("your numbers add up to the logit difference")
+    name = next(iter(rows))
+    return f"{name} adds {(rows[name] @ mistakes['']).item():.3f} here; yours says {given[name]}."
+
+
+def _close(guess, truth: float) -> bool:
+    number, problem = read_numbers(guess)
+    return not problem and abs(number - truth) < 1e-4
+
+
+def _falls(answer, truth, terms):
+    """The two falls of the logit; terms: what each head adds directly, with all heads on."""
+    if not isinstance(answer, dict) or set(answer) != set(truth):
+        return f"A dict with the keys {', '.join(truth)} is wanted, got {answer!r}."
+    if all(each is ... for each in answer.values()):
+        return None
+    for pair, guess in answer.items():
         guess, problem = read_numbers(guess)
         if problem:
-            return f"{name}: {problem}"
-        exact = abs(without[name] - terms[name]) < 0.05
-        if exact and abs(guess - terms[name]) > 0.15:
-            return f"{name}: nothing reads it but W_U. What does the picture say of it?"
-        if exact or abs(guess - without[name]) <= NEAR * abs(without[name]):
+            return f"{pair}: {problem}"
+        if abs(guess - truth[pair]) <= NEAR:
             continue
-        if guess < 2 * abs(terms[name]) < without[name]:
-            return f"{name}: more is lost than its own number. Who reads what it wrote?"
-        if guess < without[name]:
-            return f"{name}: more than that is lost. Is there a loud voice that you left out?"
-        return f"{name}: less than that is lost."
-    said = ", ".join(f"{without[name]:.1f} without {name}" for name in without)
-    return Solved(f"the logit falls by {said}")
+        if "L0H3" not in pair:
+            return f"{pair}: the two share a layer, so neither reads the other. What does each add?"
+        alone = truth[pair] - guess
+        if abs(alone + terms["L1H0"]) < 1:
+            return f"{pair}: without L0H3, how much does L1H0 still have to lose?"
+        side = "more" if alone > 0 else "less"
+        return f"{pair}: it is {side} than {guess:.1f}. The last figure shows both steps."
+    return Solved("effects add up within a layer; across layers they overlap")
 
 
-CHECKS = {
-    "04.1": _joined,
-    "04.2": _whole_model,
-    "04.3": _without_one,
-}
+CHECKS = {"04.1": _attention, "04.2": _transformer, "04.3": _attribute, "04.4": _falls}

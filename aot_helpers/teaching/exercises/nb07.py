@@ -1,78 +1,88 @@
-"""The exercises of notebook 07: a strongest triple, a forced look, one head for four promises."""
+"""The exercises of notebook 07: a skip-trigram table, a patch, a forced head, one head for four."""
+
+import math
 
 import torch
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
+from aot_helpers.studies import one_layer
+from aot_helpers.studies.embeddings import random_model
 from aot_helpers.teaching.exercises import Solved
 from aot_helpers.teaching.exercises.references import draw, guesses_problem, read_numbers
-from aot_helpers.text.planted import BUG, BUG_PREPOSITIONS, BUG_VERBS, NAMES
+from aot_helpers.text.planted import BUG, BUG_PREPOSITIONS, BUG_VERBS
 
 
-class _Counted(TorchFunctionMode):
-    """Counts the numbers in all tensors that are made while it is active."""
+def _wrong_tables(model, h, frames):
+    """{what to say: a table that many write instead of the right one}."""
+    attn, X, n = model.blocks[0].attn, model.W_E[frames], frames.shape[-1]
+    scores = (X[..., -1:, :] @ attn.W_Q[h] @ (X @ attn.W_K[h]).mT).squeeze(-2)
+    scaled, bias = scores / math.sqrt(model.config.d_head), attn.b_rel[h, :n].flip(0)
+    boost = X[..., 1, :] @ attn.W_V[h] @ attn.W_O[h] @ model.W_U
+    level = boost - boost.mean(dim=-1, keepdim=True)
 
-    made = 0
+    def table(scores, boost=level):
+        return scores.softmax(dim=-1)[..., 1, None] * boost
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        found = func(*args, **(kwargs or {}))
-        parts = found if isinstance(found, tuple) else (found,)
-        self.made += sum(part.numel() for part in parts if isinstance(part, Tensor))
-        return found
-
-
-def _strongest_triple(answer, head=None, read=None):
-    for d, s, o, seed in ((3, 4, 2, 2), (5, 7, 9, 0), (20, 30, 40, 4)):
-        attention, boost = draw(d, s, seed=seed).softmax(-1), draw(s, o, seed=seed + 1)
-        try:
-            with _Counted() as counted:
-                triple = answer(attention, boost)
-        except (RuntimeError, IndexError) as error:
-            return (
-                f"It stops with “{str(error).splitlines()[0]}”. Here attention [destination, "
-                f"source] is {d} by {s}, boost [source, out] {s} by {o}: is a table taken the "
-                "other way round?"
-            )
-        if triple is None or triple is ...:
-            return None if d == 3 else "Nothing was returned."
-        given, problem = read_numbers(triple, 3)
-        if problem:
-            return problem
-        place, sizes = tuple(map(int, given)), (s, d, o)
-        if any(not 0 <= at < size for at, size in zip(place, sizes, strict=True)):
-            return (
-                f"[source, destination, out] is wanted, the first below {s}, the second below "
-                f"{d}, the third below {o}; yours is {list(place)}."
-            )
-        values = attention.T[:, :, None] * boost[:, None]  # [source, destination, out]
-        if values[place] < values.max() - 1e-6:
-            said = f"{values[place]:.2f}; the strongest has {values.max():.2f}"
-            return f"Of {s} sources your triple {list(place)} has the value {said}."
-        if d == 20 and counted.made > values.numel() / 2:
-            return (
-                f"That is the strongest, but of {values.numel():,} triples: you made "
-                f"{counted.made:,} numbers. Judge each source alone."
-            )
-    return _of_head(answer, *head, read) if head else ""
+    return {
+        "Take from what is added its mean over the outs.": table(scaled + bias, boost),
+        "Are the scores divided by the square root of d_head?": table(scores + bias),
+        "Add to the scores the number for the distance, b_rel.": table(scaled),
+        "b_rel begins with distance 0, the last token: turn it round.": table(
+            scaled + bias.flip(0)
+        ),
+        "Multiply what the source adds by the attention weight on the source.": level,
+    }
 
 
-def _of_head(answer, attention, boost, sources, destinations, read):
-    source, destination, out = map(int, answer(attention, boost))
-    asker = destinations[destination]
-    said = f"in this head: {sources[source]} … {asker} → {sources[out]}"
-    if read:
-        texts, pattern = read  # [text, pos]; [text, query, key]
-        row, place = ((texts == sources.index(asker)).nonzero()).T
-        shares, words = pattern[row, place], texts[row]  # [asker's place, key]
-        names = torch.isin(words, torch.tensor([sources.index(name) for name in NAMES]))
-        most = (shares * (words == source)).max()
-        mean = (shares * names).sum(dim=-1).mean()
-        said += f" | in whole texts {asker} gives {sources[source]} {most:.2f} of its attention "
-        said += f"at most, and names {mean:.2f} on average"
-    return Solved(said)
+def _table(answer):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = random_model("relative")
+    for shape in ((3, 4, 5), (7, 5)):
+        frames = (draw(*shape, seed=3).abs() * 20).long().clamp(max=49)
+        given = answer(model, 2, frames)
+        if given is None or given is ...:
+            return None if len(shape) == 3 else "Nothing was returned for frames [frame, pos]."
+        right = one_layer.skip_trigram_table(model, 2, frames)
+        if not isinstance(given, torch.Tensor) or given.shape != right.shape:
+            got = list(getattr(given, "shape", [])) or type(given).__name__
+            return f"Frames {list(shape)} should give a tensor {list(right.shape)}; yours: {got}."
+        if torch.allclose(given, right, atol=1e-4):
+            continue
+        for said, table in _wrong_tables(model, 2, frames).items():
+            if torch.allclose(given, table, atol=1e-4):
+                return said
+        return "The shape is right, the numbers are not: compare attention and boost one by one."
+    return Solved("weights alone say what this head adds for any source in any frame")
 
 
-def _forced_look(answer, forced):
+def _patch(answer):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        small = random_model("relative")
+    a, b = ((draw(3, 6, seed=seed).abs() * 20).long().clamp(max=49) for seed in (5, 6))
+    given, right = answer(small, a, b, 1), one_layer.patched(small, a, b, 1)
+    if given is None or given is ...:
+        return None
+    if not isinstance(given, torch.Tensor) or given.shape != right.shape:
+        got = list(getattr(given, "shape", [])) or type(given).__name__
+        return f"Logits after the last token, {list(right.shape)}, are wanted; yours: {got}."
+    if torch.allclose(given, right, atol=1e-4):
+        return Solved("one head reads another text; all else in the model stays")
+    wrong = {
+        "Nothing was patched: does your function return the changed z?": small(a)[:, -1],
+        "That is the whole model on the donors: run it on texts, and patch one head.": small(b)[
+            :, -1
+        ],
+    }
+    if any(torch.allclose(given, one_layer.patched(small, a, b, h), atol=1e-4) for h in (0, 2, 3)):
+        return "Another head was patched: z is [text, pos, head, d_head]."
+    for said, logits in wrong.items():
+        if torch.allclose(given, logits, atol=1e-4):
+            return said
+    return "Patch z of head h only, and at the last position only."
+
+
+def _forced(answer, forced):
     if (problem := guesses_problem(answer, forced)) != "":
         return problem
     for pair, p in forced.items():
@@ -82,23 +92,27 @@ def _forced_look(answer, forced):
         if not 0 <= given <= 1:
             return f"{pair}: a probability from 0 to 1 is wanted, got {given:.2f}."
         if given >= 0.5:
-            return f"{pair}: to which of the two nouns does this verb's δ pull?"
+            return f"{pair}: which noun does L0H0 raise for this verb?"
         if abs(given - p) > 0.06:
-            return f"{pair}: not so near {given:.2f}. It is 1 / (1 + e^x), x the pull in logits."
-    return Solved(", ".join(f"{pair}: {p:.2f}" for pair, p in forced.items()))
+            return (
+                f"{pair}: not so near {given:.2f}. It is 1 / (1 + e^-x), x the logit of the right "
+                "noun minus that of the other."
+            )
+    shown = ", ".join(f"{pair}: {p:.2f}" for pair, p in forced.items())
+    return Solved(f"{shown}; the weights foretold a mistake that the model never makes by itself")
 
 
-def _four_promises(looks, says, leans):
-    shapes = {"looks": (looks, 2, 2), "says": (says, 2), "leans": (leans, 2)}
+def _four_pairs(attention, delta, direct):
+    shapes = {"attention": (attention, 2, 2), "delta": (delta, 2), "direct": (direct, 2)}
     numbers = {}
     for name, (given, *shape) in shapes.items():
         numbers[name], problem = read_numbers(given, *shape)
         if problem:
             return f"{name}: {problem}"
-    looks, says, leans = numbers.values()
-    if looks.min() < 0 or looks.max() > 1:
-        return "looks: attention lies between 0 and 1."
-    chances = (leans[:, None] + looks * says).sigmoid()  # of mind [preposition, verb]
+    attention, delta, direct = numbers.values()
+    if attention.min() < 0 or attention.max() > 1:
+        return "attention: its weights lie between 0 and 1."
+    chances = (direct[:, None] + attention * delta).sigmoid()  # of mind [preposition, verb]
     worst = 1.0
     for i, preposition in enumerate(BUG_PREPOSITIONS):
         for j, verb in enumerate(BUG_VERBS):
@@ -109,11 +123,8 @@ def _four_promises(looks, says, leans):
                 return (
                     f"{verb} … {preposition} → {noun} has the probability {p:.2f}; 0.9 is wanted."
                 )
-    return Solved(f"each right noun has at least {worst:.2f}")
+    return Solved(f"each right noun has at least {worst:.2f}: one head can serve both prepositions")
 
 
-CHECKS = {
-    "07.1": _strongest_triple,
-    "07.2": _forced_look,
-    "07.3": _four_promises,
-}
+CHECKS = {"07.1": _table, "07.2": _patch, "07.3": _forced, "07.4": _four_pairs}
+PAGES = {"07.1": one_layer.skip_trigram_table, "07.2": one_layer.patched}

@@ -1,37 +1,104 @@
 """The exercises of notebook 09: each answer is tried out, or compared with a reference."""
 
+import math
+from collections.abc import Callable
+from functools import partial
+
 import torch
 
-from aot_helpers.models.protocol import Head
-from aot_helpers.reading.heads import head_scores
-from aot_helpers.reading.interventions import ablate
+from aot_helpers.studies.phase_change import middle_half, reached
 from aot_helpers.teaching.exercises import Solved
 from aot_helpers.teaching.exercises.references import against, draw, where_to_look
-from aot_helpers.training.losses import copy_accuracy
+from aot_helpers.text.batches import repeated_tokens
+from aot_helpers.training.losses import copy_losses, next_token_losses
 
 
-def _accuracy_without(answer, model, tokens):
-    found = answer(model, tokens)
-    if found is None or found is ...:
-        return None
-    try:
-        found = float(found)
-    except (TypeError, ValueError):
-        return f"Return one number, the copy accuracy; you return {found!r}."
-    scores = head_scores(model, tokens, "previous").scores[0]
-    left = [
-        copy_accuracy(model, tokens, ablate(model, [Head(0, head)], "zero"))
-        for head in range(len(scores))
-    ]
-    whole = copy_accuracy(model, tokens)
-    if abs(found - left[int(scores.argmax())]) < 1e-4:
-        return Solved(f"{whole:.2f} with the head, {found:.2f} without")
-    said = f"You get {found:.3f}"
-    if abs(found - whole) < 1e-4:
-        return f"{said}, as with all heads on: are the edits of the best previous-token head given?"
-    if any(abs(found - each) < 1e-4 for each in left):
-        return f"{said}, without a head of layer 0 that is not the best previous-token head."
-    return f"{said}, which switching off one head of layer 0 does not give."
+def _pairs_of_losses(model, tokens) -> dict[str, tuple]:
+    """What is wrong: the two numbers that many would return instead of the losses of the copies."""
+    n = tokens.shape[1] // 2
+    losses = next_token_losses(model(tokens), tokens)
+    first, second = losses[:, :n], losses[:, n + 1 :]
+    own = -model(tokens).log_softmax(dim=-1).gather(2, tokens[..., None])[..., 1:, 0]
+    return {
+        "Leave out the first token of the second copy: nothing tells of a repeat yet.": (
+            first.mean(),
+            losses[:, n:].mean(),
+        ),
+        "These are sums; take the means.": (first.sum(), second.sum()),
+        "The signs are wrong: a loss is minus the logarithm.": (-first.mean(), -second.mean()),
+        "The two are in the wrong order: first copy, second copy.": (second.mean(), first.mean()),
+        "The logits at a position are about the next token, not about its own.": (
+            own[:, :n].mean(),
+            own[:, n + 1 :].mean(),
+        ),
+        "These are losses in bits: take the natural logarithm.": (
+            first.mean() / math.log(2),
+            second.mean() / math.log(2),
+        ),
+        "The second copy is cut short: it ends with the last token.": (
+            first.mean(),
+            losses[:, n + 1 : -1].mean(),
+        ),
+    }
+
+
+@torch.no_grad()
+def _copy_losses(answer, model, tokens):
+    shorter = repeated_tokens(model.config.d_vocab, 7, 3, int(tokens[0, 0]), seed=5)
+    for texts in (tokens, shorter):
+        found = answer(model, texts)
+        if found is None or found is ...:
+            return None
+        try:
+            found = torch.tensor([float(each) for each in found])
+        except (TypeError, ValueError):
+            return "Return two numbers: the mean loss of the first copy and that of the second."
+        if len(found) != 2:
+            return f"Return two numbers, one for each copy; you return {len(found)}."
+        if not torch.allclose(found, torch.tensor(copy_losses(model, texts)), atol=1e-4):
+            for said, wrong in _pairs_of_losses(model, texts).items():
+                if torch.allclose(found, torch.tensor(wrong), atol=1e-4):
+                    return said
+            n, right = texts.shape[1] // 2, copy_losses(model, texts)
+            return "On {} tokens written twice: {:.3f}, {:.3f} expected, got {:.3f}, {:.3f}".format(
+                n, *right, *found.tolist()
+            )
+    first, second = copy_losses(model, tokens)
+    return Solved(f"the finished model: {first:.2f} nats, and {second:.2f} the second time")
+
+
+def _middle_half(answer: Callable):
+    problem = _compare_middle(answer)
+    return Solved("a steady change would take half of all steps") if problem == "" else problem
+
+
+def _by_value(steps, values):
+    """Shares of the first value, where shares of the change are meant."""
+    pairs = list(zip(steps, values, strict=True))
+    done = [next((s for s, v in pairs if v <= part * values[0]), 0) for part in (0.75, 0.25)]
+    return done[1] - done[0]
+
+
+_compare_middle = against(
+    middle_half,
+    [
+        ([0, 15, 30, 45, 60, 75], [7.0, 6.8, 5.4, 3.5, 2.0, 1.0]),
+        ([0, 100, 200, 300], [2.0, 1.0, 0.4, 0.0]),
+        ([200, 250, 300, 350, 400], [0.0, 0.1, 0.5, 0.9, 1.0]),
+    ],
+    {
+        "Take shares of the whole change, from the first value to the last.": _by_value,
+        "This is the step at which a quarter is done; subtract it from that of 3/4.": partial(
+            reached, share=0.25
+        ),
+        "This is the step at which three quarters are done; subtract that of 1/4.": partial(
+            reached, share=0.75
+        ),
+        "This is the half-way step; the steps between 1/4 and 3/4 are asked.": partial(
+            reached, share=0.5
+        ),
+    },
+)
 
 
 def _shift(answer):
@@ -47,7 +114,9 @@ def _shift(answer):
         return "Heads 2 and 3 should keep their keys."
     if not torch.equal(found[:, 1:, :2], k[:, :-1, :2]):
         return "From position 1 on, heads 0 and 1 should hold the key of the position before."
-    return "" if torch.equal(found[:, 0], k[:, 0]) else "Position 0 should keep its key."
+    if not torch.equal(found[:, 0], k[:, 0]):
+        return "Position 0 should keep its key."
+    return Solved("in one layer, two heads can now find a token by the one before it")
 
 
 def _favorite_distances(answer):
@@ -69,12 +138,6 @@ def _favorite_distances(answer):
     return "" if right else f"Heads that look mostly {wanted} back: your function says {found}."
 
 
-def _half_way(steps, values):
-    whole = values[-1] - values[0]
-    shares = [(value - values[0]) / whole for value in values]
-    return next(step for step, share in zip(steps, shares, strict=True) if share >= 0.5)
-
-
 def _honest_score(pattern, tokens, back):
     at = torch.arange(len(tokens))
     wanted = where_to_look(tokens) & (at[:, None] - at != back)
@@ -82,17 +145,10 @@ def _honest_score(pattern, tokens, back):
 
 
 CHECKS = {
-    "09.1": _accuracy_without,
-    "09.2": _shift,
-    "09.3": _favorite_distances,
-    "09.4": against(
-        _half_way,
-        [
-            ([0, 50, 100, 150], [7.0, 6.0, 2.0, 1.0]),
-            ([0, 100, 200], [0.0, 0.1, 0.9]),
-            ([10, 20, 30], [0.0, 0.5, 1.0]),
-        ],
-    ),
+    "09.1": _copy_losses,
+    "09.2": _middle_half,
+    "09.3": _shift,
+    "09.4": _favorite_distances,
     "09.5": against(
         lambda tokens, back: ([-1] * back + tokens)[: len(tokens)],
         [([7, 8, 9, 7, 8, 9], 2), ([4, 5], 3), ([1, 2, 3], 0)],
@@ -106,3 +162,5 @@ CHECKS = {
         ],
     ),
 }
+
+PAGES = {"09.1": copy_losses, "09.2": middle_half}

@@ -1,4 +1,6 @@
-"""The exercises of notebook 15: a penalty for owners, chance, and what a sum of heads says."""
+"""The exercises of notebook 15: a head alone, coverage and chance, a team, assigned heads."""
+
+import math
 
 import torch
 import torch.nn.functional as F
@@ -6,11 +8,122 @@ import torch.nn.functional as F
 from aot_helpers.teaching.exercises.references import against, draw, read_numbers
 
 
-def _penalty(from_heads, owners, facts):
+def head_alone(x, W_Q, W_K, W_V, W_O, W_U):
+    """Logits [pair, word] of one head, without the others and the residual connection.
+
+    x: what all heads read, [pair, pos, d_model], of two positions.
+    """
+    query, keys, values = x[:, 1] @ W_Q, x @ W_K, x @ W_V
+    scores = (keys @ query[:, :, None])[..., 0] / math.sqrt(W_Q.shape[-1])
+    pattern = scores.softmax(dim=-1)
+    z = (pattern[:, :, None] * values).sum(dim=1)
+    return z @ W_O @ W_U
+
+
+def _slip(query_at=1, root=True, over=-1, residual=False, values=True, pattern=True):
+    """`head_alone` with something changed."""
+
+    def head(x, W_Q, W_K, W_V, W_O, W_U):
+        scores = (x @ W_K @ (x[:, query_at] @ W_Q)[:, :, None])[..., 0]
+        scores = scores / (math.sqrt(W_Q.shape[-1]) if root else 1)
+        weights = (scores.softmax(dim=over) if pattern else scores)[:, :, None]
+        read = x if values else x[:, 1:].expand_as(x)
+        z = (weights * (read @ W_V)).sum(dim=1)
+        return (z @ W_O + (x[:, 1] if residual else 0)) @ W_U
+
+    return head
+
+
+HEAD_MISTAKES = {
+    "The query comes from the second word, x[:, 1]: that is where the prediction is made.": (
+        _slip(query_at=0)
+    ),
+    "Divide the scores by the square root of d_head, W_Q.shape[-1].": _slip(root=False),
+    "The softmax runs over the two positions, dim=-1, not over the pairs.": _slip(over=0),
+    "These are scores; make attention weights of them with a softmax over the positions.": (
+        _slip(pattern=False)
+    ),
+    "You added x[:, 1], the residual connection. The head alone writes z @ W_O.": (
+        _slip(residual=True)
+    ),
+    "Both positions deliver the value of the second word; each has its own, x @ W_V.": (
+        _slip(values=False)
+    ),
+}
+
+
+def coverage(alone):
+    """(share of the facts that some head knows alone, the same by chance), each [...].
+
+    alone: [..., head, fact], whether a head alone is right.
+    """
+    accuracy = alone.float().mean(dim=-1)  # [..., head]
+    return alone.any(dim=-2).float().mean(dim=-1), 1 - (1 - accuracy).prod(dim=-1)
+
+
+def _pair(covered, chance):
+    return lambda alone: torch.stack([covered(alone), chance(alone.float().mean(dim=-1))])
+
+
+_covered, _chance = (lambda alone: coverage(alone)[0]), (lambda shares: 1 - (1 - shares).prod(-1))
+COVERAGE_MISTAKES = {
+    "`covered` counts facts twice that two heads know. Ask which facts any head knows.": (
+        _pair(lambda alone: alone.float().mean(dim=-1).sum(dim=-1), _chance)
+    ),
+    "`covered` is the share that every head knows; one head is enough.": (
+        _pair(lambda alone: alone.all(dim=-2).float().mean(dim=-1), _chance)
+    ),
+    "`covered` is a number of facts; a share is wanted, the mean over the facts.": (
+        _pair(lambda alone: alone.any(dim=-2).float().sum(dim=-1), _chance)
+    ),
+    "`chance` adds the shares, and so counts facts twice that two heads know. Ask which facts all "
+    "heads miss.": _pair(_covered, lambda shares: shares.sum(dim=-1)),
+    "`chance` is the share that every head knows; one head is enough. Ask which facts all miss.": (
+        _pair(_covered, lambda shares: shares.prod(dim=-1))
+    ),
+    "`chance` is the share that all heads miss. The rest is covered.": (
+        _pair(_covered, lambda shares: (1 - shares).prod(dim=-1))
+    ),
+    "`chance` takes the same share for each head. Multiply what each one misses.": (
+        _pair(_covered, lambda shares: 1 - (1 - shares.mean(dim=-1)) ** shares.shape[-1])
+    ),
+    "The two are exchanged: first what is covered, then chance.": (
+        lambda alone: torch.stack(coverage(alone)[::-1])
+    ),
+}
+
+
+def _coverage(answer):
+    if answer is ...:
+        return None
+    for alone in (draw(4, 3, 25) < -0.4, draw(3, 25, seed=1) < -0.2, draw(2, 2, 9, seed=2) < 0):
+        given = answer(alone)
+        if given is None or given is ...:
+            return None
+        if not isinstance(given, tuple | list) or len(given) != 2:
+            return "Two things are wanted: return covered, chance."
+        given = [torch.as_tensor(each).double() for each in given]
+        if any(each.shape != alone.shape[:-2] for each in given):
+            shapes = ", ".join(str(list(each.shape)) for each in given)
+            return (
+                f"For `alone` of the shape {list(alone.shape)} both should have the shape "
+                f"{list(alone.shape[:-2])}; yours have {shapes}. Heads are dim -2, facts dim -1."
+            )
+        given, right = torch.stack(given), torch.stack(coverage(alone)).double()
+        if not torch.allclose(given, right, atol=1e-5):
+            for said, mistake in COVERAGE_MISTAKES.items():
+                if torch.allclose(given, mistake(alone).double(), atol=1e-5):
+                    return said
+            return f"For the same heads expected {right.tolist()}, got {given.tolist()}."
+    return ""
+
+
+def penalty(from_heads, owners, facts):
+    """The mean cross-entropy of what the assigned head of each fact answers alone."""
     return F.cross_entropy(from_heads[owners, torch.arange(len(facts))], facts)
 
 
-MISTAKES = {
+PENALTY_MISTAKES = {
     "You sum the heads: that asks the whole. Take the logits of each fact's owner only.": (
         lambda from_heads, owners, facts: F.cross_entropy(from_heads.sum(dim=0), facts)
     ),
@@ -19,29 +132,14 @@ MISTAKES = {
             from_heads.flatten(0, 1), facts.repeat(len(from_heads))
         )
     ),
-    "You sum over the facts; take their mean.": (lambda *given: len(given[-1]) * _penalty(*given)),
+    "You sum over the facts; take their mean.": (lambda *given: len(given[-1]) * penalty(*given)),
 }
 
-COVER_MISTAKES = {
-    "You add the shares: facts that two heads know are counted twice. Ask which facts all miss.": (
-        lambda accuracies: accuracies.sum()
-    ),
-    "The sum, cut at 1, still counts facts twice that two heads know. Ask which facts all miss.": (
-        lambda accuracies: accuracies.sum().clamp(max=1)
-    ),
-    "This is the share that every head knows; one head is enough. Ask which facts all miss.": (
-        lambda accuracies: accuracies.prod()
-    ),
-    "This is the share that all heads miss. The rest is covered.": (
-        lambda accuracies: (1 - accuracies).prod()
-    ),
-    "This is what the best head knows; the others know some of the rest.": (
-        lambda accuracies: accuracies.max()
-    ),
-    "You take the same share for each head. Multiply what each one misses.": (
-        lambda accuracies: 1 - (1 - accuracies.mean()) ** len(accuracies)
-    ),
-}
+
+def _head(n_pairs, d_head, d_vocab, seed):
+    """What a head reads, its matrices and the unembedding."""
+    shapes = (n_pairs, 2, 3), *[(3, d_head)] * 3, (d_head, 3), (3, d_vocab)
+    return tuple(draw(*shape, seed=seed + k) for k, shape in enumerate(shapes))
 
 
 def _team(n_heads, n_pairs, d_vocab, seed):
@@ -75,12 +173,10 @@ def _votes(answer):
     return ""
 
 
+PAGES = {"15.1": head_alone, "15.2": coverage, "15.4": penalty}
 CHECKS = {
-    "15.1": against(_penalty, [_team(3, 25, 5, 0), _team(2, 9, 3, 5)], MISTAKES),
-    "15.2": against(
-        lambda accuracies: 1 - (1 - accuracies).prod(),
-        [(torch.tensor([0.4, 0.3, 0.2]),), (torch.tensor([1.0, 0.5]),), (torch.tensor([0.25]),)],
-        COVER_MISTAKES,
-    ),
+    "15.1": against(head_alone, [_head(7, 3, 5, 0), _head(4, 2, 3, 9)], HEAD_MISTAKES),
+    "15.2": _coverage,
     "15.3": _votes,
+    "15.4": against(penalty, [_team(3, 25, 5, 0), _team(2, 9, 3, 5)], PENALTY_MISTAKES),
 }

@@ -1,8 +1,8 @@
-"""The same removals with impostors: random vectors that have the norms of the real ones.
+"""The same removals on norm-matched random vectors, and activation patching (notebook 20).
 
 A sum lies near its largest term, and taking the largest away takes its words along, whatever it is.
-What a removal says about heads is only what impostors do not do as well (notebook 20). The last
-test here is of another kind: what a head wrote in one prompt is given to another.
+What a removal says about heads is only what random vectors do not do as well. The last test here is
+of another kind: what a head wrote in one prompt is patched into another.
 """
 
 from collections.abc import Callable
@@ -39,13 +39,13 @@ def _as_large(model: Model, layer: int, made: Tensor, real: Tensor) -> Tensor:
 def heads_off(
     model: Model, clean: Clean, layer: int, k: int = K, seed: int = 0
 ) -> dict[str, Float[Tensor, " prompt"]]:
-    """Item 2 with impostors: each head writes what a random z gives, with its own norm.
+    """Item 2 with random vectors: each head writes what a random z gives, with its own norm.
 
     They are put into the run, and then some of them are set to zero, chosen by the words that they
     share with the sum that they make. Keys as those of `lens_removals.heads_off`.
     """
     draw, z = torch.Generator().manual_seed(seed), clean.z[:, layer]
-    made = by_lot(model, layer, z, draw)
+    made = random_z(model, layer, z, draw)
     parts = written_by(model, layer, made)
     bias = clean.written[:, layer] - written_by(model, layer, z).sum(dim=1)
     ids = words(model, parts.sum(dim=1) + bias, k).ids
@@ -61,7 +61,7 @@ def heads_off(
 def head_off(
     model: Model, clean: Clean, layer: int, k: int = K, seed: int = 0
 ) -> dict[str, Float[Tensor, " prompt"]]:
-    """Items 1 and 3 with impostors, in the place of one head drawn by lot for each prompt.
+    """Items 1 and 3 with random vectors, in the place of one head drawn by lot for each prompt.
 
     "head": a random z; "first value": the sum of two random parts of a z, as long as the head's
     value with the highest attention and as the rest of it, loses the first.
@@ -70,7 +70,7 @@ def head_off(
     draw = torch.Generator().manual_seed(seed + layer)
     at = torch.randint(model.config.n_heads, (n,), generator=draw)
     z, first = clean.z[:, layer], clean.parts[:, layer, :, 0]
-    whole, made, rest = (by_lot(model, layer, each, draw) for each in (z, first, z - first))
+    whole, made, rest = (random_z(model, layer, each, draw) for each in (z, first, z - first))
     zero, found = torch.zeros_like(z), {}
     for said, put, left in (("head", whole, zero), ("first value", made + rest, rest)):
         runs = []
@@ -84,7 +84,7 @@ def head_off(
     return found
 
 
-def by_lot(model: Model, layer: int, z: Tensor, draw: torch.Generator) -> Tensor:
+def random_z(model: Model, layer: int, z: Tensor, draw: torch.Generator) -> Tensor:
     """Random z, of which each head writes a vector as long as from its real z."""
     return _as_large(model, layer, torch.randn(z.shape, generator=draw), z)
 
@@ -155,7 +155,7 @@ def patched(
     return found
 
 
-def names_moved(
+def names_patched(
     model: Model,
     prompts: Prompts,
     made: Callable | None = None,
@@ -166,7 +166,7 @@ def names_moved(
 
     Keys: each head alone ("L1H0", …); "says it", the head whose reading in the other prompt likes
     its answer most, and "others", the mean of the others alone; "largest", alone; "two largest".
-    made: `by_lot` or `shuffled`, the z of all heads in both prompts; None: their own.
+    made: `random_z` or `shuffled`, the z of all heads in both prompts; None: their own.
     """
     clean, layer = clean_run(model, prompts), model.config.n_layers - 1
     z, logits, draw = clean.z[:, layer], clean.logits, torch.Generator().manual_seed(seed)
@@ -206,17 +206,17 @@ def foretold(model: Model, prompts: Prompts, head: int, seed: int = 0) -> float:
     return (centered(clean.logits - here + there) - after).abs().max().item()
 
 
-def handed_over(
+def patched_logits(
     model: Model, tokens: Int[Tensor, " pos"], other: Int[Tensor, " pos_there"], heads: list[Head]
 ) -> Float[Tensor, " d_vocab"]:
     """The last logits of a text in which some heads end with the z that they had in another."""
     theirs = model.run_with_cache(other[None])[1]
 
-    def hand(z, layer):
+    def patch(z, layer):
         z = z.clone()
         for head in (each.head for each in heads if each.layer == layer):
             z[:, -1, head] = theirs[f"L{layer}.z"][:, -1, head]
         return z
 
-    edits = {f"L{i}.z": partial(hand, layer=i) for i in {each.layer for each in heads}}
+    edits = {f"L{i}.z": partial(patch, layer=i) for i in {each.layer for each in heads}}
     return model(tokens[None], edits=edits)[0, -1]

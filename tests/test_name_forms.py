@@ -1,0 +1,116 @@
+"""Notebook 24: prompts that set hypotheses apart, and what is read of the shipped measurements."""
+
+import pytest
+import torch
+
+from aot_helpers.models.protocol import Head
+from aot_helpers.studies import name_drawings, name_forms
+from aot_helpers.teaching.exercises import grade, nb24, write
+
+PROMPT = "When Mary and John went to the store, John was tired, and Anna gave Tom's drink to"
+TIED = "When Mary and John went to the store, Anna gave a drink to"
+DONORS = {"two names": "S", "third gives": "C", "third owns": "C", "someone gives": "IO"}
+
+
+@pytest.mark.parametrize("form", name_forms.ENDS)
+@pytest.mark.parametrize("start", range(len(name_forms.STARTS)))
+def test_each_form_has_the_properties_that_it_is_asked_for(form, start):
+    names = {"A": "Mary", "B": "John", "S": "John", "IO": "Mary", "C": "Anna", "D": "Tom"}
+    text = name_forms.STARTS[start].format(**names) + name_forms.ENDS[form][start].format(**names)
+    found = nb24.people(text)
+    for slot, true in name_forms.ASKED[form].items():
+        if form not in name_forms.LATER:
+            assert {what for what, name in found.items() if name == names[slot]} == set(true)
+
+
+@pytest.mark.parametrize("form", DONORS)
+def test_a_donor_differs_in_one_name_only(form, shipped):
+    for case in name_forms.cases(shipped, form, DONORS[form], n=1):
+        places = case.tokens != case.changed
+        assert places.sum() == 1
+        assert case.tokens[places] == case.name and case.changed[places] == case.instead
+
+
+def test_an_output_of_its_own_changes_nothing_and_all_heads_of_the_last_layer_pass_all(shipped):
+    (case, *_) = name_forms.cases(shipped, "third gives", "C", n=2)
+    same = case._replace(changed=case.tokens)
+    last = [Head(shipped.config.n_layers - 1, h) for h in range(shipped.config.n_heads)]
+    still = name_forms.suppressed(shipped, [same], {"all": last})
+    torch.testing.assert_close(still["all"], torch.zeros(2))
+    both = name_forms.suppressed(shipped, [case], {"all": last, "none": []})
+    assert both["all"].abs().max() > 0
+    torch.testing.assert_close(both["none"], torch.zeros(2))
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    from aot_helpers.models.pretrained import load_pretrained
+
+    return load_pretrained("docstrings-gpt2").requires_grad_(False)
+
+
+def test_contributions_of_the_opening_prompt_add_up():
+    parts, opening = name_forms.read_opening()
+    mary, john, _ = opening["unembed"]
+    added = nb24.attribute(opening["writes"], opening["gain"], mary, john)
+    assert len(parts) == len(added) == 301
+    assert added.sum().item() == pytest.approx(opening["logits"].diff().neg().item(), abs=0.01)
+
+
+def test_the_shipped_measurements_name_every_form_and_head():
+    asked, later = (name_forms.read_asked(later=x) for x in (False, True))
+    assert {one.form for one in asked} == set(name_forms.ASKED) - set(name_forms.LATER)
+    assert {one.form for one in later} == set(name_forms.LATER)
+    assert [len(asked), len(later)] == [9, 6]
+    assert name_forms.slope("suppress", ["L23H3"], asked) == pytest.approx(9.4, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (..., "not attempted"),
+        (lambda *_: None, "not attempted"),
+        (nb24.attribute, "solved"),
+        (lambda w, g, a, b: -nb24.attribute(w, g, a, b), "sign is turned"),
+        (lambda w, g, a, b: (w / w.square().mean(-1, True).sqrt() * g) @ (a - b), "its own σ"),
+        (lambda w, g, a, b: (w * g) @ (a - b), "division by σ"),
+        (lambda w, g, a, b: w @ (a - b), "final norm is missing"),
+        (lambda w, g, a, b: w[0], "a tensor [5] is wanted"),
+    ],
+)
+def test_the_blank_page_names_the_usual_mistakes(answer, said, capsys):
+    grade("24.1", answer)
+    assert said in capsys.readouterr().out
+
+
+def test_a_blank_page_goes_on_with_the_packages_version(capsys):
+    def attribute(writes, gain, u_io, u_s): ...
+
+    assert write("24.1", attribute) is nb24.attribute
+    assert "the package's version" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (..., "not attempted"),
+        (PROMPT, "solved (twice: John; last: Tom; subject: Anna"),
+        (TIED, "has to come twice"),
+        (TIED.replace("Anna", "John"), "Two hypotheses still name the same"),
+        ("Mary and John met, and John met Anna. It was given to", "has no name"),
+        (PROMPT + " Mary", 'ends in " to"'),
+        ("nobody gave a drink to", "no name"),
+    ],
+)
+def test_a_prompt_is_judged_by_whom_the_hypotheses_name(answer, said, capsys):
+    grade("24.2", answer)
+    assert said in capsys.readouterr().out
+
+
+def test_drawings_take_what_the_notebook_gives():
+    asked, later = (name_forms.read_asked(later=x) for x in (False, True))
+    figure = name_drawings.proportional(name_forms.points(asked, later), (9.4, 4.2), "title")
+    assert sum(len(axis.collections) for axis in figure.axes) == 2 * 15
+    edges = dict.fromkeys(("movers", "unknown", "suppress", "negative", "tell"), "1.0")
+    assert name_drawings.circuit(edges, "title").axes
+    assert name_drawings.roles("Mary gave John a", [("John", "S", "red")], "title", "b").axes
