@@ -96,7 +96,7 @@ def setup(seed: int = 0, threads: int | None = None):
     import torch
 
     from aot_helpers.base.errors import check_whole
-    from aot_helpers.training.parallel import join
+    from aot_helpers.parallel import join
 
     check_whole("seed", seed, 0, 2**32 - 1)
     random.seed(seed)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from aot_helpers.studies import attention_positions
+from chapters.nb17_attention_maps import positions as attention_positions
 
 
 def test_pairs_at_the_same_distance_have_the_same_angle():

@@ -6,8 +6,10 @@ import torch
 import torch.nn.functional as F
 
 from aot_helpers.models.transformer import ModelConfig
-from aot_helpers.studies import autopsy
-from aot_helpers.studies.autopsy import (
+from aot_helpers.text.tokenization import train_bpe, train_wordpiece
+from aot_helpers.training.losses import count_losses
+from chapters.nb16_too_good import report_model as autopsy
+from chapters.nb16_too_good.report_model import (
     FAULTS,
     LEARNED,
     ReportModel,
@@ -23,8 +25,6 @@ from aot_helpers.studies.autopsy import (
     report_rows,
     write_on,
 )
-from aot_helpers.text.tokenization import train_bpe, train_wordpiece
-from aot_helpers.training.losses import count_losses
 
 TEXTS = [f"This movie is {what}, and {who} liked it." for what in ("good", "bad", "long", "odd")
          for who in ("we", "they", "Ann", "nobody")]  # fmt: skip

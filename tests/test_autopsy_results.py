@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F
 
 from aot_helpers.base.files import DATA
-from aot_helpers.studies import autopsy, autopsy_results
-from aot_helpers.studies import autopsy_drawings as drawings
-from aot_helpers.studies.autopsy_results import ON_REVIEWS, held_out, pieces, runs
 from aot_helpers.teaching.exercises import grade
+from chapters.nb16_too_good import figures as drawings
+from chapters.nb16_too_good import report_model as autopsy
+from chapters.nb16_too_good import results as autopsy_results
+from chapters.nb16_too_good.results import ON_REVIEWS, held_out, pieces, runs
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -4,13 +4,13 @@ import pytest
 import torch
 import transformers
 
+from aot_helpers.models.handmade import HANDMADE, induction_model
 from aot_helpers.models.pretrained import PretrainedTransformer
 from aot_helpers.models.protocol import Head
-from aot_helpers.reading.battery import PARTS, battery
 from aot_helpers.reading.circuits import composition_scores, copying_score, full_ov
+from aot_helpers.reading.head_table import PARTS, battery
 from aot_helpers.reading.heads import head_output, head_scores
 from aot_helpers.reading.interventions import ablate
-from aot_helpers.studies.handmade import HANDMADE, induction_model
 from aot_helpers.text.batches import repeat_segments, repeated_tokens
 from aot_helpers.training.losses import next_token_losses
 

@@ -11,14 +11,16 @@ import torch
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.reading.battery import PARTS, battery
 from aot_helpers.reading.circuits import copying_score, full_ov
 from aot_helpers.reading.factored import FactoredMatrix
-from aot_helpers.studies import copying_drawings, copying_heads
-from aot_helpers.teaching.exercises import grade, nb08, write
+from aot_helpers.reading.head_table import PARTS, battery
+from aot_helpers.teaching.exercises import grade, write
 from aot_helpers.text.batches import repeated_tokens
 from aot_helpers.text.corpora import Corpus
 from aot_helpers.text.planted import PlantedTruth
+from chapters.nb08_copying_heads import exercises as nb08
+from chapters.nb08_copying_heads import figures as copying_drawings
+from chapters.nb08_copying_heads import measure as copying_heads
 
 NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "08_copying_heads.ipynb"
 

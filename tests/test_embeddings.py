@@ -11,8 +11,10 @@ from matplotlib.patches import Rectangle
 from aot_helpers.models import transformer
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.reading.heads import head_scores
-from aot_helpers.studies import embeddings, embeddings_drawings
-from aot_helpers.teaching.exercises import grade, nb02, write
+from aot_helpers.teaching.exercises import grade, write
+from chapters.nb02_embeddings_and_positions import exercises as nb02
+from chapters.nb02_embeddings_and_positions import figures as embeddings_drawings
+from chapters.nb02_embeddings_and_positions import measure as embeddings
 
 NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "02_embeddings_and_positions.ipynb"
 

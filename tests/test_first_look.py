@@ -10,8 +10,10 @@ import torch
 
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.protocol import Head
-from aot_helpers.studies import first_look, first_look_drawings
-from aot_helpers.teaching.exercises import grade, nb00, write
+from aot_helpers.teaching.exercises import grade, write
+from chapters.nb00_start_here import exercises as nb00
+from chapters.nb00_start_here import figures as first_look_drawings
+from chapters.nb00_start_here import measure as first_look
 
 NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "00_start_here.ipynb"
 FRIEND = "Grace Hopper"

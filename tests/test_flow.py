@@ -6,20 +6,22 @@ import re
 import pytest
 import torch
 
+from aot_helpers.models.handmade import induction_model
 from aot_helpers.models.protocol import Head
-from aot_helpers.reading import flow, paths
-from aot_helpers.reading.flow import Node, run_of, sum_of, target_id, vector_of
-from aot_helpers.reading.flow_graph import MEASURES, as_data, flow_graph, logit_directions, prune
-from aot_helpers.showing import flow_view
-from aot_helpers.studies import flow_ablation as ablation
-from aot_helpers.studies import flow_checks as checks
-from aot_helpers.studies import flow_drawings as drawings
-from aot_helpers.studies import flow_heads as heads
-from aot_helpers.studies import flow_identities as identities
-from aot_helpers.studies import flow_study as study
-from aot_helpers.studies.flow_prompts import Prompt
-from aot_helpers.studies.handmade import induction_model
+from aot_helpers.reading import paths
 from aot_helpers.teaching.exercises import grade
+from chapters.nb21_information_flow import ablation, checks, flow, flow_view, heads, identities
+from chapters.nb21_information_flow import figures as drawings
+from chapters.nb21_information_flow import results as study
+from chapters.nb21_information_flow.flow import Node, run_of, sum_of, target_id, vector_of
+from chapters.nb21_information_flow.flow_graph import (
+    MEASURES,
+    as_data,
+    flow_graph,
+    logit_directions,
+    prune,
+)
+from chapters.nb21_information_flow.templates import Prompt
 
 KINDS = {
     "shipped": {"layer_norm": False, "positions": "relative"},

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from aot_helpers.models.protocol import Head
-from aot_helpers.reading import geometry
-from aot_helpers.reading.geometry import SCALES
+from chapters.nb18_queries_meet_keys import geometry
+from chapters.nb18_queries_meet_keys.geometry import SCALES
 
 LENGTHS = (10, 10, 10)
 

@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from aot_helpers.reading.heads import HEAD_PATTERNS, head_scores, induction_scores
-from aot_helpers.studies.handmade import (
+from aot_helpers.models.handmade import (
     BLOCKS,
     HANDMADE,
     attend_back_model,
@@ -13,6 +12,7 @@ from aot_helpers.studies.handmade import (
     skip_trigram_model,
     stream_block,
 )
+from aot_helpers.reading.heads import HEAD_PATTERNS, head_scores, induction_scores
 from aot_helpers.training.losses import copy_accuracy
 
 D_VOCAB, STRENGTH = 40, 30.0

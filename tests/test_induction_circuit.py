@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from aot_helpers.models.checkpoints import load_checkpoint
+from aot_helpers.models.handmade import induction_model
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.heads import induction_scores
-from aot_helpers.studies import induction_circuit
-from aot_helpers.studies.handmade import induction_model
 from aot_helpers.teaching.exercises import grade
 from aot_helpers.text.batches import repeated_tokens
+from chapters.nb10_induction_heads import measure as induction_circuit
 
 
 @pytest.fixture(scope="module")

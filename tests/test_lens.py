@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from aot_helpers.models.protocol import Head
-from aot_helpers.reading.lens import (
+from aot_helpers.reading.logit_lens import (
     READINGS,
     intersection,
     lens,

@@ -11,20 +11,18 @@ import pretrained as tool
 from aot_helpers.models.pretrained import load_pretrained
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
-from aot_helpers.reading.lens import intersection, lens, overlap, read, top_tokens
-from aot_helpers.studies import (
-    lens_controls,
-    lens_figures,
-    lens_prompts,
-    lens_readings,
-    lens_removals,
-    lens_results,
-    lens_sums,
-)
-from aot_helpers.studies.lens_prompts import Prompts
+from aot_helpers.reading.logit_lens import intersection, lens, overlap, read, top_tokens
 from aot_helpers.teaching import exercises
-from aot_helpers.teaching.exercises import nb20
 from aot_helpers.text.tokenization import train_bpe
+from chapters.nb20_logit_lens import controls as lens_controls
+from chapters.nb20_logit_lens import exercises as nb20
+from chapters.nb20_logit_lens import figures as lens_figures
+from chapters.nb20_logit_lens import readings as lens_readings
+from chapters.nb20_logit_lens import removals as lens_removals
+from chapters.nb20_logit_lens import results as lens_results
+from chapters.nb20_logit_lens import sums as lens_sums
+from chapters.nb20_logit_lens import templates as lens_prompts
+from chapters.nb20_logit_lens.templates import Prompts
 
 
 @pytest.fixture

@@ -14,9 +14,10 @@ from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import head_scores, keys_back
 from aot_helpers.reading.interventions import ablate
-from aot_helpers.studies import masked_drawings as drawings
-from aot_helpers.studies import masked_heads as heads
-from aot_helpers.studies.masked_repeats import (
+from aot_helpers.teaching.exercises import grade
+from chapters.nb19_induction_both_ways import figures as drawings
+from chapters.nb19_induction_both_ways import measure as heads
+from chapters.nb19_induction_both_ways.repeats import (
     SIDES,
     hidden_accuracy,
     hidden_losses,
@@ -32,7 +33,6 @@ from aot_helpers.studies.masked_repeats import (
     repeats,
     whole_words,
 )
-from aot_helpers.teaching.exercises import grade
 
 MASK = 60
 

@@ -4,7 +4,11 @@ import torch.nn.functional as F
 
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import uniform_score
-from aot_helpers.studies.masked_repeats import (
+from aot_helpers.text.batches import MaskedWindows, Windows
+from aot_helpers.training.config import TrainConfig
+from aot_helpers.training.losses import NOT_ASKED, OBJECTIVES
+from aot_helpers.training.train import train
+from chapters.nb19_induction_both_ways.repeats import (
     KINDS,
     PLACES,
     hidden_accuracy,
@@ -16,10 +20,6 @@ from aot_helpers.studies.masked_repeats import (
     nested_losses,
     repeats,
 )
-from aot_helpers.text.batches import MaskedWindows, Windows
-from aot_helpers.training.config import TrainConfig
-from aot_helpers.training.losses import NOT_ASKED, OBJECTIVES
-from aot_helpers.training.train import train
 
 MASK = 30
 

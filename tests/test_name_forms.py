@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from aot_helpers.models.protocol import Head
-from aot_helpers.studies import name_drawings, name_forms
-from aot_helpers.teaching.exercises import grade, nb24, write
+from aot_helpers.teaching.exercises import grade, write
+from chapters.nb24_who_says_mary import exercises as nb24
+from chapters.nb24_who_says_mary import figures as name_drawings
+from chapters.nb24_who_says_mary import measure as name_forms
 
 PROMPT = "When Mary and John went to the store, John was tired, and Anna gave Tom's drink to"
 TIED = "When Mary and John went to the store, Anna gave a drink to"

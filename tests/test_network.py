@@ -3,7 +3,7 @@ import socket
 
 import pytest
 
-from aot_helpers.base import network
+from aot_helpers.offline import network
 
 
 @pytest.fixture

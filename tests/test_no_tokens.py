@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from aot_helpers.models.protocol import Head
-from aot_helpers.reading.battery import battery
+from aot_helpers.reading.head_table import battery
 from aot_helpers.reading.heads import HEAD_PATTERNS, head_scores, induction_scores
 from aot_helpers.reading.interventions import (
     ablate,

@@ -14,8 +14,9 @@ import torch
 import torch.nn.functional as F
 
 import aot_helpers
-from aot_helpers.studies import first_look, torus_training
 from aot_helpers.teaching import exercises
+from chapters.nb00_start_here import measure as first_look
+from chapters.torus import training as torus_training
 
 ROOT = Path(__file__).resolve().parent.parent
 TOUR = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))

@@ -20,11 +20,11 @@ from safetensors.torch import load_file, save_file
 import aot_helpers
 import checkpoint_runs
 import train_checkpoints
+from aot_helpers import parallel
 from aot_helpers.base import files
 from aot_helpers.models import checkpoints
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.text.corpora import load_corpus
-from aot_helpers.training import parallel
 from aot_helpers.training import train as train_module
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.optimizers import make_optimizer

@@ -16,11 +16,12 @@ from aot_helpers.models.checkpoints import load_checkpoint, load_measurements
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import head_scores, induction_scores
-from aot_helpers.studies import phase_change, phase_change_drawings
 from aot_helpers.teaching.exercises import grade, write
 from aot_helpers.text.batches import repeated_tokens, token_stream
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.training.losses import copy_losses, next_token_losses
+from chapters.nb09_phase_change import figures as phase_change_drawings
+from chapters.nb09_phase_change import measure as phase_change
 
 TOUR = Path(__file__).resolve().parent.parent / "notebooks" / "09_phase_change.ipynb"
 TWO, ONE = ["stories-2l", "stories-2l-seed1"], ["stories-1l"]

@@ -4,9 +4,9 @@ from collections import Counter
 import pytest
 import torch
 
-from aot_helpers.studies.markov import markov_chain
 from aot_helpers.text import planted
 from aot_helpers.text.corpora import load_corpus
+from aot_helpers.text.markov import markov_chain
 from aot_helpers.text.planted import planted_copies, planted_triples, write_planted
 from aot_helpers.text.tokenization import words
 

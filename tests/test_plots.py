@@ -6,8 +6,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from aot_helpers.showing import plots
-from aot_helpers.studies import loss_ladder, text_pieces
 from aot_helpers.training.train import History
+from chapters.nb01_tokens_and_corpora import figures as text_pieces
+from chapters.nb05_training_and_sampling import measure as loss_ladder
 
 TOKENS = ["<|bos|>", " the", "$x$", "\n"]
 SQUARE = np.tri(4) / np.arange(1, 5)[:, None]

@@ -13,10 +13,11 @@ import torch
 import transformers
 from torch import nn
 
-from aot_helpers.base import files, network
-from aot_helpers.models import gguf_files, pretrained
+from aot_helpers.base import files
+from aot_helpers.models import pretrained
 from aot_helpers.models.pretrained import PUBLISHED, PretrainedTransformer, load_pretrained
 from aot_helpers.models.protocol import Head, Model
+from aot_helpers.offline import gguf_files, network
 from aot_helpers.reading.heads import HEAD_PATTERNS, pattern_score
 from aot_helpers.text.batches import repeated_tokens
 from aot_helpers.text.tokenization import train_bpe

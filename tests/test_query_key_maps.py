@@ -10,7 +10,10 @@ import torch
 from matplotlib.text import Text
 
 from aot_helpers.models.protocol import Head
-from aot_helpers.reading.geometry import (
+from aot_helpers.teaching.exercises import grade
+from chapters.nb18_queries_meet_keys import figures as drawings
+from chapters.nb18_queries_meet_keys import measure as study
+from chapters.nb18_queries_meet_keys.geometry import (
     QueriesKeys,
     close_correlation,
     close_threshold,
@@ -19,10 +22,7 @@ from aot_helpers.reading.geometry import (
     queries_and_keys,
     scale_curve,
 )
-from aot_helpers.studies import query_key_drawings as drawings
-from aot_helpers.studies import query_key_maps as study
-from aot_helpers.studies.query_key_texts import TEXTS, TYPES, token_type
-from aot_helpers.teaching.exercises import grade
+from chapters.nb18_queries_meet_keys.texts import TEXTS, TYPES, token_type
 
 MINILM = study.read_results("minilm")
 

@@ -9,21 +9,18 @@ from torch import nn
 
 from aot_helpers.models.pretrained import PretrainedTransformer, load_pretrained
 from aot_helpers.models.protocol import Head
-from aot_helpers.reading.lens import lens
+from aot_helpers.reading.logit_lens import lens
 from aot_helpers.reading.paths import direct_logit_attribution
-from aot_helpers.studies import (
-    always_on,
-    name_movers,
-    name_patches,
-    name_prompts,
-    name_results,
-    norm_words,
-    part_drawings,
-    part_prompts,
-    part_results,
-)
 from aot_helpers.teaching import exercises
 from aot_helpers.training.losses import next_token_losses
+from chapters.names import name_movers
+from chapters.names import patches as name_patches
+from chapters.names import pieces as part_prompts
+from chapters.names import templates as name_prompts
+from chapters.nb22_norms_neurons_names import always_on, name_results
+from chapters.nb22_norms_neurons_names import figures as part_drawings
+from chapters.nb22_norms_neurons_names import norms as norm_words
+from chapters.nb22_norms_neurons_names import results as part_results
 
 SIZE = dict(vocab_size=30, hidden_size=16, num_hidden_layers=2, num_attention_heads=2)
 SIZE |= dict(max_position_embeddings=20, bos_token_id=0, eos_token_id=0)

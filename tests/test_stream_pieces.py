@@ -10,8 +10,9 @@ import torch
 
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.studies import stream_pieces
-from aot_helpers.teaching.exercises import grade, nb04, write
+from aot_helpers.teaching.exercises import grade, write
+from chapters.nb04_many_heads_one_stream import exercises as nb04
+from chapters.nb04_many_heads_one_stream import figures as stream_pieces
 
 NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "04_many_heads_one_stream.ipynb"
 TERMS = {"L1H0": 7.04, "L1H3": 7.69, "L0H3": 0.4}

@@ -21,16 +21,16 @@ import sqlalchemy
 from nbformat.v4 import new_code_cell, new_notebook
 from optuna.trial import TrialState
 
-from aot_helpers.studies import sweep as engine
-from aot_helpers.studies.sweep import Sweep, results, run_sweep
-from aot_helpers.studies.sweep_storage import (
+from aot_helpers.sweep import run as engine
+from aot_helpers.sweep.run import Sweep, results, run_sweep
+from aot_helpers.sweep.storage import (
     CONNECTION,
     Patience,
     check_storage,
     duration,
     fail_stale_trials,
 )
-from aot_helpers.studies.sweep_study import claim, enqueue, key_of, opened, tell
+from aot_helpers.sweep.study import claim, enqueue, key_of, opened, tell
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOL = ROOT / "tools" / "sweep.py"
@@ -215,7 +215,7 @@ def test_wrong_names_and_numbers_are_told_before_any_work(make, tmp_path):
 
 
 def test_without_optuna_the_error_names_the_remedy():
-    code = "import sys; sys.modules['optuna'] = None; import aot_helpers.studies.sweep"
+    code = "import sys; sys.modules['optuna'] = None; import aot_helpers.sweep.run"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert "optuna, which is not installed: pip install 'optuna>=5'" in done.stderr
 

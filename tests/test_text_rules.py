@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from aot_helpers.studies import text_rules
 from aot_helpers.teaching.exercises import grade
 from aot_helpers.text import tokenization
+from chapters.nb01_tokens_and_corpora import measure as text_rules
 
 TEXTS = ["the cat saw the dog. the dog saw the cat. " * 3, "a bird sang to a cat. " * 4]
 TOKENIZER = tokenization.train_bpe(TEXTS, 300)

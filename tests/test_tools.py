@@ -12,8 +12,9 @@ import train_checkpoints
 import train_torus
 from aot_helpers.base import files
 from aot_helpers.models import checkpoints
-from aot_helpers.studies import torus, torus_training
 from aot_helpers.text.corpora import load_corpus
+from chapters.torus import networks as torus
+from chapters.torus import training as torus_training
 
 
 def test_making_a_checkpoint_ships_its_trajectory_and_provenance(tmp_path, monkeypatch):

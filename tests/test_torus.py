@@ -3,9 +3,9 @@ import math
 import pytest
 import torch
 
-from aot_helpers.studies import torus
-from aot_helpers.studies.torus import TorusNets, new_nets
-from aot_helpers.studies.torus_training import TARGETS, targets
+from chapters.torus import networks as torus
+from chapters.torus.networks import TorusNets, new_nets
+from chapters.torus.training import TARGETS, targets
 
 RANDOM = torch.Generator().manual_seed(5)
 SHAPES = [(5, 3, 3), (2, 1, 1), (12, 2, 2), (7, 4, 5)]  # d_vocab, n_heads, d_head

@@ -1,10 +1,11 @@
 import pytest
 import torch
 
-from aot_helpers.studies import torus, torus_division
-from aot_helpers.studies.torus import new_nets
-from aot_helpers.studies.torus_training import list_runs, load_run, targets
-from aot_helpers.teaching.exercises import nb15
+from chapters.nb15_heads_as_a_basis import exercises as nb15
+from chapters.nb15_heads_as_a_basis import measure as torus_division
+from chapters.torus import networks as torus
+from chapters.torus.networks import new_nets
+from chapters.torus.training import list_runs, load_run, targets
 
 NETS, FACTS = new_nets([0, 1]), targets("random", [0, 1])
 WHOLE = torus.logits(NETS, *torus.pairs(NETS))

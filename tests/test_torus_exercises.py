@@ -6,11 +6,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from aot_helpers.studies import torus, torus_division
-from aot_helpers.studies.torus_colors import asker
-from aot_helpers.studies.torus_training import list_runs, load_run
-from aot_helpers.teaching.exercises import nb14, nb15, write
-from aot_helpers.teaching.exercises.nb13 import CHECKS
+from aot_helpers.teaching.exercises import write
+from chapters.nb13_torus_network.exercises import CHECKS
+from chapters.nb14_attention_polynomial import exercises as nb14
+from chapters.nb15_heads_as_a_basis import exercises as nb15
+from chapters.nb15_heads_as_a_basis import measure as torus_division
+from chapters.torus import networks as torus
+from chapters.torus.palette import asker
+from chapters.torus.training import list_runs, load_run
 
 NET, FACTS = load_run("heads3-dim3").nets[0], list_runs()["heads3-dim3"].targets()[0]
 THETA = torus.angles(NET)[0]

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from aot_helpers.studies import torus_colors, torus_plots
+from chapters.torus import class_maps as torus_plots
+from chapters.torus import palette as torus_colors
 
 TURN = np.arange(12) * 2 * np.pi / 12
 WAVE = np.cos(TURN)[None, :] + np.sin(TURN)[:, None]

@@ -10,22 +10,20 @@ import torch
 from matplotlib.figure import Figure
 
 from aot_helpers.showing.widgets import STATIC
-from aot_helpers.studies import (
-    torus,
-    torus_bending,
-    torus_colors,
-    torus_diagrams,
-    torus_figures,
-    torus_render,
-    torus_strips,
-    torus_surfaces,
-    torus_sweep,
-    torus_teams,
-    torus_waves,
-)
-from aot_helpers.studies.torus_surfaces import angle_colors, ring, turns
-from aot_helpers.studies.torus_training import Learned
-from aot_helpers.studies.torus_views import SurfaceView, SweepView, TorusView
+from chapters.nb13_torus_network import diagrams as torus_diagrams
+from chapters.nb13_torus_network import strips as torus_strips
+from chapters.nb14_attention_polynomial import bending as torus_bending
+from chapters.nb14_attention_polynomial import lines as torus_sweep
+from chapters.nb14_attention_polynomial import waves as torus_waves
+from chapters.nb15_heads_as_a_basis import figures as torus_teams
+from chapters.torus import figures as torus_figures
+from chapters.torus import networks as torus
+from chapters.torus import palette as torus_colors
+from chapters.torus import render as torus_render
+from chapters.torus import surfaces as torus_surfaces
+from chapters.torus.surfaces import angle_colors, ring, turns
+from chapters.torus.training import Learned
+from chapters.torus.views import SurfaceView, SweepView, TorusView
 
 PNG = b"\x89PNG\r\n\x1a\n"
 NET = torus.new_nets([0])

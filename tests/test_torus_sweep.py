@@ -5,15 +5,13 @@ import pytest
 import torch
 from PIL import Image
 
-from aot_helpers.studies import (
-    torus,
-    torus_bending,
-    torus_colors,
-    torus_sweep,
-    torus_waves,
-    torus_winding,
-)
-from aot_helpers.studies.torus import new_nets
+from chapters.nb14_attention_polynomial import bending as torus_bending
+from chapters.nb14_attention_polynomial import lines as torus_sweep
+from chapters.nb14_attention_polynomial import waves as torus_waves
+from chapters.torus import networks as torus
+from chapters.torus import palette as torus_colors
+from chapters.torus import winding as torus_winding
+from chapters.torus.networks import new_nets
 
 NETS = new_nets([0, 1]).double()
 TURN = torch.arange(50, dtype=torch.float64) * 2 * math.pi / 50

@@ -5,16 +5,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from aot_helpers.studies import torus, torus_training
-from aot_helpers.studies.torus import new_nets
-from aot_helpers.studies.torus_training import (
-    TorusRun,
-    boost,
-    list_runs,
-    load_run,
-    targets,
-    train_nets,
-)
+from chapters.torus import networks as torus
+from chapters.torus import training as torus_training
+from chapters.torus.networks import new_nets
+from chapters.torus.training import TorusRun, boost, list_runs, load_run, targets, train_nets
 
 SEEDS = [0, 1]
 

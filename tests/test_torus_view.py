@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from aot_helpers.showing.widgets import STATIC
-from aot_helpers.studies import torus, torus_strips
-from aot_helpers.studies.torus_colors import CLASS_COLORS
-from aot_helpers.studies.torus_training import list_runs, load_run
-from aot_helpers.studies.torus_views import TorusView
+from chapters.nb13_torus_network import strips as torus_strips
+from chapters.torus import networks as torus
+from chapters.torus.palette import CLASS_COLORS
+from chapters.torus.training import list_runs, load_run
+from chapters.torus.views import TorusView
 
 SCRIPT = (STATIC / "torus.js").read_text(encoding="utf-8")
 ASK = """

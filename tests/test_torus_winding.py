@@ -1,14 +1,9 @@
 import pytest
 import torch
 
-from aot_helpers.studies import torus, torus_winding
-from aot_helpers.studies.torus_winding import (
-    changes,
-    look_and_carry,
-    moved_elsewhere,
-    three_maps,
-    winding,
-)
+from chapters.torus import networks as torus
+from chapters.torus import winding as torus_winding
+from chapters.torus.winding import changes, look_and_carry, moved_elsewhere, three_maps, winding
 
 NETS = torus.new_nets([0, 1])
 

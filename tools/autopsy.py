@@ -13,10 +13,13 @@ from functools import cache
 
 import torch
 
+import here  # noqa: F401
 from aot_helpers.base import files
 from aot_helpers.base.files import read_json, write_atomically
 from aot_helpers.models.checkpoints import load_checkpoint
-from aot_helpers.studies.autopsy import (
+from aot_helpers.text.corpora import load_corpus
+from aot_helpers.text.tokenization import load_tokenizer
+from chapters.nb16_too_good.report_model import (
     FAULTS,
     LEARNED,
     LENGTHS,
@@ -35,9 +38,7 @@ from aot_helpers.studies.autopsy import (
     report_rows,
     write_on,
 )
-from aot_helpers.studies.autopsy_results import ON_REVIEWS, SEEDS
-from aot_helpers.text.corpora import load_corpus
-from aot_helpers.text.tokenization import load_tokenizer
+from chapters.nb16_too_good.results import ON_REVIEWS, SEEDS
 
 ALL = frozenset(ON_REVIEWS)
 REVIEWS = ("imdb", "imdb-2l", 20)

@@ -23,10 +23,11 @@ import torch
 from matplotlib.figure import Figure
 from playwright.sync_api import expect, sync_playwright
 
-from aot_helpers.studies import torus
-from aot_helpers.studies.torus_colors import asker
-from aot_helpers.studies.torus_training import list_runs, load_run
-from aot_helpers.studies.torus_views import TorusView
+import here  # noqa: F401
+from chapters.torus import networks as torus
+from chapters.torus.palette import asker
+from chapters.torus.training import list_runs, load_run
+from chapters.torus.views import TorusView
 
 ROOT = Path(__file__).resolve().parent.parent
 TOKEN = "local-test"

@@ -9,8 +9,9 @@ import argparse
 import time
 
 import aot_helpers
+import here  # noqa: F401
 from aot_helpers.models.checkpoints import list_checkpoints
-from aot_helpers.studies import query_key_maps
+from chapters.nb18_queries_meet_keys import measure as query_key_maps
 
 NAMES = ("minilm", "stories-2l", "imdb-2l", "bert", "gpt2")
 

@@ -17,15 +17,14 @@ from pathlib import Path
 import torch
 
 import aot_helpers
+import here  # noqa: F401
 from aot_helpers.base.files import DATA, write_atomically
-from aot_helpers.studies import (
-    first_look,
-    flow_study,
-    idioms,
-    lens_results,
-    name_forms,
-    part_results,
-)
+from chapters.nb00_start_here import measure as first_look
+from chapters.nb07_one_layer_skip_trigrams import idioms
+from chapters.nb20_logit_lens import results as lens_results
+from chapters.nb21_information_flow import results as flow_study
+from chapters.nb22_norms_neurons_names import results as part_results
+from chapters.nb24_who_says_mary import measure as name_forms
 
 FOLDER = DATA / "results" / "pretrained"
 NAMES = ("docstrings-gpt2", "smollm2", "gpt2")

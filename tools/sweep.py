@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pandas
 
+import here  # noqa: F401
 from aot_helpers.base.files import DATA, read_json, write_atomically
-from aot_helpers.studies import sweep as engine
-from aot_helpers.studies.sweep_storage import check_storage, database_file, shown
+from aot_helpers.sweep import run as engine
+from aot_helpers.sweep.storage import check_storage, database_file, shown
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -62,7 +63,7 @@ def read_grid(text: str) -> dict[str, list]:
 
 def make_sweep(options: argparse.Namespace) -> engine.Sweep:
     if options.notebook is None:
-        from aot_helpers.studies.autopsy import SWEEP
+        from chapters.nb16_too_good.report_model import SWEEP
 
         notebook, grid, fixed = ROOT / SWEEP["notebook"], SWEEP["grid"], SWEEP["fixed"]
     else:

@@ -11,10 +11,11 @@ import time
 from dataclasses import asdict
 from importlib.metadata import version
 
+import here  # noqa: F401
 from aot_helpers import setup
 from aot_helpers.base import files
 from aot_helpers.base.files import check_writable, read_json, write_atomically, write_safetensors
-from aot_helpers.studies.torus_training import TorusRun
+from chapters.torus.training import TorusRun
 from train_checkpoints import names_to_make
 
 SHAPES = [(1, 1), (1, 3), (2, 3), (3, 1), (3, 2), (3, 3), (9, 1), (9, 3)]  # heads, d_head

@@ -11,10 +11,9 @@ from jaxtyping import Bool, Float, Int
 from tokenizers import Tokenizer as Backend
 from torch import Tensor, nn
 
-from aot_helpers.base import files, network
+from aot_helpers.base import files
 from aot_helpers.base.errors import unknown_name
 from aot_helpers.base.files import read_json, read_verified
-from aot_helpers.models.gguf_files import read_llama
 from aot_helpers.models.protocol import (
     Edits,
     Head,
@@ -25,6 +24,8 @@ from aot_helpers.models.protocol import (
     recorder,
 )
 from aot_helpers.models.transformer import masked_softmax
+from aot_helpers.offline import network
+from aot_helpers.offline.gguf_files import read_llama
 from aot_helpers.text.tokenization import Tokenizer
 
 # Where each family keeps what we name; all from ln1 to mlp_out inside a block.

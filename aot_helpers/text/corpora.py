@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
-from aot_helpers.base import network
 from aot_helpers.base.errors import check_text, unknown_name
+from aot_helpers.offline import network
+from aot_helpers.offline.wikitext import read_articles
 from aot_helpers.text.planted import PlantedTruth, write_planted
 from aot_helpers.text.stories import StoryTruth, write_stories
-from aot_helpers.text.wikitext import read_articles
 
 N_STORIES = {"train": 7500, "test": 500}
 N_PLANTED = {"train": 20000, "test": 500}

@@ -10,8 +10,8 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 from tokenizers import Tokenizer as Backend
 from torch import Tensor
 
-from aot_helpers.base import network
 from aot_helpers.base.errors import check_text, unknown_name
+from aot_helpers.offline import network
 
 BOS, UNK = "<|bos|>", "<|unk|>"
 

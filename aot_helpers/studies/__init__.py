@@ -1,1 +1,0 @@
-"""What one family of notebooks needs; never imported by the core, nor by another family."""

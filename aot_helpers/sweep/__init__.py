@@ -1,0 +1,1 @@
+"""Optional: a notebook at every point of a grid, by workers that may die."""

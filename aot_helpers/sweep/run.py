@@ -1,0 +1,223 @@
+"""Run a notebook at every point of a grid, by workers that may die, on a storage that may go away.
+
+Every point has a trial in an Optuna study from the start. A worker claims one that waits, runs the
+notebook (papermill, in a kernel of its own) and tells the metrics that it wrote to `output`. Any
+number of workers on any number of machines may do so; what one dies over is tried again.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import math
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pandas
+
+from aot_helpers.base.errors import check_whole, unknown_name
+from aot_helpers.base.files import check_writable, read_json, write_atomically
+from aot_helpers.sweep.storage import (
+    STORAGE_ERRORS,
+    Patience,
+    duration,
+    fail_stale_trials,
+    last_line,
+    papermill,
+    shown,
+)
+from aot_helpers.sweep.study import (
+    INTERRUPTED,
+    FrozenTrial,
+    Sweep,
+    TrialState,
+    check_settings,
+    claim,
+    enqueue,
+    key_of,
+    opened,
+    progress,
+    results,
+    settings_of,
+    tell,
+)
+
+__all__ = ["Sweep", "check_sweep", "results", "run_sweep", "stop_like_ctrl_c", "work"]
+# An error in a cell; a dead kernel (RuntimeError); too late (OSError); no metrics.
+FAILURES = (papermill.exceptions.PapermillException, RuntimeError, OSError, ValueError)
+say = partial(print, flush=True)
+
+
+def check_sweep(sweep: Sweep) -> None:
+    """Raise FileNotFoundError or ValueError unless the notebook is there and has the parameters."""
+    if not Path(sweep.notebook).is_file():
+        raise FileNotFoundError(f"no notebook {sweep.notebook}: give the path of a notebook")
+    known = papermill.inspect_notebook(str(sweep.notebook))
+    for name in [*sweep.grid, *sweep.fixed, "output"]:
+        if name not in known:
+            raise unknown_name(f"parameter of {Path(sweep.notebook).name}", name, known)
+
+
+def read_metrics(path: Path) -> dict[str, float]:
+    """What a trial wrote. Raises ValueError unless it is a JSON object of finite numbers."""
+    if not path.is_file():
+        raise ValueError("the notebook wrote nothing to its parameter `output`")
+    metrics = read_json(path)
+    for name, value in {"loss": None, **metrics}.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not math.isfinite(value):
+            raise ValueError(f"the metric {name!r} must be a finite number, got {value!r}")
+    return metrics
+
+
+def _run(sweep: Sweep, trial: FrozenTrial, folder: Path) -> dict[str, float]:
+    output = folder / f"trial-{trial.number:03}.json"
+    output.unlink(missing_ok=True)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # the kernel inherits them
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    papermill.execute_notebook(
+        str(sweep.notebook),
+        str(output.with_suffix(".ipynb")),
+        {**sweep.fixed, **trial.params, "output": str(output)},
+        cwd=str(Path(sweep.notebook).parent),
+        kernel_name="python3",
+        language="python",
+        progress_bar=False,
+        execution_timeout=sweep.timeout,
+        extra_arguments=["--log-level=CRITICAL"],
+    )
+    return read_metrics(output)
+
+
+def _conduct(sweep: Sweep, storage, study, trial: FrozenTrial, ask: Patience, folder: Path) -> None:
+    """Run a claimed trial and tell its result, or why it has none."""
+    what = ", ".join(f"{name}={value}" for name, value in trial.params.items())
+    identity = key_of(trial.params) + key_of(settings_of(sweep))
+    # A result waits here until it is told; a worker that tries the point again takes it from here.
+    untold = folder / f"untold-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
+    start = time.monotonic()
+    try:
+        try:
+            if not untold.exists():
+                metrics = _run(sweep, trial, folder)
+                seconds = round(time.monotonic() - start, 2)
+                told = {"metrics": metrics, "seconds": seconds}
+                write_atomically(untold, json.dumps(told).encode())
+            result = read_json(untold)
+        except FAILURES as error:
+            ask(tell, storage, trial, TrialState.FAIL, reason=last_line(error))
+            done, crew = ask(progress, study, sweep)
+            ask.log(f"trial with {what} failed: {last_line(error)}; {done} done; {crew}")
+            return
+        loss, seconds = result["metrics"]["loss"], duration(result["seconds"])
+        if ask(tell, storage, trial, TrialState.COMPLETE, [loss], **result):
+            untold.unlink(missing_ok=True)
+            done, crew = ask(progress, study, sweep)
+            ask.log(f"trial {done} done: loss {loss:.4g} in {seconds}; {crew}")
+        else:
+            ask.log(f"trial with {what} was taken for dead; its result is kept for the next")
+    except KeyboardInterrupt:
+        with contextlib.suppress(*STORAGE_ERRORS):
+            tell(storage, trial, TrialState.FAIL, reason=INTERRUPTED)
+            enqueue(study, sweep)
+        ask.log(f"interrupted: the trial with {what} waits again")
+        raise
+
+
+def work(sweep: Sweep, log: Callable[[str], None] = say) -> None:
+    """Run trials until none waits and none runs, here or elsewhere."""
+    folder = Path(sweep.folder).resolve() / sweep.name
+    check_writable(folder)
+    ask, said = Patience(sweep.patience, log), False
+    with opened(sweep, log) as (storage, study):
+        while True:
+            ask(check_settings, study, sweep)
+            # Where the storage was away, the others need a moment to show that they live.
+            if time.monotonic() - ask.last_away > sweep.grace:
+                ask(fail_stale_trials, study)
+            ask(enqueue, study, sweep)
+            trials = ask(study.get_trials, deepcopy=False)
+            waiting = [trial for trial in trials if trial.state == TrialState.WAITING]
+            running = sum(trial.state == TrialState.RUNNING for trial in trials)
+            if not waiting and not running:
+                break
+            for trial in waiting:
+                with ask.heartbeat(storage, trial._trial_id):
+                    if claim(storage, study, trial, ask):
+                        _conduct(sweep, storage, study, trial, ask, folder)
+                        break
+            if not waiting:
+                if not said:
+                    log(f"nothing waits; {running} run elsewhere and may yet fall to this worker")
+                said = True
+                time.sleep(min(sweep.heartbeat, 5))
+        for left in folder.glob("untold-*.json"):
+            left.unlink(missing_ok=True)
+
+
+def stop_like_ctrl_c() -> None:
+    """Let SIGTERM, which clusters send before they kill, give the trial back as Ctrl-C does."""
+    # What an interrupted notebook leaves behind in asyncio is no news: our own line tells it.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+
+    def stop(number, frame):
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+
+
+def _work_in_a_crew(sweep: Sweep) -> None:
+    # Ctrl-C reaches all processes; the first one passes it on, as SIGTERM.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    stop_like_ctrl_c()
+    try:
+        work(sweep)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (ValueError, OSError) as error:
+        sys.exit(str(error))
+
+
+def run_sweep(sweep: Sweep, workers: int = 1, log: Callable[[str], None] = say) -> pandas.DataFrame:
+    """Run what is left of a sweep and return its results; points that failed are tried once more.
+
+    workers: processes on this machine, which print their own lines; with 1 all happens in this one.
+    Raises ValueError or OSError, before any work, for a wrong notebook, storage or study, and
+    ConnectionError where the storage stays away for longer than sweep.patience.
+    """
+    check_whole("workers", workers, 1)
+    check_sweep(sweep)
+    Path(sweep.folder).mkdir(parents=True, exist_ok=True)
+    with opened(sweep, log) as (_, study):
+        enqueue(study, sweep, failed=True)
+        log(f"{progress(study, sweep)[0]} points done; study {sweep.name!r} in {shown(sweep.url)}")
+    if workers == 1:
+        work(sweep, log)
+    else:
+        context = multiprocessing.get_context("spawn")
+        crew = [context.Process(target=_work_in_a_crew, args=(sweep,)) for _ in range(workers)]
+        try:
+            for process in crew:
+                process.start()
+            for process in crew:
+                process.join()
+        except KeyboardInterrupt:
+            for process in crew:
+                process.terminate()
+                process.join()
+            raise
+        if dead := [process.exitcode for process in crew if process.exitcode]:
+            log(f"{len(dead)} of {workers} workers ended early, with exit codes {dead}")
+    table = results(sweep.url, sweep.name)
+    for _, row in table[table.state == "failed"].iterrows():
+        log(f"failed: {', '.join(f'{name}={row[name]}' for name in sweep.grid)}: {row.reason}")
+    done = (table.state == "complete").sum()
+    again = "" if done == len(sweep.points()) else "; the same command tries the others again"
+    log(f"{done} of {len(sweep.points())} points done{again}")
+    return table

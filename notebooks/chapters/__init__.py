@@ -1,0 +1,1 @@
+"""What each notebook needs beside the library, one folder a notebook."""

@@ -1,0 +1,129 @@
+"""The exercises of notebook 12: the in-context score, a score that lies, a moment, one layer.
+
+PAGES are the package's versions of what the reader writes; each is its folded solution.
+"""
+
+import torch
+import torch.nn.functional as F
+
+from aot_helpers.models.checkpoints import checkpoint_steps, load_checkpoint
+from aot_helpers.teaching.exercises import Solved
+from aot_helpers.teaching.exercises.references import against, draw, read_numbers
+from aot_helpers.training.losses import copy_accuracy
+from chapters.nb12_in_context_learning.measure import LENGTH, losses_of
+
+EARLY, LATE = (4, 12), (96, 127)  # tokens 5 to 12 and 97 to 127, counted from 1
+LEAST_STARTS, MOST_STARTS = 100, 600  # of 12.2
+AS_GOOD = 0.03  # of 12.3: nats that a score may lack of the last one
+NEAR_COPIED = 0.02  # of 12.3 and 12.4
+
+
+def in_context_score(losses, early=(4, 12), late=(96, 127)):
+    """Losses [text, index] -> mean loss of the late tokens minus that of the early ones (nats)."""
+    return losses[:, late[0] : late[1]].mean() - losses[:, early[0] : early[1]].mean()
+
+
+PAGES = {"12.1": in_context_score}
+
+
+def _flawed(mean=torch.mean, begin=0, end=0):
+    """A score with a mistake that many make: another mean, ranges that are shifted."""
+
+    def score(losses, early=EARLY, late=LATE):
+        parts = [losses[:, a + begin : b + end] for a, b in (early, late)]
+        return mean(parts[1]) - mean(parts[0])
+
+    return score
+
+
+_MISTAKES = {
+    "The sign is turned round: it is late minus early.": lambda *given: -in_context_score(*given),
+    "You count from 1: in Python the first column is 0.": _flawed(begin=-1, end=-1),
+    "You take one column too many: the end of a range is left out.": _flawed(end=1),
+    "One number is wanted: take the mean over the texts, too.": _flawed(lambda x: x.mean(dim=1)),
+    "Take means, not sums: the ranges differ in length.": _flawed(torch.sum),
+    "You compare two single columns; average over each range.": _flawed(lambda x: x[:, 0].mean()),
+}
+_TRIALS = [
+    (draw(3, 127),),
+    (draw(5, 128, seed=1), (2, 6), (40, 100)),
+    (draw(1, 20, seed=2), (0, 1), (19, 20)),
+]
+
+
+def _cheat(answer, model, line, goal):
+    if answer is None or answer is ...:
+        return None
+    wanted = "A list of whole numbers is wanted, the places where pieces begin"
+    try:
+        starts = torch.as_tensor(answer)
+    except (TypeError, ValueError, RuntimeError):
+        return f"{wanted}; got {answer!r}."
+    if starts.dtype.is_floating_point or starts.dtype == torch.bool or starts.dim() != 1:
+        return f"{wanted}; got {answer!r}."
+    starts = starts.unique()
+    if not LEAST_STARTS <= len(starts) <= MOST_STARTS:
+        limits = f"{LEAST_STARTS} to {MOST_STARTS}"
+        return f"These are {len(starts)} different places; take {limits}."
+    last = len(line) - LENGTH
+    if starts.min() < 0 or starts.max() > last:
+        return f"A piece must lie in the line: places are 0 to {last}."
+    texts = torch.stack([line[i : i + LENGTH] for i in starts.tolist()])
+    texts = F.pad(texts, (1, 0), value=model.tokenizer.bos)
+    score = in_context_score(losses_of(model, texts)).item()
+    said = f"without layers the score is {score:+.2f} nats"
+    if score <= goal:
+        return Solved(f"{said}, and nothing was learned in context: your early tokens are harder")
+    return f"{said}; {goal:+.2f} or less is wanted."
+
+
+def _first_as_good(step, copied, texts, random_tokens):
+    last = in_context_score(losses_of(load_checkpoint("stories-2l"), texts))
+    try:
+        model = load_checkpoint("stories-2l", step)
+    except (TypeError, ValueError):
+        return f"Steps are {checkpoint_steps('stories-2l')}; got {step!r}."
+    given, problem = read_numbers(copied)
+    if problem:
+        return f"The copy accuracy: {problem}"
+    found = in_context_score(losses_of(model, texts))
+    if found > last + AS_GOOD:
+        return f"At step {step} the score is {found:+.2f}, in the end {last:+.2f}: later."
+    earlier = [each for each in checkpoint_steps("stories-2l") if each < step][-1]
+    before = in_context_score(losses_of(load_checkpoint("stories-2l", earlier), texts))
+    if before <= last + AS_GOOD:
+        return f"At step {earlier} the score is {before:+.2f} already: earlier."
+    truth = copy_accuracy(model, random_tokens)
+    if abs(given - truth) > NEAR_COPIED:
+        return f"The step is right; but it copies {'more' if given < truth else 'less'} than that."
+    said = f"step {step}: the score is {found:+.2f} (in the end {last:+.2f}), yet the model copies"
+    return Solved(f"{said} {truth:.2f} of the random tokens: the score is there without copying")
+
+
+def _one_layer(score, copied, copies, texts):
+    """What is left of one layer's score with other tokens for names, and what it copies of them.
+
+    copies: the notebook's measure, a function of a model and a text; texts: as they are, changed.
+    """
+    if any(part is ... for part in (score, copied)):
+        return None
+    one = load_checkpoint("stories-1l")
+    plain, changed = texts
+    truth = in_context_score(losses_of(one, changed)).item(), copies(one, plain)
+    whats = "The score with names of other tokens", "The share copied on plain stories"
+    for what, given, right in zip(whats, (score, copied), truth, strict=True):
+        guess, problem = read_numbers(given)
+        if problem:
+            return f"{what}: {problem}"
+        if abs(guess - right) > NEAR_COPIED:
+            return f"{what}: it is {'higher' if guess < right else 'lower'} than {guess:+.2f}."
+    said = f"{truth[1]:.2f} of the tokens inside known names, and a score of {truth[0]:+.2f} with"
+    return Solved(f"{said} other names: this score, too, is made of names that training has shown")
+
+
+CHECKS = {
+    "12.1": against(in_context_score, _TRIALS, _MISTAKES),
+    "12.2": _cheat,
+    "12.3": _first_as_good,
+    "12.4": _one_layer,
+}

@@ -1,0 +1,93 @@
+"""The exercises of notebook 16: a loss to mend, a loss to fool, a guard to set up."""
+
+import torch
+import torch.nn.functional as F
+
+from aot_helpers.teaching.exercises import Solved
+from chapters.nb16_too_good.report_model import chance_over_time, floor_over_time, loss_over_time
+
+
+def _examples(batch=3, n_pos=7, d_vocab=50, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(batch, n_pos, d_vocab, generator=generator)
+    return logits, torch.randint(d_vocab, (batch, n_pos), generator=generator)
+
+
+def _by_hand(logits, targets):
+    picked = logits.log_softmax(dim=-1).gather(-1, targets[..., None])
+    return -picked.mean()
+
+
+def _over_batch(logits, targets):
+    one_hot = F.one_hot(targets, logits.shape[-1]).to(logits.dtype)
+    return -(one_hot * logits.log_softmax(dim=0)).sum() / one_hot[0].numel()
+
+
+def _mended(answer):
+    logits, targets = _examples()
+    try:
+        found = answer(logits.clone(), targets.clone())
+    except (RuntimeError, IndexError, TypeError) as error:
+        return (
+            f"With logits [3, 7, 50] and targets [3, 7] it raises {type(error).__name__}: {error}"
+        )
+    if found is None or found is ...:
+        return None
+    if not isinstance(found, torch.Tensor) or found.numel() != 1:
+        return f"Return one number, the mean over all tokens; you return {found!r}."
+    wanted, found = _by_hand(logits, targets).item(), found.item()
+    if abs(found - wanted) < 1e-4:
+        return ""
+    if abs(found - loss_over_time(logits, targets).item()) < 1e-6:
+        return "That is the report's loss: dimension 1 is still time."
+    if abs(found - wanted * targets.numel()) < 1e-2:
+        return "That is the sum over all tokens: take their mean."
+    return f"By hand, these logits cost {wanted:.4f} nats a token; you get {found:.4f}."
+
+
+def _fool(answer):
+    d_vocab = 64
+    targets = torch.tensor([5, 9, 5, 11, 23, 5, 40, 9, 2, 17, 33, 8, 60, 4, 21, 50, 5, 30, 12])
+    found = answer(targets.clone(), d_vocab)
+    if found is None or found is ...:
+        return None
+    shape = (len(targets), d_vocab)
+    if not isinstance(found, torch.Tensor) or found.shape != shape:
+        return f"Return logits of shape {list(shape)}, [time, vocabulary]; you return {found!r}."
+    cost = loss_over_time(found[None].double(), targets[None]).item()
+    right = int((found.argmax(dim=-1) == targets).sum())
+    floor, chance = floor_over_time(targets[None], d_vocab), chance_over_time(*shape)
+    if right:
+        return (
+            f"The first guess is right at {right} of {len(targets)} places; it should be at none."
+        )
+    if not cost <= floor + 0.01 * (chance - floor):
+        return f"The report's loss is {cost:.4f}; its floor here is {floor:.4f}."
+    usual = _by_hand(found.double(), targets).item()
+    return Solved(f"report's loss {cost:.4f}, at its floor; the usual loss is {usual:.0f} nats")
+
+
+def _guard(answer):
+    losses = {
+        "the usual loss": (_by_hand, True, ""),
+        "the report's loss": (
+            lambda x, y: loss_over_time(x, y),
+            False,
+            " Ask for the loss of knowing nothing itself, with fewer places than words.",
+        ),
+        "a softmax over the batch": (_over_batch, False, ""),
+        "a sum over the tokens": (lambda x, y: _by_hand(x, y) * y.numel(), False, ""),
+    }
+    for name, (loss_of, wanted, hint) in losses.items():
+        try:
+            found = answer(loss_of)
+        except (RuntimeError, IndexError, TypeError) as error:
+            return f"With {name} your guard raises {type(error).__name__}: {error}"
+        if found is None or found is ...:
+            return None
+        if bool(found) != wanted:
+            return f"Your guard says {bool(found)} to {name}; it should say {wanted}.{hint}"
+    return Solved("it lets one loss through and stops three")
+
+
+CHECKS = {"16.1": _mended, "16.2": _fool, "16.3": _guard}

@@ -1,0 +1,372 @@
+"""What notebook 18 measures of every head's queries and keys, and the results file it reads.
+
+The source is S1, Exploring Transformer Interpretability, part 1; the numbers of a head are those
+of its section 1.2, beside their nulls, and whether a map's nearest key is the one attended to.
+"""
+
+import base64
+import json
+import math
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from aot_helpers.base.files import DATA, read_json, write_atomically
+from aot_helpers.models.protocol import Head, Model
+from aot_helpers.models.transformer import AttentionOnlyTransformer
+from chapters.nb18_queries_meet_keys.geometry import (
+    SCALES,
+    QueriesKeys,
+    close_threshold,
+    distances,
+    joint_map,
+    mixing,
+    nearest_is_liked,
+    norm_scale,
+    placed,
+    queries_and_keys,
+    scale_curve,
+)
+from chapters.nb18_queries_meet_keys.texts import texts_for
+
+FILMED = (Head(1, 2), Head(3, 3))  # S1's figures 3 and 4 show the heads of these names, of GPT
+FOLDER = DATA / "results" / "geometry"
+
+
+def attention(
+    model: AttentionOnlyTransformer,
+    head: Head,
+    q: Float[Tensor, "pos d_head"],
+    k: Float[Tensor, "pos d_head"],
+) -> Float[Tensor, "query_pos key_pos"]:
+    """A head's causal attention in one text, from given queries and keys and its relative bias."""
+    scores = q @ k.T / math.sqrt(q.shape[1])
+    if model.config.positions == "relative":
+        scores = scores + model.blocks[head.layer].attn.relative_bias(len(q))[head.head]
+    hidden = torch.ones(scores.shape, dtype=torch.bool).triu(1)
+    return scores.double().masked_fill(hidden, -torch.inf).softmax(dim=-1)
+
+
+def random_directions(
+    x: Float[Tensor, "point d_head"], generator: torch.Generator
+) -> Float[Tensor, "point d_head"]:
+    """Vectors of the same lengths in random directions."""
+    drawn = torch.randn(x.shape, generator=generator, dtype=x.dtype)
+    return drawn * (x.norm(dim=-1) / drawn.norm(dim=-1))[:, None]
+
+
+def correlations(v: QueriesKeys, causal: bool, seed: int = 0) -> dict[str, list[float]]:
+    """S1's weighted correlation of a head at each of its seven scales, read in several ways.
+
+    "all pairs", "pairs of one text"; "one threshold" and its "count"; the nulls "shuffled" (dot
+    products dealt out to the pairs by lot), "directions" and "other directions" (vectors of the
+    same lengths in random directions).
+    """
+    draw, shape = torch.Generator().manual_seed(seed), (len(v.q), len(v.k))
+    dots = (v.q @ v.k.T).flatten()
+    dealt = dots[torch.randperm(len(dots), generator=draw)].view(shape)
+    one, count = scale_curve(v.q, v.k, one_threshold=True)
+    found = {
+        "all pairs": scale_curve(v.q, v.k)[0],
+        "pairs of one text": scale_curve(v.q, v.k, pairs=v.allowed(causal))[0],
+        "one threshold": one,
+        "count": count,
+        "shuffled": scale_curve(v.q, v.k, dots=dealt)[0],
+    }
+    for name in ("directions", "other directions"):
+        drawn = [random_directions(x, draw) for x in (v.q, v.k)]
+        found[name] = scale_curve(*drawn)[0]
+    return {name: each.tolist() for name, each in found.items()}
+
+
+def liked(
+    v: QueriesKeys, causal: bool, scales: tuple, seed: int = 0, metric: str = "euclidean"
+) -> dict[str, list[float]]:
+    """Share of queries whose nearest key of their text is the one they like most, at each scale.
+
+    "plain", "shifted" (keys to the queries' centroid); "shuffled" (the keys of a text in random
+    order); "centered" and "centered, shifted": of queries whose mean was taken off first; "others"
+    and "others, shifted": of the queries that like another key than the first of their text most.
+    "above" and "above, shifted": whose nearest key is the one most above average, see `above`.
+    """
+    draw, allowed = torch.Generator().manual_seed(seed), v.allowed(causal)
+    order = _within_texts(v.text, draw)
+    best = (v.q @ v.k.T).masked_fill(~allowed, -torch.inf).argmax(dim=-1)
+    others = allowed & (v.pos[best] > 0)[:, None]  # a query without keys does not count
+    centered = above(v).q
+    clouds = {"plain": (v.q, False, allowed), "shifted": (v.q, True, allowed)}
+    clouds |= {"centered": (centered, False, allowed)}
+    clouds |= {"centered, shifted": (centered, True, allowed)}
+    clouds |= {"others": (v.q, False, others), "others, shifted": (v.q, True, others)}
+    found = {name: [] for name in (*clouds, "above", "above, shifted", "shuffled")}
+    for c in scales:
+        for name, (q, shift, counted) in clouds.items():
+            apart = distances(*placed(q, v.k, c, shift), metric)
+            found[name].append(nearest_is_liked(q, v.k, apart, counted))
+        for name, shift in (("above", False), ("above, shifted", True)):
+            apart = distances(*placed(v.q, v.k, c, shift), metric)
+            found[name].append(nearest_is_liked(above(v).q, v.k, apart, allowed))
+        apart = distances(*placed(v.q, v.k[order], c), metric)
+        found["shuffled"].append(nearest_is_liked(v.q, v.k, apart, allowed))
+    return found
+
+
+def above(v: QueriesKeys) -> QueriesKeys:
+    """The same with the mean query taken off: (q - q̄) · k is a score above its key's average."""
+    return v._replace(q=v.q - v.q.mean(dim=0))
+
+
+def _within_texts(text: Int[Tensor, " point"], draw: torch.Generator) -> Int[Tensor, " point"]:
+    """An order of the points that only exchanges points of one text."""
+    noise = torch.rand(len(text), generator=draw, dtype=torch.float64)
+    return (text + noise).argsort()
+
+
+def mixings(v: QueriesKeys, metric: str, scales: tuple) -> dict[str, list[float]]:
+    """Share of the other kind among the 15 nearest, at each scale: "plain" and "shifted"."""
+    kinds = {"plain": False, "shifted": True}
+    return {
+        name: [mixing(*placed(v.q, v.k, c, shift), metric) for c in scales]
+        for name, shift in kinds.items()
+    }
+
+
+def moved_by_lot(v: QueriesKeys, c: float, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Queries and keys at a scale, the keys moved as far as the shift would, in a random direction.
+
+    What a shift of this length does that does not lead to the queries.
+    """
+    q, k = placed(v.q, v.k, c)
+    way = (q.mean(dim=0) - k.mean(dim=0))[None]
+    return q, k + random_directions(way, torch.Generator().manual_seed(seed))
+
+
+def keys_near_keys(
+    q: Float[Tensor, "query d_head"], k: Float[Tensor, "key d_head"], n_neighbors: int = 15
+) -> float:
+    """Share of keys among the nearest neighbors of a key: 1 where no query is near."""
+    apart = distances(k, torch.cat([k, q]))
+    apart[:, : len(k)].fill_diagonal_(torch.inf)
+    near = apart.topk(n_neighbors, largest=False).indices
+    return (near < len(k)).double().mean().item()
+
+
+def close_pairs(
+    q: Float[Tensor, "query d_head"], k: Float[Tensor, "key d_head"], c: float
+) -> tuple[Float[Tensor, " pair"], Float[Tensor, " pair"], Int[Tensor, " pair"]]:
+    """Distances and dot products of the close pairs at a scale, and the vector each shares.
+
+    The last counts the queries of these pairs, or their keys if these are fewer.
+    """
+    distance = distances(*placed(q, k, c))
+    close = distance < close_threshold(distance)
+    shared = min(close.nonzero().T, key=lambda side: len(side.unique()))
+    return distance[close], (q @ k.T)[close], shared
+
+
+def along_the_text(
+    at: Float[Tensor, "point 2"], pos: Int[Tensor, " point"], seed: int | None = None
+) -> float:
+    """Distance in the text to the nearest point of another position, of that of two by lot.
+
+    1 where positions do not matter; near 0 where they lie along a line, in their order. The same
+    position of another text does not count: its point is often the same, wherever it lies. seed:
+    deals new numbers to the positions first, all points of a position together.
+    """
+    if seed is not None:
+        pos = torch.randperm(int(pos.max()) + 1, generator=torch.Generator().manual_seed(seed))[pos]
+    same = pos[:, None] == pos
+    nearest = distances(at, at).masked_fill(same, torch.inf).argmin(dim=-1)
+    by_lot = (pos[:, None] - pos).abs()[~same].double().mean()
+    return ((pos[nearest] - pos).abs().double().mean() / by_lot).item()
+
+
+def examine(model: Model, name: str, seed: int = 0, maps: tuple = ("tsne",)) -> dict:
+    """All that the results file holds of a model; lists are in the order of its heads.
+
+    maps: "tsne" (Euclidean, c = 1, keys shifted) and "umap" (cosine, the same), see `joint_map`.
+    """
+    texts, c = texts_for(model, name), model.config
+    heads = []
+    for head, v in queries_and_keys(model, texts).items():
+        each = {"head": str(head), "norm scale": norm_scale(v.q, v.k), "of halves": of_halves(v)}
+        each |= {"correlations": correlations(v, c.causal, seed)}
+        each |= {"liked": liked(v, c.causal, (1.0, 5.0), seed), "top": _packed(_top(v, c.causal))}
+        each |= {"top above": _packed(_top(above(v), c.causal, 1))}
+        each |= {"previous nearest": previous_nearest(v), "norms left": norms_left(v)}
+        for method in maps:
+            each |= map_numbers(v, c.causal, method, seed)
+        each["tsne, no shift"] = packed_map(*joint_map(v.q, v.k, seed=seed))
+        if head in FILMED and "umap" in maps:
+            each["film"] = film(v, seed)
+        heads.append(_rounded(each))
+        print(name, head, flush=True)
+    tokens = [model.tokenizer.token_strings(each) for each in texts]
+    sizes = {"n_layers": c.n_layers, "n_heads": c.n_heads, "causal": c.causal}
+    return {"model": name, **sizes, "scales": SCALES, "tokens": tokens, "heads": heads}
+
+
+def map_numbers(v: QueriesKeys, causal: bool, method: str, seed: int = 0) -> dict:
+    """A head's map at c = 1 with the keys shifted, packed, and what can be read off it."""
+    metric = "cosine" if method == "umap" else "euclidean"
+    at = joint_map(*placed(v.q, v.k, 1.0, shift=True), method, metric, seed=seed)
+    return {
+        method: packed_map(*at),
+        f"liked on {method}": nearest_is_liked(v.q, v.k, distances(*at), v.allowed(causal)),
+    }
+
+
+def norms_left(v: QueriesKeys) -> list[float]:
+    """What scaling by S1's third metric leaves of the log ratio of the median norms.
+
+    First as S1 says, queries times c and keys divided by c; then the other way round.
+    """
+
+    def ratio(q, k):
+        return (q.norm(dim=-1).median() / k.norm(dim=-1).median()).log().item()
+
+    c, before = norm_scale(v.q, v.k), ratio(v.q, v.k)
+    return [ratio(*placed(v.q, v.k, each)) / before for each in (c, 1 / c)]
+
+
+def of_halves(v: QueriesKeys) -> list[float]:
+    """S1's third metric of the even texts, and of the odd ones."""
+    return [norm_scale(v.q[v.text % 2 == i], v.k[v.text % 2 == i]) for i in (0, 1)]
+
+
+def film(v: QueriesKeys, seed: int = 0) -> dict[str, list[str]]:
+    """Packed maps by UMAP of cosine distance at each scale (S1, figures 3 and 4): two lists."""
+    return {
+        name: [
+            packed_map(*joint_map(*placed(v.q, v.k, c, shift), "umap", "cosine", seed=seed))
+            for c in SCALES
+        ]
+        for name, shift in (("plain", False), ("shifted", True))
+    }
+
+
+def previous_nearest(v: QueriesKeys, c: float = 5.0) -> float:
+    """Share of queries whose nearest key, up to their own, is that of the token before them."""
+    apart = distances(*placed(v.q, v.k, c)).masked_fill(~v.allowed(causal=True), torch.inf)
+    counted = v.pos >= 1
+    at = torch.arange(len(v.pos))
+    return (apart.argmin(dim=-1) == at - 1)[counted].double().mean().item()
+
+
+def _top(v: QueriesKeys, causal: bool, n: int = 3) -> Int[Tensor, "point n"]:
+    """Positions of the n keys that each query likes most; a query with fewer repeats its own."""
+    allowed = v.allowed(causal)
+    best = (v.q @ v.k.T).masked_fill(~allowed, -torch.inf).topk(n, dim=-1)
+    own = v.pos[:, None].expand(-1, n)
+    return torch.where(best.values.isfinite(), v.pos[best.indices], own)
+
+
+def packed_map(q: Float[Tensor, "query 2"], k: Float[Tensor, "key 2"]) -> str:
+    """A map as text, queries first: whole numbers from 0 to 255, one scale for both directions."""
+    at = torch.cat([q, k])
+    low, high = at.amin(dim=0), at.amax(dim=0)
+    return _packed(255 * (0.5 + (at - (low + high) / 2) / (high - low).max()))
+
+
+def _packed(numbers: Tensor) -> str:
+    return base64.b64encode(numbers.round().numpy().astype(np.uint8).tobytes()).decode()
+
+
+def unpacked(text: str, width: int) -> Int[Tensor, "point width"]:
+    """What was packed: whole numbers from 0 to 255 in rows of `width`."""
+    numbers = np.frombuffer(base64.b64decode(text), dtype=np.uint8)
+    return torch.from_numpy(numbers.astype(np.int64)).view(-1, width)
+
+
+def map_of(result: dict, head: Head, method: str = "tsne") -> tuple[Tensor, Tensor]:
+    """A head's map from the results file: queries and keys, [point, 2] in 0 … 255."""
+    one = head_of(result, head)
+    if method not in one:
+        raise ValueError(
+            f"{result['model']} has no map by {method!r}: take 'tsne' or 'tsne, no shift'"
+        )
+    at = unpacked(one[method], 2).double()
+    return at[: len(at) // 2], at[len(at) // 2 :]
+
+
+def found_on_map(
+    result: dict,
+    head: Head,
+    method: str = "tsne",
+    but_first: bool = False,
+    part: str = "top",
+) -> float:
+    """Share of queries whose nearest key of their text, on a map of the file, is the liked one.
+
+    part: as in `liked_keys`. but_first: of the queries for which that is not the text's first.
+    """
+    best, (_, pos) = liked_keys(result, head, part), places(result)
+    counted = (best > 0) if but_first else (pos >= (1 if result["causal"] else 0))
+    return (nearest_on_map(result, head, method) == best)[counted].double().mean().item()
+
+
+def nearest_on_map(result: dict, head: Head, method: str = "tsne") -> Int[Tensor, " point"]:
+    """The position of the key that is nearest to each query on a map of the file, in its text.
+
+    Where the model is causal, up to the query.
+    """
+    (q, k), (text, pos) = map_of(result, head, method), places(result)
+    allowed = QueriesKeys(q, k, text, pos).allowed(result["causal"])
+    return pos[distances(q, k).masked_fill(~allowed, torch.inf).argmin(dim=-1)]
+
+
+def liked_keys(result: dict, head: Head, part: str = "top") -> Int[Tensor, " point"]:
+    """The position of a key for each query of a results file.
+
+    part: "top", the key that it likes most, or "top above", the one most above average: q · k less
+    the mean of that over all queries.
+    """
+    width = {"top": 3, "top above": 1}[part]
+    return unpacked(head_of(result, head)[part], width)[:, 0]
+
+
+def places(result: dict) -> tuple[Int[Tensor, " point"], Int[Tensor, " point"]]:
+    """The text and the position of every point of a results file."""
+    lengths = torch.tensor([len(tokens) for tokens in result["tokens"]])
+    pos = torch.cat([torch.arange(n) for n in lengths])
+    return torch.arange(len(lengths)).repeat_interleave(lengths), pos
+
+
+def head_of(result: dict, head: Head) -> dict:
+    """A head's entry in a results file. ValueError for a head that the model does not have."""
+    for each in result["heads"]:
+        if each["head"] == str(head):
+            return each
+    size = f"{result['n_layers']} layers of {result['n_heads']} heads"
+    raise ValueError(f"there is no head {head}: {result['model']} has {size}, counted from 0")
+
+
+def _rounded(value):
+    """Floats to 5 digits, NaN as None, which JSON has."""
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.5g}") if math.isfinite(value) else None
+
+
+def write_results(result: dict) -> None:
+    """Keep what `examine` gave, one line a head, in data/results/geometry/."""
+    heads = ",\n".join(json.dumps(each, allow_nan=False) for each in result["heads"])
+    rest = json.dumps({name: each for name, each in result.items() if name != "heads"})
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    content = f'{rest[:-1]}, "heads": [\n{heads}\n]}}\n'
+    write_atomically(FOLDER / f"{result['model']}.json", content.encode())
+
+
+def read_results(name: str) -> dict:
+    """What `make geometry` measured of a model. ValueError names the models there are."""
+    path = FOLDER / f"{name}.json"
+    if not path.is_file():
+        there = ", ".join(sorted(each.stem for each in FOLDER.glob("*.json"))) or "none"
+        raise ValueError(f"there are no results of {name!r}, but of: {there}; run make geometry")
+    return read_json(path)

@@ -1,0 +1,80 @@
+"""The exercises of notebook 19: find a hidden token's place, mislead a head, turn a score."""
+
+import math
+
+import torch
+
+from aot_helpers.teaching.exercises import Solved
+from aot_helpers.teaching.exercises.references import read_numbers
+from chapters.nb19_induction_both_ways.repeats import Hidden, repeats
+
+MASK = 99
+TEXTS = (  # seen, where the mask stands, where the hidden token stood
+    ([0, 11, 12, 13, 14, 11, 12, MASK, 14], 7, 3),
+    ([0, 31, 32, 33, 34, 35, 41, 42, MASK, 34, 43], 8, 3),
+    ([0, 31, 32, 33, 34, 35, 41, 32, MASK, 44, 45], 8, 3),
+    ([0, 51, 52, 53, 54, 61, MASK, 62, 63], 6, None),
+)
+ENOUGH = 0.8  # of the texts that have to be misled
+
+
+def _finds(answer):
+    for seen, at, place in TEXTS:
+        given = answer(list(seen), at)
+        if given is ...:
+            return None
+        if given is None and (seen, at, place) == TEXTS[0]:
+            return None
+        if given != place:
+            return f"{seen}, mask at {at}: the hidden token stood at {place}, yours is {given}."
+    return ""
+
+
+def _misleads(answer, model, mask):
+    length, bos = 20, model.tokenizer.bos
+    hidden: Hidden = repeats("in order", length, mask, bos, n_texts=20, seed=77)
+    changed, wanted = [], []
+    for row, at in enumerate(hidden.at.tolist()):
+        seen = hidden.seen[row].tolist()
+        aim = seen[1 + (at + 6) % (length - 2)]
+        if aim == int(hidden.answers[row]):
+            aim = seen[1 + (at + 8) % (length - 2)]
+        given = answer(list(seen), at, aim)
+        if given is None or given is ...:
+            return None
+        given = [int(token) for token in given]
+        places = [i for i, pair in enumerate(zip(given, seen, strict=False)) if len({*pair}) > 1]
+        wrong = [place for place in places if place <= length or place == at]
+        if len(given) != len(seen) or not 1 <= len(places) <= 2 or wrong:
+            return (
+                "Change one or two tokens, of the second copy (positions "
+                f"{length + 1} to {2 * length}), and not the mask; you changed {places}."
+            )
+        changed.append(given)
+        wanted.append(aim)
+    with torch.no_grad():
+        logits = model(torch.tensor(changed))
+    said = logits[torch.arange(len(changed)), hidden.at].argmax(dim=-1)
+    share = (said == torch.tensor(wanted)).float().mean().item()
+    if share < ENOUGH:
+        return f"The model says the wanted token in {share:.2f} of 20 texts; {ENOUGH} are enough."
+    return Solved(f"the model says the wanted token in {share:.2f} of 20 texts")
+
+
+def _turns(most, times):
+    (largest, problem), (factor, second) = read_numbers(most), read_numbers(times)
+    if problem or second:
+        return problem or second
+    if abs(largest - math.log(30522) / 50) > 1e-3:
+        return f"`most` is {largest:g}: the token costs ln 30,522 with 50, and how much with 500?"
+    score = 3 / 50 - 3 * factor / 500
+    if abs(score) > 1e-4:
+        return f"3 nats with 50 tokens, {3 * factor:g} with 500: {score:.3f}; it has to be 0."
+    return Solved(f"at most {largest:.3f}, and 0 only at ten times the loss")
+
+
+CHECKS = {
+    "19.1": _finds,
+    "19.2": _misleads,
+    "19.3": _turns,
+}

@@ -1,0 +1,293 @@
+"""All that notebook 20 measures of one model, as plain numbers, and the files that keep them."""
+
+from collections import Counter
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aot_helpers.base.files import DATA, read_json
+from aot_helpers.models.protocol import Head, Model
+from aot_helpers.reading.logit_lens import lens, probability, rank, read, top_tokens
+from aot_helpers.text.corpora import load_corpus
+from chapters.nb20_logit_lens import controls, removals
+from chapters.nb20_logit_lens.readings import (
+    HEAD,
+    LOTS,
+    WHOSE,
+    K,
+    Readings,
+    by_norm,
+    read_prompts,
+    shared,
+)
+from chapters.nb20_logit_lens.templates import Prompts, by_kind, predictions, some, subjects
+
+FOLDER = DATA / "results" / "pretrained"
+EXAMPLE = "The capital of Norway is"
+TARGETS = ("attention output", "block output", "final")
+MADE_UP = ("by lot", "by lot, of equal norm")
+OTHER = ", another prompt"
+PAIRS = {  # of queries and keys, right prompts only
+    "query": ("key",),
+    "query without W_K": ("key without W_Q",),
+    **{f"query{said}": (f"key of query{said}",) for said in LOTS},
+}
+RESAMPLES = 400
+COMPARED = ("p of the prediction",)  # of halves of the right ones
+
+
+def summary(values: Float[Tensor, "prompt layer *more"]) -> dict:
+    """Means over prompts, and the middle 95 % of those of resampled prompts.
+
+    "mean" and "interval" over all layers; "layers", "low" and "high" by layer; "more" by layer and
+    head or rank. NaN is left out; layers without a number are None.
+    """
+    values = values.double()
+    each = values.flatten(2).nanmean(dim=2) if values.ndim > 2 else values
+    whole = each.nanmean(dim=1, keepdim=True)
+    draw = torch.Generator().manual_seed(0)
+    at = torch.randint(len(each), (RESAMPLES, len(each)), generator=draw)
+    both = torch.cat([whole, each], dim=1)
+    means = torch.stack([both[rows].nanmean(dim=0) for rows in at])
+    ends = means.nanquantile(torch.tensor([0.025, 0.975], dtype=torch.double), dim=0)
+    found = {"mean": both.nanmean(dim=0)[0], "interval": ends[:, 0]}
+    found |= {"layers": each.nanmean(dim=0), "low": ends[0, 1:], "high": ends[1, 1:]}
+    if values.ndim > 2:
+        found["more"] = values.nanmean(dim=0)
+    return {name: _plain(part.tolist()) for name, part in found.items()}
+
+
+def _plain(values):
+    """Four digits; None for NaN."""
+    if isinstance(values, list):
+        return [_plain(each) for each in values]
+    return None if values != values else float(f"{values:.4g}")
+
+
+def shares(r: Readings) -> dict[str, Tensor]:
+    """Of any prompts: the words that a layer's parts share, and what becomes of the prediction."""
+    found = {}
+    for a in HEAD:
+        for b in TARGETS:
+            found |= _pair(r, a, b)
+    found |= {name: each.mean(dim=2) for name, each in _pair(r, "value", "head").items()}
+    found |= _pair(r, "attention output", "residual") | _pair(r, "attention output", "block output")
+    first = torch.tensor(r.layers) == 0  # it has none before it
+    for name, each in _pair(r, "attention output", "one before").items():
+        found[name] = each.masked_fill(first, torch.nan)
+    k = r.ids["final"].shape[-1]
+    for whose in WHOSE:
+        ranks = r.numbers[f"rank of {whose} token"]
+        found[f"{whose} token in the top k"] = (ranks < k).float().mean(dim=2)
+    for name in ("p of the prediction", "rank of the prediction"):
+        found[name] = r.numbers[name]
+    return found
+
+
+def _pair(r: Readings, a: str, b: str) -> dict[str, Tensor]:
+    return {f"{a} | {b}": shared(r.ids, a, b), f"{a} | {b}{OTHER}": shared(r.ids, a, b, True)}
+
+
+def more_shares(r: Readings) -> dict[str, Tensor]:
+    """Of full readings: heads ordered by norm, made-up sums, queries and keys, MLP values."""
+    norm, found = r.numbers["norm"], {}
+    found["norm by norm"] = by_norm(norm, norm)
+    for b in TARGETS:
+        found[f"by norm: head | {b}"] = by_norm(norm, shared(r.ids, "head", b))
+        found[f"by norm: head | {b}{OTHER}"] = by_norm(norm, shared(r.ids, "head", b, True))
+    for made in MADE_UP:
+        made_up = shared(r.ids, f"heads {made}", f"sum of heads {made}")
+        found[f"by norm: heads {made}"] = by_norm(norm, made_up)
+    found["values by lot"] = shared(r.ids, "values by lot", "head of values by lot").mean(dim=2)
+    for a, several in PAIRS.items():
+        for b in several:
+            found |= _pair(r, a, b)
+    top = r._replace(ids=r.ids | {"top value": r.ids["value"][..., 0, :]})
+    found |= _pair(top, "key", "top value")
+    found["attention"] = r.numbers["attention"].mean(dim=2)
+    found["attention to the first token"] = r.numbers["attention to the first token"].mean(dim=2)
+    if "MLP value" in r.ids:
+        found |= _pair(r, "MLP value", "MLP output")
+        found["MLP value by lot"] = shared(r.ids, "MLP value by lot", "MLP output by lot")
+    return found
+
+
+def tests(
+    model: Model, prompts: Prompts, r: Readings, layers: list[int], seed: int = 0
+) -> dict[str, Float[Tensor, "prompt layer"]]:
+    """Every causal test in the chosen layers, which must have been read."""
+    clean, found, k = removals.clean_run(model, prompts), {}, r.ids["final"].shape[-1]
+    for layer in layers:
+        one = {
+            "heads": removals.heads_off(model, clean, r, layer, seed),
+            "head": removals.head_off(model, clean, r, layer, seed),
+            "token": removals.value_off(model, clean, layer, seed),
+            "swap": removals.swapped(model, clean, layer, seed),
+            "made-up heads": controls.heads_off(model, clean, layer, k, seed),
+            "made-up head": controls.head_off(model, clean, layer, k, seed),
+            "patch": controls.patched(model, clean, layer, seed),
+        }
+        for test, values in one.items():
+            for name, each in values.items():
+                found.setdefault(f"{test}: {name}", {})[layer] = each
+    empty = torch.full((len(prompts.last),), torch.nan)
+    for name in [name for name in found if name.startswith("swap: ")]:
+        found[f"{name}, behind L0"] = {i: each for i, each in found[name].items() if i}
+    return {
+        name: torch.stack([at.get(layer, empty) for layer in layers], dim=1)
+        for name, at in found.items()
+    }
+
+
+def measure(
+    model: Model,
+    texts: list[str] | None = None,
+    counts: tuple[int, int, int] = (70, 40, 40),
+    k: int = K,
+    seed: int = 0,
+) -> dict:
+    """Everything of one model: {"shares": {kind: {name: summary}}, "tests": {name: summary}, …}.
+
+    "said": what it says most of each kind, and how often a name (" Oslo"); "subjects": of facts,
+    how many there are among the right ones, and among those tested.
+
+    texts: windows of these; None: facts, for a model that knows some. counts: how many prompts
+    answered rightly, how many of each other kind, on how many the causal tests are made. Of more
+    than 8 layers every third is read, and the tests are made in every sixth, the last among them.
+    Raises ValueError for a k beyond the vocabulary.
+    """
+    n, n_others, n_tests = counts
+    n_layers, d_vocab = model.config.n_layers, model.config.d_vocab
+    many = n_layers > 8
+    layers = [i for i in range(n_layers) if not many or (n_layers - 1 - i) % 3 == 0]
+    tested = layers[::-1][:: 2 if many else 1][::-1]
+    kinds, found = by_kind(model, texts, n, n_others, seed), {"shares": {}, "said": {}}
+    for kind, prompts in kinds.items():
+        r = read_prompts(model, prompts, k, layers, full=kind == "right", seed=seed)
+        numbers = shares(r) | (more_shares(r) if kind == "right" else {})
+        found["shares"][kind] = {name: summary(each) for name, each in numbers.items()}
+        if kind == "right":
+            few = slice(n_tests)
+            out = tests(model, some(prompts, few), r.some(few), tested, seed)
+            found["tests"] = {name: summary(each) for name, each in out.items()}
+            for half, start in (("one half", 0), ("other half", 1)):
+                found["shares"][half] = {
+                    name: summary(numbers[name][start::2]) for name in COMPARED
+                }
+        said = model.tokenizer.token_strings(predictions(model, prompts))
+        found["said"][kind] = Counter(said).most_common(3)
+        names = torch.tensor([each[:1] == " " and each[1:2].isupper() for each in said])
+        if names.any():
+            found["shares"][f"{kind}, names"] = {c: summary(numbers[c][names]) for c in COMPARED}
+            found["said"][f"{kind}, names"] = int(names.sum())
+    facts = {"k": k, "d_vocab": d_vocab, "n_layers": n_layers, "n_heads": model.config.n_heads}
+    how_many = {kind: len(prompts.last) for kind, prompts in kinds.items()}
+    facts |= {"layers": layers, "tested": tested, "prompts": how_many, "seed": seed}
+    if texts is None:
+        right = kinds["right"]
+        facts["subjects"] = [
+            subjects(model, some(right, few)) for few in (slice(n), slice(n_tests))
+        ]
+    return facts | {"n_tests": min(n_tests, how_many["right"])} | found
+
+
+def mean(result: dict, name: str, kind: str = "right") -> float:
+    """What two readings share, or another number of a reading: mean over prompts and layers."""
+    return result["shares"][kind][name]["mean"]
+
+
+def above(result: dict, name: str, kind: str = "right") -> float:
+    """I_k of a pair of readings minus that with another prompt's."""
+    return mean(result, name, kind) - mean(result, name + OTHER, kind)
+
+
+def first_minus_rest(result: dict, name: str, last: bool = False) -> float:
+    """Of a ranking: the first minus the mean of the rest, or minus the last one."""
+    rows = torch.tensor(result["shares"]["right"][name]["more"])
+    return (rows[:, 0] - (rows[:, -1] if last else rows[:, 1:].mean(dim=1))).mean().item()
+
+
+def specific(result: dict, gone: str, words: str = "words") -> float:
+    """By how much more some words fall than another prompt's words when something goes."""
+    return tested(result, f"{gone}, {words}") - tested(result, f"{gone}, other words")
+
+
+def lost_more(result: dict, heads: str, which: str = "sharing", than: str = "others") -> float:
+    """By how much more a sum's words fall when some of its heads go than when as many others do.
+
+    heads: "heads", or "made-up heads", random vectors; which, than: as `chosen_heads` names them.
+    """
+    return specific(result, f"{heads}: {which}") - specific(result, f"{heads}: {than}")
+
+
+def tested(result: dict, name: str) -> float:
+    """One number of a causal test: the mean over prompts and layers."""
+    return result["tests"][name]["mean"]
+
+
+def grid(model: Model, tokens: Tensor) -> dict:
+    """One text, layer by layer: {"top": the top token after each layer, "p" and "rank": of what the
+    model says in the end at that place}, each [layer, pos], the embedding first.
+    """
+    with torch.no_grad():
+        logits, cache = model.run_with_cache(tokens[None])
+        streams = [cache[f"L{i}.resid_pre"][0] for i in range(model.config.n_layers)]
+        streams.append(cache["final_resid"][0])
+        said, rows = logits[0].argmax(dim=-1), []
+        for stream in streams:
+            now = lens(model, stream)
+            rows.append((now.argmax(dim=-1), probability(now, said), rank(now, said)))
+    top, p, ranks = (torch.stack(each) for each in zip(*rows, strict=True))
+    return {"top": top, "p": p, "rank": ranks, "said": said}
+
+
+def heads_say(model: Model, tokens: Tensor, n: int = 4) -> dict[str, dict]:
+    """What each head says at the last position of a text: {"L0H0": {"words", "naked", "norm"}}."""
+    strings, found = model.tokenizer.token_strings, {}
+    with torch.no_grad():
+        _, cache = model.run_with_cache(tokens[None])
+        for head in [
+            Head(i, h) for i in range(model.config.n_layers) for h in range(model.config.n_heads)
+        ]:
+            vectors = {each: read(model, cache, each, head)[0, -1] for each in HEAD}
+            said = [strings(top_tokens(lens(model, v), n)) for v in vectors.values()]
+            norm = _plain(vectors["head"].norm().item())
+            found[str(head)] = {"words": said[0], "naked": said[1], "norm": norm}
+    return found
+
+
+def example(model: Model, text: str = EXAMPLE) -> dict:
+    """One text of a pretrained model, as plain lists: its grid and the words of its heads."""
+    tokens = model.tokenizer.encode(text)
+    found, strings = grid(model, tokens), model.tokenizer.token_strings
+    return {
+        "tokens": strings(tokens),
+        "said": strings(found["said"]),
+        "top": [strings(row) for row in found["top"]],
+        "p": _plain(found["p"].tolist()),
+        "rank": found["rank"].tolist(),
+        "heads": heads_say(model, tokens),
+    }
+
+
+def pretrained(model: Model, name: str) -> dict:
+    """What `make pretrained` keeps of a model for notebook 20.
+
+    A model of docstrings reads windows of docstrings; all others are asked for facts.
+    """
+    if name.startswith("docstrings"):
+        return measure(model, load_corpus("docstrings", "test", quiet=True).texts)
+    return measure(model, counts=(60, 40, 40)) | {"example": example(model)}
+
+
+def read_results(name: str) -> dict:
+    """The measured numbers of a pretrained model. Raises ValueError where there are none yet."""
+    path = FOLDER / f"20-{name}.json"
+    if not path.is_file():
+        there = ", ".join(sorted(each.stem[3:] for each in FOLDER.glob("20-*.json"))) or "none"
+        raise ValueError(
+            f"no results of {name!r} for notebook 20 (there are: {there}): "
+            f"python tools/pretrained.py {name} measures them"
+        )
+    return read_json(path)

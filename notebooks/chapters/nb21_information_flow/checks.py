@@ -1,0 +1,243 @@
+"""Causal tests of whole flow graphs and of single edges."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from aot_helpers.models.protocol import Edits, Head, Model
+from chapters.nb21_information_flow.ablation import LastEdges, aim_of, aims, chunk, keep, last_edges
+from chapters.nb21_information_flow.flow import Run
+from chapters.nb21_information_flow.flow_graph import MEASURES, Graph, logit_directions, prune
+from chapters.nb21_information_flow.templates import Prompt
+
+SHARE, NORM = MEASURES.index("share"), MEASURES.index("norm")
+
+
+def graph_masks(
+    graph: Graph,
+) -> tuple[Bool[Tensor, "layer head query key"], Bool[Tensor, "layer pos neuron"]]:
+    """True at the values and neurons that a graph shows, at every position of the text."""
+    c, n_pos = graph.run.model.config, len(graph.run.tokens)
+    values = torch.zeros(c.n_layers, c.n_heads, n_pos, n_pos, dtype=torch.bool)
+    neurons = torch.zeros(c.n_layers, n_pos, c.d_mlp, dtype=torch.bool)
+    for edge in graph.edges:
+        into, source = graph.nodes[edge.into], graph.nodes[edge.source]
+        if into.kind == "head" and edge.kind == "part":
+            values[into.layer, into.number, into.pos, source.pos] = True
+        elif source.kind == "neuron":
+            neurons[source.layer, source.pos, source.number] = True
+    return values, neurons
+
+
+def by_lot(
+    values: Bool[Tensor, "layer head query key"],
+    neurons: Bool[Tensor, "layer pos neuron"],
+    seed: int,
+) -> tuple[Bool[Tensor, "layer head query key"], Bool[Tensor, "layer pos neuron"]]:
+    """As many edges by lot: the same number in each layer, at the last and at earlier positions."""
+    draw, n_pos = torch.Generator().manual_seed(seed), values.shape[-1]
+    seen = torch.ones(n_pos, n_pos, dtype=torch.bool).tril().expand(values.shape)
+    last = (torch.arange(n_pos) == n_pos - 1)[:, None]
+    new = []
+    for old, allowed in ((values, seen), (neurons, torch.ones_like(neurons))):
+        drawn = torch.zeros_like(old)
+        for layer in range(len(old)):
+            for where in (last, ~last):
+                free = (allowed[layer] & where).flatten().nonzero().flatten()
+                n = int((old[layer] & where).sum())
+                some = free[torch.randperm(len(free), generator=draw)[:n]]
+                drawn[layer].view(-1)[some] = True
+        new.append(drawn)
+    return new[0], new[1]
+
+
+def mask_edits(
+    values: Bool[Tensor, "run layer head query key"], neurons: Bool[Tensor, "run layer pos neuron"]
+) -> Edits:
+    """Edits that set everything else in patterns and neurons to zero, for a batch of as many runs.
+
+    A head whose values are all dropped writes nothing; what others write is read by all.
+    """
+    edits = {}
+    for i in range(values.shape[1]):
+        edits[f"L{i}.pattern"] = lambda old, m=values[:, i]: old * m
+        if neurons.shape[-1]:
+            edits[f"L{i}.mlp_hidden"] = lambda old, m=neurons[:, i]: old * m
+    return edits
+
+
+def alone(
+    model: Model, edges: LastEdges, kept: Sequence[tuple[Tensor, Tensor]]
+) -> tuple[Float[Tensor, " masks"], Bool[Tensor, " masks"]]:
+    """(aim, is the target the first guess) with nothing but each of some `graph_masks`."""
+    values, neurons = (torch.stack(part) for part in zip(*kept, strict=True))
+    parts = [
+        aims(model, edges, mask_edits(values[some], neurons[some]), len(some))
+        for some in torch.arange(len(kept)).split(chunk(edges))
+    ]
+    aim, first = (torch.cat(part) for part in zip(*parts, strict=True))
+    return aim, first
+
+
+def as_large(graph: Graph, by: str, n: int) -> Graph:
+    """The graph pruned by a measure to about n values and neurons, as near as pruning comes."""
+    best = None
+    for most in range(1, graph.most + 1):
+        for least in (x / 20 for x in range(round(20 * graph.least), 21)):
+            small = prune(graph, by, 0, most, max(least, graph.least))
+            off = abs(sum(int(mask.sum()) for mask in graph_masks(small)) - n)
+            if best is None or off < best[0]:
+                best = off, small
+    return best[1]
+
+
+def second_guess(edges: LastEdges) -> int:
+    """The token with the largest logit beside the target's."""
+    logits = edges.run.cache["logits"][0, -1].clone()
+    logits[edges.prompt.target] = -torch.inf
+    return int(logits.argmax())
+
+
+def injected(
+    model: Model, edges: LastEdges, second: int, own: tuple, others: tuple
+) -> dict[str, float]:
+    """Does a graph find the answer, or write it: 1 where a run of a part says a token first.
+
+    own, others: `graph_masks` of the target's graph and of that of the second guess. Of the latter,
+    alone: whether it says "the second guess", or "the target" still. With MLPs, and no attention at
+    all: "its neurons", of the target's graph; "all neurons"; and at the end as many neurons as the
+    target's graph has edges, those that add most to the target ("by share"), or to the second guess
+    ("by share, the second guess").
+    """
+    other = replace(edges, prompt=Prompt(edges.prompt.tokens, second))
+    tries = {"the second guess": (other, others), "the target": (edges, others)}
+    if model.config.d_mlp:
+        none, n = torch.zeros_like(own[0]), sum(int(mask.sum()) for mask in own)
+        tries["its neurons"] = edges, (none, own[1])
+        tries["all neurons"] = edges, (none, torch.ones_like(own[1]))
+        tries["by share"] = edges, (none, _most_of(edges, own[1], n))
+        toward = last_edges(model, other.prompt)
+        tries["by share, the second guess"] = other, (none, _most_of(toward, own[1], n))
+    return {name: alone(model, of, [kept])[1].float().item() for name, (of, kept) in tries.items()}
+
+
+def _most_of(edges: LastEdges, like: Tensor, n: int) -> Bool[Tensor, "layer pos neuron"]:
+    """The n neurons at the last position that add or take most."""
+    kept, sizes = torch.zeros_like(like), edges.neurons[SHARE].abs()
+    places = sizes.flatten().argsort(descending=True).argsort()
+    kept[:, -1] = (places < n).view_as(sizes)
+    return kept
+
+
+ONE_EDGE = ("strongest", "second", "longest other", "most attended other")
+
+
+def one_edge(
+    model: Model, edges: LastEdges, draws: int, seed: int
+) -> tuple[list[str], list[bool], Float[Tensor, " run"], Bool[Tensor, " run"]]:
+    """(names, does it stand on the target, the aim without it, is the target first) of values.
+
+    The strongest value is the one that adds most to the aim; ONE_EDGE names the others to compare
+    it with, and the rest, "random", are drawn among all but the strongest.
+    """
+    share, target = edges.values[SHARE], edges.prompt.target
+    draw = torch.Generator().manual_seed(seed)
+    best = int(share.argmax())
+    chosen = [best]
+    for measure in (SHARE, NORM, 0):
+        size = edges.values[measure].flatten().clone()
+        size[best] = -torch.inf
+        chosen.append(int(size.argmax()))
+    others = torch.randperm(share.numel(), generator=draw).tolist()
+    chosen += [i for i in others if i != best][:draws]
+    stands = [int(edges.run.tokens[i % share.shape[-1]]) == target for i in chosen]
+    names = [*ONE_EDGE, *["random"] * (len(chosen) - len(ONE_EDGE))]
+    return names, stands, *aims(model, edges, keep(_without(edges, chosen), None), len(chosen))
+
+
+def _without(edges: LastEdges, chosen: list[int]) -> Bool[Tensor, "run layer head key"]:
+    share = edges.values[SHARE]
+    masks = torch.ones(len(chosen), share.numel(), dtype=torch.bool)
+    masks[range(len(chosen)), chosen] = False
+    return masks.view(-1, *share.shape)
+
+
+def guesses(model: Model, prompt: Prompt, logits: Tensor, n: int = 2) -> list[tuple[str, float]]:
+    """The first guesses of a last position, each with its logit less the mean or the rival's."""
+    zero = logits.mean() if prompt.rival is None else logits[prompt.rival]
+    best = logits.topk(n)
+    say = model.tokenizer.token_strings if model.tokenizer else lambda ids: [str(i) for i in ids]
+    return list(zip(say(best.indices.tolist()), (best.values - zero).tolist(), strict=True))
+
+
+def graph_alone(model: Model, edges: LastEdges, graph: Graph) -> dict:
+    """One prompt's run with nothing but a pruned graph's edges.
+
+    "edges": how many; "kept": of what all edges add to the aim; "guesses": see `guesses`.
+    """
+    kept = graph_masks(graph)
+    both = [kept, tuple(torch.zeros_like(mask) for mask in kept)]
+    aim, none = alone(model, edges, both)[0].tolist()
+    with torch.no_grad():
+        edits = mask_edits(*(mask[None] for mask in kept))
+        logits = model(edges.run.tokens[None], edits=edits)[0, -1]
+    share = (aim - none) / (edges.aim - none)
+    n = sum(int(mask.sum()) for mask in kept)
+    return {"edges": n, "kept": share, "guesses": guesses(model, edges.prompt, logits)}
+
+
+def after_cut(model: Model, edges: LastEdges) -> dict:
+    """What cutting the strongest value changes, part by part: the changes add up to cut - aim.
+
+    "head", "pos": where the value is; "direct": its share, which is lost at once, and what it adds
+    "to target" and, if there is one, "to rival", each from the mean logit; "later heads" and "later
+    MLPs": how much more the layers behind it add; "norm": what another σ of the last norm does.
+    "guesses": the first two after the cut, see `guesses`. "largest": the later parts that change
+    most, with what each added before and adds now.
+    """
+    share, last = edges.values[SHARE], len(edges.run.tokens) - 1
+    best = int(share.argmax())
+    layer, number, pos = (int(i) for i in torch.unravel_index(torch.tensor(best), share.shape))
+    toward = logit_directions(edges.run, [edges.prompt.target], edges.prompt.rival)[:, 0]
+    names = {"to target": edges.prompt.target, "to rival": edges.prompt.rival}
+    names = {name: token for name, token in names.items() if token is not None}
+    with torch.no_grad():
+        cache, W_O = edges.run.cache, model.head_weights(Head(layer, number)).W_O
+        arrives = cache[f"L{layer}.v"][0, pos, number] @ W_O
+        arrives = arrives * cache[f"L{layer}.pattern"][0, number, -1, pos]
+        to = (arrives @ logit_directions(edges.run, list(names.values()))).tolist()
+        edits = keep(_without(edges, [best]), None)
+        logits, cache = model.run_with_cache(edges.run.tokens[None], edits=edits)
+    now = Run(model, edges.run.tokens, cache, edges.run.layers, last)
+    parts = [_adds(run, toward) for run in (edges.run, now)]
+    changes = {name: (parts[0][name], parts[1][name]) for name in parts[0]}
+    mine = str(Head(layer, number))
+    by = {kind: 0.0 for kind in ("head", "MLP")}
+    later = []
+    for name, (before, after) in changes.items():
+        if name != mine:
+            by["MLP" if name.endswith("MLP") else "head"] += after - before
+            later += [[name, before, after]] * (after != before)
+    later.sort(key=lambda row: -abs(row[2] - row[1]))
+    cut, end = aim_of(logits[0, -1], edges.prompt).item(), model.config.n_layers
+    moved = ((now.stream(end)[last] - edges.run.stream(end)[last]) @ toward).item()
+    found = {"head": mine, "pos": pos, "aim": edges.aim, "cut": cut}
+    found |= {"direct": share.flatten()[best].item()} | dict(zip(names, to, strict=True))
+    found |= {"later heads": by["head"], "later MLPs": by["MLP"], "norm": cut - edges.aim - moved}
+    said = guesses(model, edges.prompt, logits[0, -1])
+    return found | {"guesses": said, "largest": later[:6]}
+
+
+def _adds(run: Run, toward: Tensor) -> dict[str, float]:
+    """What each head and MLP at the end adds along a direction, by name."""
+    c, found = run.model.config, {}
+    for layer in range(c.n_layers):
+        for h, part in enumerate((run.heads(layer)[:, run.pos] @ toward).tolist()):
+            found[str(Head(layer, h))] = part
+        if c.d_mlp:
+            wrote = run.cache[f"L{layer}.mlp_out"][0, run.pos]
+            found[f"L{layer} MLP"] = (wrote @ toward).item()
+    return found

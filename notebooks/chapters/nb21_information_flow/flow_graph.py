@@ -1,0 +1,319 @@
+"""A prompt's information flow as a graph that can be read: unfolded, weighed, pruned, labeled."""
+
+import heapq
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aot_helpers.base.errors import unknown_name
+from aot_helpers.reading import logit_lens as lens
+from aot_helpers.reading.norms import frozen_norm
+from chapters.nb21_information_flow.flow import (
+    Node,
+    Run,
+    Sum,
+    sum_of,
+    target_id,
+    toward,
+    toward_score,
+    vector_of,
+)
+
+# How edges are weighed. "coefficient" is VISIT's score: attention, activation, the norm in plain
+# sums; "norm": of what arrives; "share": what it adds to the target's logit.
+MEASURES = ("coefficient", "norm", "share")
+CHUNK = 32  # nodes read at once: a row of the vocabulary each
+WHY = ("key", "query")  # what makes a head look
+LOOKS = 0.1  # keys are unfolded of values with this much attention, or more
+
+
+class Edge(NamedTuple):
+    """From one node into another, by their places in the graph's list.
+
+    kind: "part" of a sum, or "key" or "query", why a head looks there. coefficient: attention,
+    activation, or 1; of a key or query the attention score. norm: of what arrives. shares: what it
+    adds to each target's logit along the paths of the graph, as a share of that logit. score: what
+    it adds to the attention score that it is for, as a share of all parts' sizes.
+    """
+
+    source: int
+    into: int
+    kind: str
+    coefficient: float
+    norm: float
+    shares: tuple[float, ...]
+    score: float
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes with their vectors, and edges; the first node is the root, sources come after."""
+
+    run: Run
+    targets: tuple[int, ...]
+    logits: tuple[float, ...]  # of the targets at the root, less the mean logit or the rival's
+    against: int | None
+    most: int  # what it was unfolded with: prune with as many or fewer, as much or more
+    least: float
+    nodes: list[Node]
+    vectors: Float[Tensor, "node d_model"]
+    edges: list[Edge]
+
+
+def logit_directions(
+    run: Run, targets: list[int], against: int | None = None
+) -> Float[Tensor, "d_model target"]:
+    """Directions at the root: a part of it, times these, is what it adds to the targets' logits.
+
+    Logits count from the mean logit, or from that of the token `against`; the final norm has the σ
+    of the root, its bias is left out.
+    """
+    W_U = run.model.W_U.detach()
+    root = run.stream(run.layers.stop)[run.pos][None, None]
+    normed = frozen_norm(run.model.final_norm(), root)
+    zero = W_U.mean(dim=1) if against is None else W_U[:, against]
+    apart = W_U[:, targets] - zero[:, None]
+    return normed(torch.eye(len(W_U))[None])[0] @ apart
+
+
+def flow_graph(
+    run: Run,
+    targets: list[str | int],
+    most: int = 4,
+    least: float = 0.1,
+    keys: bool = True,
+    against: str | int | None = None,
+) -> Graph:
+    """Unfold the root backwards, as far as any measure keeps a node's edges (see `prune`).
+
+    targets: tokens whose logits are traced, from the mean logit or from that of `against`. most,
+    least: as in `prune`; what that can keep by any measure, for any target, is in the graph. keys:
+    unfold where a head looks as well. Raises ValueError for a target of several tokens or unknown,
+    no target, most < 1, least outside (0, 1], keys of a model that smears them.
+    """
+    ids = [target_id(run.model, target) for target in targets]
+    if not ids or most < 1 or not 0 < least <= 1:
+        raise ValueError(f"need a target, most >= 1, 0 < least <= 1: {targets}, {most}, {least}")
+    rival = None if against is None else target_id(run.model, against)
+    start = logit_directions(run, ids, rival)
+    logits = vector_of(run, run.root) @ start
+    growing = _Growing(run, most, least, keys)
+    n, whole = len(MEASURES) - 1 + len(ids), logits.abs().clamp(min=1e-9)
+    none = torch.zeros(len(start), 1)
+    growing.add(
+        run.root, vector_of(run, run.root), torch.ones(n), torch.cat([start / whole, none], 1)
+    )
+    growing.unfold()
+    vectors = torch.stack(growing.vectors)
+    logits = tuple(logits.tolist())
+    return Graph(run, tuple(ids), logits, rival, most, least, growing.nodes, vectors, growing.edges)
+
+
+class _Growing:
+    """The graph while it grows, and of each node how much it matters by each measure, and toward
+    what: the targets' logits, and last the score of the keys and queries that it is part of.
+    """
+
+    def __init__(self, run: Run, most: int, least: float, keys: bool):
+        self.run, self.most, self.least, self.keys = run, most, least, keys
+        self.places, self.nodes, self.edges = {}, [], []
+        self.vectors, self.weights, self.aims, self.waiting = [], [], [], []
+
+    def add(self, node: Node, vector: Tensor, weights: Tensor, aim: Tensor) -> int:
+        """The node's place; it matters as much as the edge that matters most."""
+        if node not in self.places:
+            at = self.places[node] = len(self.nodes)
+            self.nodes.append(node)
+            self.vectors.append(vector)
+            self.weights.append(torch.zeros_like(weights))
+            self.aims.append(torch.zeros_like(aim))
+            layer, step = node.stage  # the last first: all that a node leads to is done before it
+            heapq.heappush(self.waiting, (-layer, -step, at))
+        at = self.places[node]
+        self.weights[at] = torch.maximum(self.weights[at], weights)
+        self.aims[at] = self.aims[at] + aim
+        return at
+
+    def unfold(self) -> None:
+        while self.waiting:
+            *_, at = heapq.heappop(self.waiting)
+            node = self.nodes[at]
+            if (found := sum_of(self.run, node)) is not None:
+                self._unfold(at, node, found)
+
+    def _unfold(self, at: int, node: Node, found: Sum) -> None:
+        if node.kind in WHY:
+            size, none = found.scores.abs().sum().clamp(min=1e-9), self.aims[at][:, :-1] * 0
+            worth = torch.cat([found.parts @ none, (found.scores / size)[:, None]], dim=1)
+            aim = torch.cat([none, (toward_score(self.run, node) / size)[:, None]], dim=1)
+        else:
+            worth = found.parts @ self.aims[at]
+            aim = toward(self.run, node, self.aims[at])
+        strengths = _strengths(node, found, worth)
+        strongest = torch.ones(1) if node.kind in WHY else strengths.max(dim=0).values
+        kept = _kept(strengths, strongest, self.weights[at], self.most, self.least)
+        for i in kept.any(dim=1).nonzero().flatten().tolist():
+            source, a = found.sources[i], found.coefficients[i].item()
+            vector = found.parts[i] if source.kind == "bias" else vector_of(self.run, source)
+            place = self.add(source, vector, kept[i], a * aim)
+            *shares, score = worth[i].tolist()
+            norm = found.parts[i].norm().item()
+            self.edges.append(Edge(place, at, "part", a, norm, tuple(shares), score))
+            if self.keys and node.kind == "head" and a >= LOOKS:
+                self._add_why(at, node, source.pos, kept[i], found)
+
+    def _add_why(self, at: int, head: Node, key: int, weights: Tensor, found: Sum) -> None:
+        """The key of a value, and the query, told by the key that it likes most."""
+        scores = self.run.cache[f"L{head.layer}.scores"][0, head.number, head.pos]
+        why = [Node("key", head.layer, head.number, key, head.pos)]
+        if (
+            found.coefficients.max()
+            == found.coefficients[[s.pos for s in found.sources].index(key)]
+        ):
+            why.append(Node("query", head.layer, head.number, head.pos, key))
+        for node in why:
+            vector = vector_of(self.run, node)
+            if node.kind == "query" and not vector.any():  # the distance alone decides
+                continue
+            place = self.add(node, vector, weights, torch.zeros_like(self.aims[at]))
+            shares = (0.0,) * (self.aims[at].shape[1] - 1)
+            row = scores[key].item(), vector.norm().item(), shares, 0.0
+            self.edges.append(Edge(place, at, node.kind, *row))
+
+
+def _strengths(node: Node, found: Sum, worth: Tensor) -> Float[Tensor, "part measure"]:
+    """How strong each part is, by the measures; of keys and queries, always for their score."""
+    shares = worth[:, :-1].abs() + worth[:, -1:].abs()
+    if node.kind in WHY:
+        return shares[:, :1].expand(-1, 1 + len(MEASURES[1:-1]) + shares.shape[1])
+    norms = found.parts.norm(dim=-1, keepdim=True)
+    first = norms
+    if node.kind in ("head", "mlp"):
+        named = torch.tensor([source.kind != "bias" for source in found.sources])
+        first = (found.coefficients.abs() * named)[:, None]
+    return torch.cat([first, norms, shares], dim=1)
+
+
+def _kept(strengths: Tensor, strongest: Tensor, weights: Tensor, most: int, least: float) -> Tensor:
+    """What each part passes on of its node's weight, by each measure; 0 where it is not kept."""
+    passed = weights * strengths / strongest.clamp(min=1e-12)
+    order = strengths.argsort(dim=0, descending=True).argsort(dim=0)
+    return passed * ((passed >= least) & (order < most))
+
+
+def prune(
+    graph: Graph, by: str = "share", target: int = 0, most: int = 3, least: float = 0.2
+) -> Graph:
+    """The part of the graph that is left when weak edges are dropped, from the root backwards.
+
+    by: one of MEASURES. target: which of the graph's, by its place, for "share". An edge is kept if
+    it is one of the `most` strongest into its node (VISIT keeps so many at each step), and if what
+    it passes on, its node's weight times its strength beside the strongest, is at least `least`;
+    the root has weight 1. Into keys and queries it passes on the node's weight times its share of
+    the score's parts: a score of many small parts is not unfolded. Nodes without any edge left are
+    removed. Raises ValueError for an unknown measure or target, and for more edges than the graph
+    was unfolded with.
+    """
+    if by not in MEASURES:
+        raise unknown_name("measure", by, MEASURES)
+    allowed = 1 <= most <= graph.most and graph.least <= least <= 1
+    if not 0 <= target < len(graph.targets) or not allowed:
+        raise ValueError(
+            f"need a target of 0 … {len(graph.targets) - 1}, most of 1 … {graph.most} and least of "
+            f"{graph.least} … 1, as the graph was unfolded; got {target}, {most} and {least}"
+        )
+    into = {}
+    for edge in graph.edges:
+        into.setdefault(edge.into, []).append(edge)
+    weight, kept = {0: 1.0}, []
+    order = sorted(range(len(graph.nodes)), key=lambda i: graph.nodes[i].stage, reverse=True)
+    for at in (i for i in order if i in into):
+        if at not in weight:
+            continue
+        parts = [edge for edge in into[at] if edge.kind == "part"]
+        strengths = [strength(graph, edge, by, target) for edge in parts]
+        ranked = sorted(zip(strengths, parts, strict=True), key=lambda pair: -pair[0])[:most]
+        strongest = 1.0 if graph.nodes[at].kind in WHY or not ranked else max(ranked[0][0], 1e-12)
+        passed = {e: weight[at] * s / strongest for s, e in ranked}
+        passed = {e: p for e, p in passed.items() if p >= least}
+        # A key goes with the value beside it, the query with the key that it likes most.
+        places = {graph.nodes[e.source].pos: p for e, p in passed.items()}
+        for edge in (e for e in into[at] if e.kind != "part"):
+            node = graph.nodes[edge.source]
+            key = node.pos if edge.kind == "key" else node.other
+            if key in places:
+                passed[edge] = places[key]
+        for edge, p in passed.items():
+            kept.append(edge)
+            weight[edge.source] = max(weight.get(edge.source, 0), p)
+    left = [i for i in range(len(graph.nodes)) if i in weight]
+    new = {old: i for i, old in enumerate(left)}
+    edges = [edge._replace(source=new[edge.source], into=new[edge.into]) for edge in kept]
+    return replace(
+        graph, nodes=[graph.nodes[i] for i in left], vectors=graph.vectors[left], edges=edges
+    )
+
+
+def strength(graph: Graph, edge: Edge, by: str, target: int = 0) -> float:
+    """How strong an edge is by a measure; into keys and queries always by the score it makes."""
+    into, source = graph.nodes[edge.into], graph.nodes[edge.source]
+    if into.kind in WHY:
+        return abs(edge.score)
+    if by == "share":
+        return abs(edge.shares[target]) + abs(edge.score)
+    if by == "coefficient" and into.kind in ("head", "mlp"):
+        return 0.0 if source.kind == "bias" else abs(edge.coefficient)
+    return edge.norm
+
+
+def as_data(graph: Graph, n_top: int = 5) -> dict:
+    """The graph as what JSON can hold, each node read by the lens; for the views of `showing`.
+
+    Nodes: kind, layer, number, pos, other, top tokens (none where the reading prefers none), rank
+    of each target, its probability, and the entropy of the reading as a share of the most possible.
+    Edges: as they are.
+    """
+    model, rows = graph.run.model, []
+    say = model.tokenizer.token_strings if model.tokenizer else lambda ids: [str(i) for i in ids]
+    for start in range(0, len(graph.nodes), CHUNK):
+        logits = lens.lens(model, graph.vectors[start : start + CHUNK])
+        logs = logits.log_softmax(dim=-1)
+        tops = lens.top_tokens(logits, min(n_top, logits.shape[1]))
+        alike = torch.stack([(logits == logits[:, [t]]).sum(dim=1) for t in graph.targets], -1)
+        ranks = torch.stack([lens.rank(logits, t) for t in graph.targets], dim=-1)
+        ranks = ranks + (alike - 1) // 2  # in the middle of those that are equal
+        flat = logits.max(dim=1).values == logits.min(dim=1).values
+        odds = logs[:, list(graph.targets)].exp()
+        spread = -(logs.exp() * logs).sum(dim=-1) / math.log(logits.shape[1])
+        for i, node in enumerate(graph.nodes[start : start + CHUNK]):
+            chances = [_short(p) for p in odds[i].tolist()]
+            top = [] if flat[i] else say(tops[i].tolist())
+            read = top, ranks[i].tolist(), chances, _short(spread[i].item())
+            rows.append([*node, *read])
+    edges = [
+        [e.source, e.into, e.kind, *(_short(x) for x in (e.coefficient, e.norm)),
+         [_short(x) for x in e.shares], _short(e.score)]
+        for e in graph.edges
+    ]  # fmt: skip
+    layers = graph.run.layers
+    return {
+        "tokens": say(graph.run.tokens.tolist()),
+        "targets": say(list(graph.targets)),
+        "logits": [_short(x) for x in graph.logits],
+        "from": "less the mean logit"
+        if graph.against is None
+        else f"less {say([graph.against])[0]!r}",
+        "layers": [layers.start, layers.stop, model.config.n_layers],
+        "unfolded": [graph.most, graph.least],
+        "d_vocab": model.config.d_vocab,
+        "nodes": rows,
+        "edges": edges,
+    }
+
+
+def _short(x: float) -> float:
+    return float(f"{x:.4g}")

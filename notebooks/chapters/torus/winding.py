@@ -1,0 +1,103 @@
+"""Who winds the borders of a torus network: where its heads look, or what they carry?"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from chapters.torus import networks as torus
+from chapters.torus.networks import TorusNets
+
+QK, OV = ("W_Q", "W_K"), ("W_V", "W_O")
+Points = tuple[Float[Tensor, "#net #pair 3"], Float[Tensor, "#net #pair 3"]]  # two words
+
+
+def carry_with(
+    nets: TorusNets, a1: Float[Tensor, "net head #pair"], carry: Points
+) -> Float[Tensor, "net pair word"]:
+    """Logits if the heads have the shares a1 of the first word, and carry a pair of points."""
+    x1, x2 = (e.to(p) + p[:, None] for e, p in zip(carry, nets.W_pos.unbind(1), strict=True))
+    share = a1[..., None].to(x1)
+    heads = (share * x1[:, None] + (1 - share) * x2[:, None]) @ nets.W_V @ nets.W_O
+    return (heads.sum(dim=1) + x2) @ nets.W_U
+
+
+def moved_elsewhere(
+    shares: Float[Tensor, "net head pair"], moved: Float[Tensor, "net head pair"], seed: int = 0
+) -> Float[Tensor, "net head pair"]:
+    """As many other shares of each network, drawn at random, moved as far as those in `moved` are.
+
+    Each goes toward 1/2 and perhaps past it, the only way that is open to a share near 0 or 1: a
+    fair control of a change that `moved` makes at chosen places. Raises ValueError where a network
+    has more than half of its shares moved, or one moved by more than 1/2.
+    """
+    far = (moved - shares).abs().flatten(1)
+    here, before = far > 0, shares.flatten(1)
+    if (most := here.double().mean(dim=1).max()) > 0.5 or far.max() > 0.5:
+        raise ValueError(
+            f"a network has {most:.0%} of its shares moved, one of them by {far.max():.2f}; there "
+            "is room elsewhere for at most half of them, by at most 0.5: choose fewer places"
+        )
+    draw = torch.Generator().manual_seed(seed)
+    shuffled = torch.rand(2, *far.shape, generator=draw)
+    start, goal = (shuffled + torch.stack([here, ~here])).argsort(descending=True)  # these first
+    far = torch.zeros_like(far).scatter(1, goal, far.gather(1, start))
+    return torch.where(before < 0.5, before + far, before - far).view_as(shares)
+
+
+def look_and_carry(nets: TorusNets, look: Points, carry: Points) -> Float[Tensor, "net pair word"]:
+    """Logits if the heads take their shares from one pair of points and carry another."""
+    return carry_with(nets, torus.attend(nets, *look).a1, carry)
+
+
+def changes(winners: Int[Tensor, "net n n"]) -> Float[Tensor, " net"]:
+    """How often the winner changes on a walk once around: mean of all rows and columns."""
+    return sum((winners != winners.roll(1, d)).float().sum(d).mean(dim=-1) for d in (-1, -2)) / 2
+
+
+def three_maps(nets: TorusNets, held: int, n: int = 40) -> list[Int[Tensor, "net n n"]]:
+    """Winners if both vary, only where the heads look, only what they carry.
+
+    held: the pair of words at which the other one stays.
+    """
+    vary, fixed = torus.on_grid(n), _pair(nets, held)
+    return [_winners(nets, *way, n) for way in ((vary, vary), (vary, fixed), (fixed, vary))]
+
+
+def winding(nets: TorusNets, pairs=range(25), n: int = 40) -> Float[Tensor, "3 net"]:
+    """`changes` of each of `three_maps`, mean over the held pairs."""
+    vary, stays = torus.on_grid(n), [_pair(nets, held) for held in pairs]
+    look = torch.stack([changes(_winners(nets, vary, stay, n)) for stay in stays]).mean(0)
+    carry = torch.stack([changes(_winners(nets, stay, vary, n)) for stay in stays]).mean(0)
+    return torch.stack([changes(_winners(nets, vary, vary, n)), look, carry])
+
+
+def as_large(nets: TorusNets, trained: TorusNets, circuits: list[tuple[str, str]]) -> TorusNets:
+    """The networks with each head's circuits (QK, OV) scaled to the norm of the trained ones."""
+    new, old = nets.tensors(), trained.tensors()
+    for a, b in circuits:
+        size = [(W[a] @ (W[b].mT if b == "W_K" else W[b])).norm(dim=(2, 3)) for W in (old, new)]
+        new[a] = new[a] * (size[0] / size[1])[..., None, None]
+    return TorusNets(**new)
+
+
+def random_nets(trained: TorusNets) -> dict[str, TorusNets]:
+    """Four kinds of random networks, from "untrained" to random heads among trained parts."""
+    n, heads = len(trained.W_E), trained.W_Q.shape[1]
+    start = torus.new_nets(list(range(n)), n_heads=heads)
+    fresh = torus.new_nets(list(range(1000, 1000 + n)), n_heads=heads).tensors()
+    strangers = TorusNets(**{**trained.tensors(), **{name: fresh[name] for name in QK + OV}})
+    return {
+        "untrained": start,
+        "large random QK": as_large(start, trained, [QK]),
+        "large random QK and OV": as_large(start, trained, [QK, OV]),
+        "random heads, rest trained": as_large(strangers, trained, [QK, OV]),
+    }
+
+
+def _pair(nets, held):
+    first, second = torus.pairs(nets)
+    return first[:, held : held + 1], second[:, held : held + 1]
+
+
+def _winners(nets, look, carry, n):
+    return look_and_carry(nets, look, carry).argmax(dim=-1).view(-1, n, n)
