@@ -13,10 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import aot_helpers
 from aot_helpers.teaching import exercises
-from chapters.nb00_start_here import measure as first_look
-from chapters.torus import training as torus_training
 
 ROOT = Path(__file__).resolve().parent.parent
 TOUR = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
@@ -90,7 +87,7 @@ def tour_measures(notebook: dict) -> dict[str, float]:
             definitions += [n_lines] * defines
     longest = max((n for n in visible_cells if n not in definitions), default=0)
     tasks = re.findall(r"\*\*Exercise (\d\d\.\d) \(\w+, (\d+) minutes\)\.\*\*", prose)
-    graded = set(re.findall(r"^(?:grade|\w+ = write)\(\s*\"(\d\d\.\d)\"", all_code, re.M))
+    graded = set(re.findall(r"^(?:aot\.grade|\w+ = aot\.write)\(\s*\"(\d\d\.\d)\"", all_code, re.M))
     needed = n_words / WORDS_PER_MINUTE + sum(int(minutes) for _, minutes in tasks)
     return {
         "cells": len(notebook["cells"]),
@@ -103,7 +100,7 @@ def tour_measures(notebook: dict) -> dict[str, float]:
         "cells of parameters": sum(map(is_parameters, code)),
         "open cells of set-up, imports and parameters": sum(map(is_open, collapsible)),
         "exercises": len(graded & {number for number, _ in tasks}),
-        "claims": len(set(re.findall(r"\bclaim\(\s*\"(\d\d\.\d+)\"", all_code))),
+        "claims": len(set(re.findall(r"aot\.claim\(\s*\"(\d\d\.\d+)\"", all_code))),
         "minutes stated beyond those needed": notebook["metadata"]["aot"]["minutes"] - needed,
     }
 
@@ -263,8 +260,8 @@ def solutions() -> dict[str, str]:
 def checks() -> dict:
     """{exercise: the function that tries an answer out}, of every notebook."""
     found = {}
-    for path in sorted(Path(exercises.__file__).parent.glob("nb*.py")):
-        found |= importlib.import_module(f"{exercises.__name__}.{path.stem}").CHECKS
+    for path in sorted((ROOT / "notebooks" / "chapters").glob("nb*/exercises.py")):
+        found |= importlib.import_module(f"chapters.{path.parent.name}.exercises").CHECKS
     return found
 
 
@@ -280,7 +277,7 @@ def test_every_exercise_has_a_folded_solution():
 def answers() -> dict[str, str]:
     """{exercise: the name of the function that its cell hands in}."""
     code = "\n".join(source(c) for path in NOTEBOOKS for c in cells(path, "code"))
-    return dict(re.findall(r"(?:grade|write)\(\"(\d\d\.\d)\", (\w+)\)", code))
+    return dict(re.findall(r"(?:aot\.)?(?:grade|write)\(\"(\d\d\.\d)\", (\w+)\)", code))
 
 
 @pytest.mark.parametrize("name", compared())
@@ -325,8 +322,11 @@ def start(path, changed: dict, monkeypatch) -> None:
     default, look = parameters_and_next(path)
     # Not even a right seed may change the tests that follow.
     monkeypatch.setattr(torch, "manual_seed", lambda seed: None)
-    namespace = {"aot_helpers": aot_helpers, "torch": torch, "torus_training": torus_training}
-    namespace |= {"TARGETS": torus_training.TARGETS, "first_look": first_look}
+    namespace = {}
+    for cell in cells(path, "code"):
+        for each in ast.parse(source(cell)).body:
+            if isinstance(each, ast.Import | ast.ImportFrom):
+                exec(ast.unparse(each), namespace)
     exec(default, namespace)
     with torch.enable_grad():  # the cell may switch gradients off
         exec(look, namespace | changed)

@@ -12,6 +12,7 @@ from aot_helpers.models.protocol import Head
 from aot_helpers.reading import circuits
 from aot_helpers.showing import diagrams
 from aot_helpers.teaching.exercises import grade, write
+from aot_helpers.text import tokenization
 from aot_helpers.text.batches import pad_batch
 from aot_helpers.text.planted import BUG, BUG_OBJECTS, FILLERS, NAMES, write_planted
 from aot_helpers.training.losses import next_token_losses
@@ -140,7 +141,7 @@ def test_chances_of_crossed_nouns_are_those_after_their_frames(model):
     chances = one_layer.crossed_chances(model)
     assert list(chances) == list(BUG)
     assert all(list(nouns) == list(BUG_OBJECTS) for nouns in chances.values())
-    number, tokens = one_layer.word_ids(model.tokenizer), model.tokenizer
+    number, tokens = tokenization.word_ids(model.tokenizer), model.tokenizer
     p = model(one_layer.gap_frames(tokens, ["hold"], ["at"])[0])[0, -1].softmax(dim=-1)
     assert chances["hold", "at"]["bay"] == pytest.approx(p[number["bay"]].item())
 
@@ -155,7 +156,7 @@ def test_fillers_are_counted_back_to_the_first_other_word(model):
 def test_a_head_looks_at_its_own_verb_and_at_others(model):
     text = "ada keep so then at bay . bela put now at mind ."
     texts = model.tokenizer.encode(text, bos=True)[None]
-    number = one_layer.word_ids(model.tokenizer)
+    number = tokenization.word_ids(model.tokenizer)
     here = texts[:, :-1] == number["at"]
     own, others = one_layer.looks_at_verbs(model, 0, texts, here)
     first, second = model.run_with_cache(texts)[1]["L0.pattern"][0, 0, [5, 11]]
@@ -164,7 +165,7 @@ def test_a_head_looks_at_its_own_verb_and_at_others(model):
 
 
 def test_a_name_takes_the_attention_that_again_would_give_a_list(model):
-    encode, number = model.tokenizer.encode, one_layer.word_ids(model.tokenizer)
+    encode, number = model.tokenizer.encode, tokenization.word_ids(model.tokenizer)
     written = write_planted(200, seed=5)[0]
     texts, _ = pad_batch([encode(t, bos=True) for t in written], model.tokenizer.pad, 96)
     pattern = model.run_with_cache(texts)[1]["L0.pattern"][:, 0]

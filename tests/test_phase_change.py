@@ -15,7 +15,9 @@ from matplotlib.text import Text
 from aot_helpers.models.checkpoints import load_checkpoint, load_measurements
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
+from aot_helpers.reading import trajectories
 from aot_helpers.reading.heads import head_scores, induction_scores
+from aot_helpers.showing import diagrams
 from aot_helpers.teaching.exercises import grade, write
 from aot_helpers.text.batches import repeated_tokens, token_stream
 from aot_helpers.text.corpora import load_corpus
@@ -57,8 +59,8 @@ FIGURES = {
     "copied_text": lambda model: phase_change.copied_text(
         {"names": TOKENS[:1], "random": TOKENS[1:2]}, [300, 4000], "title"
     ),
-    "two_heads": lambda model: phase_change_drawings.two_heads(),
-    "two_heads, filled": lambda model: phase_change_drawings.two_heads(
+    "two_heads": lambda model: diagrams.two_heads(),
+    "two_heads, filled": lambda model: diagrams.two_heads(
         head_scores(model, TOKENS, "previous").scores[0], induction_scores(model, TOKENS)[1], 0.5
     ),
     "film_strip": lambda model: phase_change_drawings.film_strip(
@@ -141,9 +143,9 @@ def test_kinds_of_tokens_share_no_token(model):
 
 def test_the_in_context_score_has_the_sign_of_the_logs():
     """Late minus early, as in Olsson et al.: negative where context helps."""
-    assert phase_change.measured(TWO, "in-context score")[1][0][-1] < -1
+    assert trajectories.measured(TWO, "in-context score")[1][0][-1] < -1
     logged = load_measurements(TWO[0])["measured"][-1]["in-context score"]
-    assert phase_change.measured(TWO, "in-context score")[1][0][-1] == logged
+    assert trajectories.measured(TWO, "in-context score")[1][0][-1] == logged
 
 
 def test_a_middle_half_reaches_from_a_quarter_to_three_quarters():
@@ -164,20 +166,20 @@ def test_a_difference_is_the_second_copy_minus_the_first():
 
 
 def test_half_way_steps_are_those_of_shares_of_the_change():
-    halves = phase_change.half_way_steps(TWO)
+    halves = trajectories.half_way_steps(TWO)
     for quantity, found in halves.items():
-        steps, runs = phase_change.measured(TWO, quantity)
+        steps, runs = trajectories.measured(TWO, quantity)
         for step, run in zip(found, runs, strict=True):
             start, end = run[steps.index(200)], run[steps.index(1500)]
             shares = {s: (v - start) / (end - start) for s, v in zip(steps, run, strict=True)}
             assert shares[step] >= 0.5
             assert max(share for s, share in shares.items() if 200 <= s < step) < 0.5
     seeds = ["docstrings-2l", "docstrings-2l-seed1"]  # measured at other steps
-    each = [phase_change.half_way_steps([name], last=4000) for name in seeds]
-    both = phase_change.half_way_steps(seeds, last=4000)
+    each = [trajectories.half_way_steps([name], last=4000) for name in seeds]
+    both = trajectories.half_way_steps(seeds, last=4000)
     assert both == {q: [one[q][0] for one in each] for q in both}
     with pytest.raises(ValueError, match="stories-1l has .* 0.01 .*0.4 or more"):
-        phase_change.half_way_steps([*TWO, *ONE])
+        trajectories.half_way_steps([*TWO, *ONE])
 
 
 def cells_until(number):
@@ -329,7 +331,7 @@ WRONG = {
     ),
     "the half-way step": (
         "09.2",
-        lambda steps, values: phase_change.reached(steps, values, 0.5),
+        lambda steps, values: trajectories.reached(steps, values, 0.5),
         "half-way step",
     ),
     "all heads": (

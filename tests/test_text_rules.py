@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from aot_helpers.teaching.exercises import grade
-from aot_helpers.text import tokenization
+from aot_helpers.text import batches, tokenization
 from chapters.nb01_tokens_and_corpora import measure as text_rules
 
 TEXTS = ["the cat saw the dog. the dog saw the cat. " * 3, "a bird sang to a cat. " * 4]
@@ -15,7 +15,7 @@ TOKENS = TOKENIZER.encode_many(TEXTS)
 
 
 def test_pair_counts_are_those_of_a_plain_loop():
-    counts = text_rules.pair_counts([torch.tensor([5, 6, 5, 6, 7]), torch.tensor([6, 5])], 10)
+    counts = batches.pair_counts([torch.tensor([5, 6, 5, 6, 7]), torch.tensor([6, 5])], 10)
     expected = torch.zeros(10, 10, dtype=torch.long)
     for a, b in [(0, 5), (5, 6), (6, 5), (5, 6), (6, 7), (0, 6), (6, 5)]:
         expected[a, b] += 1
@@ -44,7 +44,7 @@ def test_a_passage_is_what_the_two_rules_get_right_of_its_beginning():
     strings, back, match = text_rules.passage(TEXTS, TEXTS[0], 300, n_tokens=20)
     tokens = TOKENIZER.encode(TEXTS[0])[:20]
     assert strings == TOKENIZER.token_strings(tokens) and len(back) == 20
-    successor = text_rules.pair_counts(TOKENS, 300).argmax(dim=1)
+    successor = batches.pair_counts(TOKENS, 300).argmax(dim=1)
     assert not back[0] and torch.equal(back[1:], text_rules.one_back(tokens, successor))
     assert not match[0] and torch.equal(match[1:], text_rules.last_match(tokens))
 
@@ -59,7 +59,7 @@ def test_a_rule_against_chance_has_a_control_for_each_corpus():
 def test_losses_of_simple_models():
     losses = text_rules.simple_losses(TOKENIZER, TEXTS, TOKENS)
     assert losses["all tokens equal"] == pytest.approx(math.log(TOKENIZER.d_vocab))
-    counts = text_rules.pair_counts(TOKENS, TOKENIZER.d_vocab, TOKENIZER.bos) + 0.1
+    counts = batches.pair_counts(TOKENS, TOKENIZER.d_vocab, TOKENIZER.bos) + 0.1
     p = counts / counts.sum(dim=1, keepdim=True)
     each = [
         -p[a, b].log()

@@ -162,3 +162,17 @@ class MaskedWindows:
         hidden = torch.rand(tokens.shape, generator=generator) < self.share
         hidden[:, 0] = False
         return torch.cat([tokens.masked_fill(hidden, self.mask), tokens], dim=1)
+
+
+def pair_counts(
+    documents: list[Int[Tensor, " _"]], d_vocab: int, bos: int = 0
+) -> Int[Tensor, "token next"]:
+    """How often each token (column) follows each other one (row), [d_vocab, d_vocab].
+
+    Ends of texts do not count.
+    """
+    stream = token_stream(documents, bos)
+    counts = (stream[:-1] * d_vocab + stream[1:]).bincount(minlength=d_vocab**2)
+    counts = counts.view(d_vocab, d_vocab)
+    counts[:, bos] = 0  # bos follows the end of a text: nothing to predict
+    return counts

@@ -216,3 +216,10 @@ def _some(texts: Iterable[str]) -> list[str]:
     for i, text in enumerate(texts):
         check_text(f"text {i} of {len(texts)}", text)
     return texts
+
+
+def word_ids(tokenizer) -> dict[str, int]:
+    """{word: its token}, of a tokenizer of whole words."""
+    return {
+        word: i for i, word in enumerate(tokenizer.token_strings(list(range(tokenizer.d_vocab))))
+    }

@@ -12,6 +12,8 @@ from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHADES, SHA
 from aot_helpers.showing.plots import shown
 from aot_helpers.showing.widgets import Page
 
+SCRIPT = Path(__file__).with_name("reader.js")  # the live view, in the page itself
+
 LOSS = LinearSegmentedColormap.from_list("loss", ["white", "#F6C9A5", "#E58A43", QUERY])
 TINT = LinearSegmentedColormap.from_list("weight", ["white", SHARE])
 WIDE, LETTER = 10.0, 0.602 / 72  # inches of a figure; of a letter of 1 point
@@ -117,7 +119,7 @@ def to_point_at(data, head, query, most, title):
     say(axis, 0.17, 0.24, f"After “{after}” the model expects {expects}.", INK, 11, "left")
     at_first = {"head": index, "query": query, "most": most}
     return Page(
-        Path(__file__).with_name("reader.js"),
+        SCRIPT,
         data | at_first,
         figure,
         f"a text to point at. {title}",

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from aot_helpers.showing import diagrams, texts
 from aot_helpers.text import tokenization
-from aot_helpers.text.batches import token_stream
+from aot_helpers.text.batches import pair_counts
 
 Tokens = Int[Tensor, " _"]  # of one text
 N_GROUPS = 5  # of test texts, dealt in turn, for the spread
@@ -16,18 +16,6 @@ N_GROUPS = 5  # of test texts, dealt in turn, for the spread
 def about(corpus: list[str], n_characters: int) -> list[str]:
     """Every k-th text, so that about n_characters are left."""
     return corpus[:: max(1, round(sum(map(len, corpus)) / n_characters))]
-
-
-def pair_counts(documents: list[Tokens], d_vocab: int, bos: int = 0) -> Int[Tensor, "token next"]:
-    """How often each token (column) follows each other one (row), [d_vocab, d_vocab].
-
-    Ends of texts do not count.
-    """
-    stream = token_stream(documents, bos)
-    counts = (stream[:-1] * d_vocab + stream[1:]).bincount(minlength=d_vocab**2)
-    counts = counts.view(d_vocab, d_vocab)
-    counts[:, bos] = 0  # bos follows the end of a text: nothing to predict
-    return counts
 
 
 def one_back(tokens: Tokens, successor: Int[Tensor, " token"]) -> Bool[Tensor, " _"]:

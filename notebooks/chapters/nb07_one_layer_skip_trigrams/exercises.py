@@ -4,10 +4,10 @@ import math
 
 import torch
 
+from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.teaching.exercises import Solved
 from aot_helpers.teaching.exercises.references import draw, guesses_problem, read_numbers
 from aot_helpers.text.planted import BUG, BUG_PREPOSITIONS, BUG_VERBS
-from chapters.nb02_embeddings_and_positions.measure import random_model
 from chapters.nb07_one_layer_skip_trigrams import measure as one_layer
 
 
@@ -33,10 +33,18 @@ def _wrong_tables(model, h, frames):
     }
 
 
+def _random_model():
+    """One layer of four heads, 50 tokens; its relative biases, which start at 0, are random too."""
+    config = ModelConfig(50, 1, 32, n_heads=4, d_head=8, n_ctx=12, positions="relative")
+    model = AttentionOnlyTransformer(config).requires_grad_(False)
+    model.blocks[0].attn.b_rel.normal_()
+    return model
+
+
 def _table(answer):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = random_model("relative")
+        model = _random_model()
     for shape in ((3, 4, 5), (7, 5)):
         frames = (draw(*shape, seed=3).abs() * 20).long().clamp(max=49)
         given = answer(model, 2, frames)
@@ -58,7 +66,7 @@ def _table(answer):
 def _patch(answer):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        small = random_model("relative")
+        small = _random_model()
     a, b = ((draw(3, 6, seed=seed).abs() * 20).long().clamp(max=49) for seed in (5, 6))
     given, right = answer(small, a, b, 1), one_layer.patched(small, a, b, 1)
     if given is None or given is ...:

@@ -9,16 +9,10 @@ from torch import Tensor
 from aot_helpers.models.protocol import Edits, Model
 from aot_helpers.models.transformer import AttentionOnlyTransformer
 from aot_helpers.text.planted import BUG, BUG_OBJECTS, FILLERS, P_VERB, PlantedTruth
+from aot_helpers.text.tokenization import word_ids
 from aot_helpers.training.losses import next_token_losses
 
 Planted = dict[tuple[str, str], str]  # {(source, destination): out}
-
-
-def word_ids(tokenizer) -> dict[str, int]:
-    """{word: its token}, of a tokenizer of whole words."""
-    return {
-        word: i for i, word in enumerate(tokenizer.token_strings(list(range(tokenizer.d_vocab))))
-    }
 
 
 def frames(tokenizer, sources: list[str], destinations: list[str]) -> Int[Tensor, "frame 5"]:

@@ -14,6 +14,8 @@ from aot_helpers.showing.widgets import Page
 from chapters.nb16_too_good.report_model import FAULTS
 from chapters.nb16_too_good.results import ON_REVIEWS, combinations, held_out, runs
 
+SCRIPT = Path(__file__).with_name("faults.js")  # the live view, in the page itself
+
 # Two colors of this notebook alone: the report's loss, and the usual one.
 REPORT, USUAL = "#C2255C", "#137177"
 MARK = {"color": "0.6", "lw": 1, "ls": (0, (4, 3)), "zorder": 0}  # a line at what counting costs
@@ -232,7 +234,7 @@ class FaultsView(Page):
             "colors": [USUAL, REPORT],
         }
         said = "five faults to put into a working model, and what it then knows and writes"
-        super().__init__(Path(__file__).with_name("faults.js"), data, all_combinations(found), said)
+        super().__init__(SCRIPT, data, all_combinations(found), said)
 
 
 def pieces_square(shares: dict[str, list[float]]) -> Figure:

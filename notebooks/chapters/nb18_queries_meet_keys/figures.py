@@ -20,6 +20,8 @@ from aot_helpers.showing.widgets import Page
 from chapters.nb18_queries_meet_keys.measure import head_of, map_of, places, unpacked
 from chapters.nb18_queries_meet_keys.texts import TYPES, token_type
 
+SCRIPT = Path(__file__).with_name("points.js")  # the live view, in the page itself
+
 TYPE_COLORS = ("#555555", "#009E73", "#CC79A7", "#E69F00", "#000000")
 SHADES = {
     color: LinearSegmentedColormap.from_list("cloud", ["#F2F2F2", color, "#1A1A1A"])
@@ -351,7 +353,7 @@ class MapView(Page):
             "point": point,
         }
         super().__init__(
-            Path(__file__).with_name("points.js"),
+            SCRIPT,
             data,
             still,
             f"queries and keys of {heads[0]}, to point at",

@@ -19,6 +19,8 @@ from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE, VALUE, he
 from aot_helpers.showing.plots import SMALL, shown
 from aot_helpers.showing.widgets import Page
 
+SCRIPT = Path(__file__).with_name("flow.js")  # the live view, in the page itself
+
 MLP = "#8C5A2B"
 BORDERS = {
     "token": INK, "position": PALE, "residual": PALE, "bias": PALE, "stream": PALE, "head": SHARE,
@@ -235,6 +237,4 @@ class FlowView(Page):
         looks |= {"told": TOLD, "lines": LINES, "lane": LANE}
         start = {"by": by, "target": target, "most": most, "least": least}
         said = f"information flow of {''.join(data['tokens'])!r} to {data['targets'][target]!r}"
-        super().__init__(
-            Path(__file__).with_name("flow.js"), {**data, **looks, **start, "mlp": MLP}, still, said
-        )
+        super().__init__(SCRIPT, {**data, **looks, **start, "mlp": MLP}, still, said)

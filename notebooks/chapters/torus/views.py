@@ -7,9 +7,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from aot_helpers.showing.widgets import Page
-from chapters.nb14_attention_polynomial.lines import Product
 from chapters.torus import networks as torus
-from chapters.torus.palette import CLASS_COLORS, SHARES, TURN
+from chapters.torus.palette import CLASS_COLORS, SHARES
 from chapters.torus.surfaces import centered, surfaces
 
 
@@ -84,39 +83,6 @@ class TorusView(Page):
             still,
             "a torus network, to drag and to turn",
         )
-
-
-class SweepView(Page):
-    """One head in the page: drag the second word, and its straight line sweeps the circle.
-
-    head: its eleven coefficients, or the `torus_sweep.Product` of a head with d_head 1, whose free
-    numbers then have sliders. theta: the angle of each of five words. second: the angle of the
-    second word at the beginning. still: a figure for places without scripts.
-    """
-
-    def __init__(self, head, theta, second: float, still: Figure):
-        colors = (255 * CLASS_COLORS[: len(theta)]).round().astype(int).tolist()
-        ramp = (255 * SHARES(np.arange(256))[:, :3]).round().astype(int).tolist()
-        data = {"theta": [round(float(t), 5) for t in theta], "second": second}
-        data |= {"colors": colors, "ramp": ramp}
-        if isinstance(head, Product):
-            data["size"] = round(float(head.A * head.B), 5)
-            free = {"phi": head.phi % TURN, "psi": head.psi % TURN, "s": head.s / head.A,
-                    "t": head.t / head.B}  # fmt: skip
-            data["product"] = {name: round(float(value), 5) for name, value in free.items()}
-            named = {
-                "phi": "query: turn",
-                "s": "query: lift",
-                "psi": "keys: turn",
-                "t": "keys: lift",
-            }
-            data["sliders"] = [
-                [key, name, *((0, TURN) if "turn" in name else (-2, 2))]
-                for key, name in named.items()
-            ]
-        else:
-            data["coefficients"] = [round(float(each), 5) for each in head]
-        super().__init__("sweep.js", data, still, "the straight line of a second word, to drag")
 
 
 def _packed(numbers) -> str:

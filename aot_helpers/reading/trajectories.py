@@ -1,0 +1,54 @@
+"""What was measured while runs trained: quantities by step, and when a change is half done."""
+
+import itertools
+from collections.abc import Callable
+
+from aot_helpers.models.checkpoints import load_measurements
+
+QUANTITIES: dict[str, Callable[[dict], float]] = {  # what was measured while a run trained
+    "second copy, random tokens": lambda m: m["repeated random tokens, second copy"],  # 63 tokens
+    "in-context score": lambda m: m["in-context score"],  # late minus early: negative if it helps
+    "induction score": lambda m: max(m["induction"][-1]),  # best head of the last layer, 63 tokens
+    "copy accuracy": lambda m: m["copy accuracy"]["32"],
+}
+for corpus in ("stories", "docstrings"):  # the text that a run has learned, 63 tokens
+    QUANTITIES[f"first copy, {corpus}"] = lambda m: m["repeated text, first copy"]
+    QUANTITIES[f"second copy, {corpus}"] = lambda m: m["repeated text, second copy"]
+
+
+def measured(
+    names: list[str], quantity: str, first: int = 0, last: int = 4000
+) -> tuple[list[int], list[list[float]]]:
+    """The measured steps from first to last, and one of QUANTITIES: [step], [run, step]."""
+    runs = [load_measurements(name) for name in names]
+    kept = [i for i, step in enumerate(runs[0]["steps"]) if first <= step <= last]  # alike in all
+    read = QUANTITIES[quantity]
+    values = [[read(run["measured"][i]) for i in kept] for run in runs]
+    return [runs[0]["steps"][i] for i in kept], values
+
+
+def reached(steps: list[int], values: list[float], share: float) -> int:
+    """The first step at which that share of the way from the first value to the last is done."""
+    whole = values[-1] - values[0]
+    return next(s for s, v in zip(steps, values, strict=True) if (v - values[0]) / whole >= share)
+
+
+def half_way_steps(names: list[str], last: int = 1500) -> dict[str, list[int]]:
+    """For in-context score, induction score and copy accuracy, of each run: the first measured step
+    at which half of the change from step 200 to `last` is done. Runs may differ in their steps.
+
+    Raises ValueError for a run whose induction score is below 0.4 at step `last`: nothing changed.
+    """
+    halves = {"in-context score": [], "induction score": [], "copy accuracy": []}
+    for quantity, name in itertools.product(halves, names):
+        steps, (values,) = measured([name], quantity, 200, last)
+        if quantity == "induction score" and values[-1] < 0.4:
+            said = f"{name} has an induction score of {values[-1]:.2f} at step {last}"
+            raise ValueError(f"{said}, so there is no half-way step: take runs with 0.4 or more")
+        halves[quantity].append(reached(steps, values, 0.5))
+    return halves
+
+
+def steps_between(early: list[int], late: list[int]) -> list[int]:
+    """In each run: the steps between the half-way steps of two quantities."""
+    return [abs(b - a) for a, b in zip(early, late, strict=True)]
