@@ -1,4 +1,7 @@
+"""The house: layers are folders, imports point one way, and a chapter stands alone."""
+
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -7,145 +10,109 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "aot_helpers"
-LAYERS = ["base", "text", "models", "training", "reading", "showing", "studies", "teaching"]
-# Studies that belong together may import each other, in this order; no study imports another's.
-TORUS = (
-    "training winding division colors plots figures diagrams render surfaces "
-    "sweep waves bending teams strips views"
-)
-FAMILIES = [
-    ["torus", *(f"torus_{part}" for part in TORUS.split())],
-    ["attention_maps", "attention_places", "attention_costs", "attention_drawings"],
-    ["loss_ladder_drawings", "loss_ladder"],
-    ["markov", "bigrams", "bigrams_drawings"],
-    ["one_layer", "one_layer_drawings"],
-    ["copying_heads", "copying_drawings"],
-    ["phase_change_drawings", "phase_change"],
-    ["in_context", "in_context_training", "in_context_drawings"],
-    ["query_key_texts", "query_key_maps", "query_key_drawings"],
-    ["sweep_storage", "sweep_study", "sweep"],
-    ["autopsy", "autopsy_results", "autopsy_drawings"],
-    ["masked_repeats", "masked_heads", "masked_drawings"],
-    [
-        "lens_prompts",
-        "lens_readings",
-        "lens_removals",
-        "lens_controls",
-        "lens_results",
-        "lens_sums",
-        "lens_drawings",
-        "lens_figures",
-    ],
-    [
-        "flow_prompts",
-        "flow_ablation",
-        "flow_checks",
-        "flow_heads",
-        "flow_means",
-        "flow_summaries",
-        "flow_identities",
-        "flow_study",
-        "flow_drawings",
-    ],
-    [
-        *("part_prompts", "norm_words", "always_on", "name_prompts", "name_movers"),
-        *("name_patches", "name_forms", "name_results", "part_results", "part_drawings"),
-        "name_drawings",
-    ],
-]
-TREES = {
-    ".".join(path.relative_to(PACKAGE).with_suffix("").parts): ast.parse(path.read_text("utf-8"))
-    for path in sorted(PACKAGE.rglob("*.py"))
-}
-MODULES = [module for module in TREES if not module.endswith("__init__")]
+PACKAGE, CHAPTERS = ROOT / "aot_helpers", ROOT / "notebooks" / "chapters"
+ORDER = "base offline text models parallel training reading showing teaching sweep"
+LAYERS = ORDER.split()
+SHARED = {"torus": {"nb13", "nb14", "nb15"}, "names": {"nb22", "nb24"}}  # a folder: who may use it
 
 
-def layer_of(module):
-    return LAYERS.index(module.split(".")[0])
+def parsed(folder: Path) -> dict[str, ast.Module]:
+    """{dotted name below the folder: syntax tree} of its modules."""
+    return {
+        ".".join(path.relative_to(folder).with_suffix("").parts): ast.parse(path.read_text("utf-8"))
+        for path in sorted(folder.rglob("*.py"))
+    }
 
 
-def imports(module):
-    """Everything a module imports anywhere in it, as dotted names."""
+LIBRARY, CHAPTER_MODULES = parsed(PACKAGE), parsed(CHAPTERS)
+MODULES = [name for name in LIBRARY if not name.endswith("__init__")]
+
+
+def imports(tree: ast.Module) -> set[str]:
+    """Everything that a module imports anywhere in it, as dotted names."""
     names = set()
-    for node in ast.walk(TREES[module]):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module} has a relative import"
+            assert node.level == 0, "relative imports hide where a name comes from"
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return names
 
 
-def own_imports(module):
-    """The modules of the package that a module imports, as "layer.module"."""
-    own = {name.removeprefix("aot_helpers.") for name in imports(module) if "aot_helpers." in name}
+def own_imports(module: str) -> set[str]:
+    """The modules of the library that a module of the library imports, as "layer.module"."""
+    own = {name.removeprefix("aot_helpers.") for name in imports(LIBRARY[module])}
     return {known for known in MODULES for name in own if f"{name}.".startswith(f"{known}.")}
 
 
-def outside_imports(module):
-    return {name.split(".")[0] for name in imports(module)} - {"aot_helpers"}
-
-
-def family_of(module):
-    name = module.split(".")[1]
-    return next((family for family in FAMILIES if name in family), [name])
-
-
-def test_every_module_lies_in_a_layer():
+def test_the_folders_are_the_layers():
     assert {module.split(".")[0] for module in MODULES} == set(LAYERS)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_module_imports_from_its_own_or_a_lower_layer(module):
-    above = [name for name in own_imports(module) if layer_of(name) > layer_of(module)]
-    assert above == []
+def test_imports_point_to_the_own_or_a_lower_layer():
+    upward = [
+        (module, name)
+        for module in MODULES
+        for name in own_imports(module)
+        if LAYERS.index(name.split(".")[0]) > LAYERS.index(module.split(".")[0])
+    ]
+    assert upward == []
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if name.startswith("studies.")])
-def test_a_study_imports_no_other_family_and_only_earlier_modules_of_its_own(module):
-    family = family_of(module)
-    for name in own_imports(module):
-        if name.startswith("studies."):
-            assert family_of(name) == family
-            assert family.index(name.split(".")[1]) < family.index(module.split(".")[1])
-
-
-def test_the_reader_of_imports_sees_what_is_there():
-    assert own_imports("text.corpora") >= {"text.stories", "base.network", "base.errors"}
-    assert own_imports("models.checkpoints") >= {"models.transformer", "text.tokenization"}
-    assert own_imports("showing.widgets") == {"showing.plots", "showing.diagrams"}
-
-
-def test_there_are_no_cycles():
+def test_there_are_no_circles():
     left = {module: own_imports(module) - {module} for module in MODULES}
     while left:
         leaves = {module for module, needs in left.items() if not needs & left.keys()}
-        assert leaves, f"a cycle among {sorted(left)}"
+        assert leaves, f"a circle among {sorted(left)}"
         left = {module: needs for module, needs in left.items() if module not in leaves}
+
+
+def test_the_library_imports_no_chapter():
+    """`grade` finds a notebook's exercises by number, on the path: nothing is imported by name."""
+    found = [n for tree in LIBRARY.values() for n in imports(tree) if n.startswith("chapters.")]
+    assert found == []
+
+
+def test_no_chapter_imports_another():
+    for module, tree in CHAPTER_MODULES.items():
+        chapter = module.split(".")[0]
+        for name in (n for n in imports(tree) if n.startswith("chapters.")):
+            other = name.split(".")[1]
+            assert other == chapter or chapter[:4] in SHARED.get(other, ()), f"{module}: {name}"
+
+
+def test_a_notebook_imports_the_library_and_its_own_chapter():
+    for path in sorted((ROOT / "notebooks").rglob("[0-9]*.ipynb")):
+        for cell in json.loads(path.read_text("utf-8"))["cells"]:
+            if cell["cell_type"] != "code":
+                continue
+            for name in imports(ast.parse("".join(cell["source"]))):
+                if name.startswith("chapters."):
+                    other = name.split(".")[1]
+                    own = f"nb{path.name[:2]}"
+                    assert other[:4] == own or own in SHARED.get(other, ()), f"{path.name}: {name}"
 
 
 @pytest.mark.parametrize("module", [name for name in MODULES if name.startswith("showing.")])
 def test_showing_takes_numbers_and_needs_no_torch(module):
-    assert not outside_imports(module) & {"torch", "jaxtyping", "transformers"}
+    assert not {"torch", "jaxtyping", "transformers"} & {
+        name.split(".")[0] for name in imports(LIBRARY[module])
+    }
     assert {name.split(".")[0] for name in own_imports(module)} <= {"showing", "base"}
 
 
-@pytest.mark.parametrize("module", TREES)
-def test_a_module_begins_with_one_sentence_about_it(module):
-    first, _, rest = (ast.get_docstring(TREES[module]) or "").partition("\n")
-    assert re.fullmatch(r"[A-Z].{19,98}[.?]", first), first
-    assert not re.search(r"[.!] [A-Z]", first), "more than one sentence"
-    assert not rest.split("\n")[0].strip(), "the first sentence has one line"
+def test_every_module_begins_with_one_sentence_about_it():
+    for module, tree in (LIBRARY | CHAPTER_MODULES).items():
+        first, _, rest = (ast.get_docstring(tree) or "").partition("\n")
+        assert re.fullmatch(r"[A-Z].{19,98}[.?]", first), (module, first)
+        assert not re.search(r"[.!] [A-Z]", first), (module, "more than one sentence")
+        assert not rest.split("\n")[0].strip(), (module, "the first sentence has one line")
 
 
-def test_the_readme_maps_every_module():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| `(\w+)/` \| (.*) \|$", readme, flags=re.M))
-    assert list(rows) == LAYERS
-    for layer, told in rows.items():
-        own = {name.split(".")[1] for name in MODULES if name.startswith(f"{layer}.")}
-        assert set(re.findall(r"`(\w+)`", told)) == own, layer
+def test_every_notebook_has_its_chapter_and_every_chapter_its_notebook():
+    numbers = {path.name[:2] for path in (ROOT / "notebooks").glob("[0-9]*.ipynb")}
+    assert {path.name[2:4] for path in CHAPTERS.glob("nb*_*")} == numbers
 
 
 def test_importing_the_package_loads_neither_transformers_nor_datasets():
