@@ -43,8 +43,10 @@ test: $(MADE) ## lint, unit tests, every notebook, committed state
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m pytest -n 2 tests
+	rm -rf $(AOT_RESULTS)/claims
 	$(PY) -m pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env \
 	  --nbval-sanitize-with=tests/nbval_sanitize.cfg --nbval-cell-timeout=300 notebooks/
+	$(PY) -m aot_helpers.teaching.ledger
 	$(PY) tools/run_notebooks.py --verify --floor both
 
 lab: $(MADE) ## open JupyterLab at the first notebook

@@ -1,14 +1,16 @@
 """Checks of exercises that try an answer out: right answers, near misses and nonsense."""
 
-import contextlib
-import io
+import functools
 import math
+import sys
 
 import numpy as np
 import pytest
 import torch
 
-from aot_helpers.teaching.exercises import grade
+from answers import verdict
+from aot_helpers.teaching.exercises import write
+from chapters.nb00_start_here.exercises import PAGES
 
 INF, NAN = math.inf, math.nan
 RESID = torch.tensor(
@@ -41,13 +43,6 @@ GIVEN = {
 }
 
 
-def said(name, *answer):
-    """The last line that grade prints."""
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        grade(name, *answer, **GIVEN[name])
-    return out.getvalue().splitlines()[-1]
-
-
 def diagonal(value, offset=-1, other=0.0):
     bias = torch.full((5, 5), other)
     bias.diagonal(offset).fill_(value)
@@ -72,90 +67,112 @@ def kept_by_value(probabilities, p):
 HALVES, THIRDS = [0, 0.5, 0, 0, 0.5], [0.33, 0, 0.33, 0.33, 0]
 ANYWHERE_ELSE = diagonal(0.0, other=-INF)
 ANYWHERE_ELSE[0, 0] = 0.0
-SOLVED = [
-    ("03.1", HALVES, THIRDS),
-    ("03.1", HALVES, [0.3, 0, 0.3, 0.3, 0]),
-    ("03.1", torch.tensor(HALVES), np.array(THIRDS)),
-    ("03.2", [10.0, 0, 0, 0]),
-    ("03.2", torch.tensor([10.0, 0, 0, 0])),
-    ("03.3", diagonal(20.0)),
-    ("03.3", diagonal(20.0).tolist()),
-    ("03.3", ANYWHERE_ELSE),
-    ("05.1", 1.04, 5.0),
-    ("05.1", torch.tensor(1.04), 5.6),
-    ("05.2", "worse than the die", 2.0),
-    ("05.2", "nan", 1e30),
-    ("05.3", top_p),
-    ("05.3", lambda shares, p: top_p(shares, p).tolist()),
-    ("05.3", lambda shares, p: top_p(shares, p).numpy()),
+ANSWERS = [  # exercise, answer, a part of what is said of it
+    ("03.1", (HALVES, THIRDS), "solved"),
+    ("03.1", (HALVES, [0.3, 0, 0.3, 0.3, 0]), "solved"),
+    ("03.1", (torch.tensor(HALVES), np.array(THIRDS)), "solved"),
+    ("03.2", ([10.0, 0, 0, 0],), "solved"),
+    ("03.2", (torch.tensor([10.0, 0, 0, 0]),), "solved"),
+    ("03.3", (diagonal(20.0),), "solved"),
+    ("03.3", (diagonal(20.0).tolist(),), "solved"),
+    ("03.3", (ANYWHERE_ELSE,), "solved"),
+    ("05.1", (1.04, 5.0), "solved"),
+    ("05.1", (torch.tensor(1.04), 5.6), "solved"),
+    ("05.2", ("worse than the die", 2.0), "solved"),
+    ("05.2", ("nan", 1e30), "solved"),
+    ("05.3", (top_p,), "solved"),
+    ("05.3", (lambda shares, p: top_p(shares, p).tolist(),), "solved"),
+    ("05.3", (lambda shares, p: top_p(shares, p).numpy(),), "solved"),
+    ("03.1", (..., ...), "not attempted"),
+    ("03.1", (HALVES, ...), "not attempted"),
+    ("03.2", (...,), "not attempted"),
+    ("03.3", (...,), "not attempted"),
+    ("05.1", (1.04, ...), "not attempted"),
+    ("05.2", (..., 2.0), "not attempted"),
+    ("05.3", (...,), "not attempted"),
+    ("05.3", (lambda shares, p: None,), "not attempted"),
+    ("05.3", (lambda shares, p: ...,), "not attempted"),
+    ("03.1", ([0.2] * 5, THIRDS), "position 1 gets more"),
+    ("03.1", (HALVES, [0.4] * 5), "add up to 2.00"),
+    ("03.1", (HALVES, [0.3, 0.3, 0.3, 0]), "W_Q * -10: 5 numbers"),
+    ("03.1", ("half", THIRDS), "5 numbers"),
+    ("03.1", ([NAN] * 5, THIRDS), "has NaN"),
+    ("03.2", ([3.0, 0, 0, 0],), "0.014"),
+    ("03.2", ([10.0, 0, 0],), "4 numbers"),
+    ("03.2", ([NAN, 0, 0, 0],), "has NaN"),
+    ("03.2", ([INF, 0, 0, 0],), "an infinity"),
+    ("03.2", ([2e38, 0, 0, 0],), "overflow"),
+    ("03.3", (torch.zeros(5, 5),), "Position 4 gives position 3 only"),
+    ("03.3", (diagonal(20.0, 1),), "above the main one: row 1"),
+    ("03.3", (torch.zeros(4, 4),), "5 by 5 numbers"),
+    ("03.3", (diagonal(NAN),), "has NaN"),
+    ("03.3", (diagonal(INF),), "NaN (step 5)"),
+    ("03.3", (diagonal(0.0, other=-INF),), "Row 0 of the pattern is NaN"),
+    ("05.1", (0.5, 5.0), "three tokens costs more than 0.50"),
+    ("05.1", (1.04, 6.9), "stories cost less than 6.90"),
+    ("05.1", (NAN, 5.0), "tiny: one number, please; yours has NaN"),
+    ("05.1", (1.04, [5.0, 5.0]), "in_stories: one number"),
+    ("05.2", ("flat", 2.0), "one of 'nan'"),
+    ("05.2", ("nan", 2.0), "first bad loss is 70"),
+    ("05.2", ("worse than the die", 1e4), "first bad loss is nan"),
+    ("05.2", ("worse than the die", 0.05), "training can live with it"),
+    ("05.2", ("worse than the die", -1), "above 0"),
+    ("05.2", ("nan", NAN), "has NaN"),
+    ("05.2", ("nan", INF), "an infinity"),
+    ("05.2", ("nan", "high"), "one number"),
+    ("05.3", (kept_by_value,), "the 2 likeliest stay, not [0.25, 0.25, 0.25, 0.25]"),
+    ("05.3", (lambda s, p: s * (top_p(s, p) > 0),), "divide them by their sum"),
+    ("05.3", (lambda s, p: s,), "stay, not"),
+    ("05.3", (lambda s, p: s * NAN,), "has NaN"),
+    ("05.3", (lambda s, p: s[:2],), "4 numbers"),
 ]
-NOT_ATTEMPTED = [
-    ("03.1", ..., ...),
-    ("03.1", HALVES, ...),
-    ("03.2", ...),
-    ("03.3", ...),
-    ("05.1", 1.04, ...),
-    ("05.2", ..., 2.0),
-    ("05.3", ...),
-    ("05.3", lambda shares, p: None),
-    ("05.3", lambda shares, p: ...),
-]
-NOT_YET = [  # and a part of what is said
-    ("position 1 gets more", "03.1", [0.2] * 5, THIRDS),
-    ("add up to 2.00", "03.1", HALVES, [0.4] * 5),
-    ("W_Q * -10: 5 numbers", "03.1", HALVES, [0.3, 0.3, 0.3, 0]),
-    ("5 numbers", "03.1", "half", THIRDS),
-    ("has NaN", "03.1", [NAN] * 5, THIRDS),
-    ("0.014", "03.2", [3.0, 0, 0, 0]),
-    ("4 numbers", "03.2", [10.0, 0, 0]),
-    ("has NaN", "03.2", [NAN, 0, 0, 0]),
-    ("an infinity", "03.2", [INF, 0, 0, 0]),
-    ("overflow", "03.2", [2e38, 0, 0, 0]),
-    ("Position 4 gives position 3 only", "03.3", torch.zeros(5, 5)),
-    ("above the main one: row 1", "03.3", diagonal(20.0, 1)),
-    ("5 by 5 numbers", "03.3", torch.zeros(4, 4)),
-    ("has NaN", "03.3", diagonal(NAN)),
-    ("NaN (step 5)", "03.3", diagonal(INF)),
-    ("Row 0 of the pattern is NaN", "03.3", diagonal(0.0, other=-INF)),
-    ("three tokens costs more than 0.50", "05.1", 0.5, 5.0),
-    ("stories cost less than 6.90", "05.1", 1.04, 6.9),
-    ("tiny: one number, please; yours has NaN", "05.1", NAN, 5.0),
-    ("in_stories: one number", "05.1", 1.04, [5.0, 5.0]),
-    ("one of 'nan'", "05.2", "flat", 2.0),
-    ("first bad loss is 70", "05.2", "nan", 2.0),
-    ("first bad loss is nan", "05.2", "worse than the die", 1e4),
-    ("training can live with it", "05.2", "worse than the die", 0.05),
-    ("above 0", "05.2", "worse than the die", -1),
-    ("has NaN", "05.2", "nan", NAN),
-    ("an infinity", "05.2", "nan", INF),
-    ("one number", "05.2", "nan", "high"),
-    ("the 2 likeliest stay, not [0.25, 0.25, 0.25, 0.25]", "05.3", kept_by_value),
-    ("divide them by their sum", "05.3", lambda s, p: s * (top_p(s, p) > 0)),
-    ("stay, not", "05.3", lambda s, p: s),
-    ("has NaN", "05.3", lambda s, p: s * NAN),
-    ("4 numbers", "05.3", lambda s, p: s[:2]),
-]
-
-
-@pytest.mark.parametrize("answer", SOLVED, ids=lambda answer: answer[0])
-def test_a_right_answer_is_solved(answer):
-    name, *_, last = answer
-    measured = {"05.3": " (tokens that stay at p = 0.9: 1 after a, 2 after b)"}
-    if name == "05.1":
-        measured[name] = f" (stories: your {float(last):.2f}, measured {math.log(181):.2f})"
-    assert said(*answer) == f"exercise {name}: solved{measured.get(name, '')}"
-
-
-@pytest.mark.parametrize("answer", NOT_ATTEMPTED, ids=lambda answer: answer[0])
-def test_a_stub_is_not_attempted(answer):
-    assert said(*answer) == f"exercise {answer[0]}: not attempted"
 
 
 @pytest.mark.parametrize(
-    ("says", "answer"),
-    [(says, answer) for says, *answer in NOT_YET],
-    ids=lambda part: part if isinstance(part, str) else part[0],
+    ("number", "answer", "said"), ANSWERS, ids=lambda part: part if isinstance(part, str) else ""
 )
-def test_another_answer_is_told_what_is_wrong(says, answer):
-    line = said(*answer)
-    assert line.startswith(f"exercise {answer[0]}: not yet. ") and says in line
+def test_an_answer_is_told_what_it_is_worth(number, answer, said):
+    found = verdict(number, *answer, **GIVEN[number])
+    kind = said if said in ("solved", "not attempted") else "not yet. "
+    assert found.startswith(kind) and said in found
+
+
+def test_what_a_right_answer_measured_is_said():
+    found = verdict("05.1", 1.04, 5.0, **GIVEN["05.1"])
+    assert found == f"solved (stories: your 5.00, measured {math.log(181):.2f})"
+    found = verdict("05.3", top_p, **GIVEN["05.3"])
+    assert found == "solved (tokens that stay at p = 0.9: 1 after a, 2 after b)"
+
+
+def test_a_page_goes_on_with_the_readers_once_it_is_right(capsys):
+    def copy_rule(tokens): ...
+
+    ours = PAGES["00.1"]
+    assert write("00.1", copy_rule) is ours
+    assert capsys.readouterr().out.endswith("`copy_rule` is the package's version\n")
+    yours = functools.partial(ours)
+    yours.__name__ = "copy_rule"
+    assert write("00.1", yours) is yours
+    assert capsys.readouterr().out.endswith("`copy_rule` is yours\n")
+
+
+def test_exercises_are_found_beside_their_notebook(tmp_path, monkeypatch):
+    chapter = tmp_path / "chapters" / "nb77_a_name"
+    chapter.mkdir(parents=True)
+    for folder in (chapter, chapter.parent):
+        (folder / "__init__.py").touch()
+    code = "from aot_helpers.teaching.exercises import NotYet\n\n\ndef check(answer):\n"
+    code += "    if answer != 3:\n        raise NotYet('It is 3.')\n\n\nCHECKS = {'77.1': check}\n"
+    (chapter / "exercises.py").write_text(code)
+    for name in [name for name in sys.modules if name.split(".")[0] == "chapters"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert [verdict("77.1", n) for n in (3, 4, ...)] == [
+        "solved",
+        "not yet. It is 3.",
+        "not attempted",
+    ]
+    with pytest.raises(ValueError, match="no exercise is called '77.2'.*77.1"):
+        verdict("77.2", 3)
+    for name in [name for name in sys.modules if name.split(".")[0] == "chapters"]:
+        del sys.modules[name]

@@ -105,7 +105,7 @@ def test_showing_takes_numbers_and_needs_no_torch(module):
 def test_every_module_begins_with_one_sentence_about_it():
     for module, tree in (LIBRARY | CHAPTER_MODULES).items():
         first, _, rest = (ast.get_docstring(tree) or "").partition("\n")
-        assert re.fullmatch(r"[A-Z].{19,98}[.?]", first), (module, first)
+        assert re.fullmatch(r"[A-Z`].{19,98}[.?]", first), (module, first)
         assert not re.search(r"[.!] [A-Z]", first), (module, "more than one sentence")
         assert not rest.split("\n")[0].strip(), (module, "the first sentence has one line")
 

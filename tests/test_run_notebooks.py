@@ -191,7 +191,7 @@ def test_in_place_takes_the_figures_that_a_notebook_saved(project):
 
 
 def test_in_place_forgets_what_older_runs_of_the_evidence_said(project):
-    old = project / "runs/results/claims/00.json"
+    old = project / "runs/results/claims/evidence/00.json"
     old.parent.mkdir(parents=True)
     old.write_text("{}")
     write(project, "00_first", "x = 1")

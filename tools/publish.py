@@ -18,6 +18,8 @@ from pathlib import Path
 import nbformat
 
 import pictures
+from aot_helpers.teaching.ledger import ledger_path
+from aot_helpers.teaching.rules import load_claims
 
 try:
     import tomllib
@@ -100,9 +102,8 @@ def key(path: Path) -> str:
 
 def declared_before(root: Path) -> list[str]:
     """A paragraph: the rules of how many findings were set before their values were known."""
-    path = root / "data" / "claims.toml"
-    entries = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    when = [each["declared"] for each in entries.values() if each["kind"] == "finding"]
+    claims = load_claims(folder=root / "data" / "claims").values()
+    when = [each.declared for each in claims if each.kind == "finding"]
     early = [each for each in when if each.startswith("before")]
     part = sum(bool(re.search(r"but for|\bafter\b", each)) for each in early)
     said = (
@@ -165,11 +166,9 @@ def readme_picture(copies: list[Path]) -> bytes | None:
 
 
 def claims_file(results: Path, notebook: Path) -> Path:
-    """Where a notebook's claims stand: by its number; the tour's in a folder of their own."""
-    folder = results / "claims"
-    if notebook.parent.name != "evidence":
-        folder = folder / "tour"
-    return folder / f"{notebook.stem[:2]}.json"
+    """Where a notebook's claims stand: by its floor and number."""
+    floor = "evidence" if notebook.parent.name == "evidence" else "tour"
+    return ledger_path(results / "claims", notebook.stem[:2], floor)
 
 
 def publish_figures(notebook: Path, made: Path, kept: Path) -> None:

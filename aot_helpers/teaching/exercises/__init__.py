@@ -6,17 +6,28 @@ import pkgutil
 from aot_helpers.base.errors import unknown_name
 
 
-class Solved(str):
-    """What a check returns of a right answer if it has measured something worth seeing."""
+class NotYet(Exception):
+    """Raised by a check: what is still wrong with an answer."""
+
+
+class NotAttempted(Exception):
+    """Raised by a check of an answer that is still blank."""
+
+
+def attempted(answer):
+    """The answer, or what its function returned. Raises NotAttempted where that is None or ... ."""
+    if answer is None or answer is ...:
+        raise NotAttempted
+    return answer
 
 
 def grade(number: str, *answer, **given) -> None:
     """Try an answer out; print "not attempted", "not yet" and why, or "solved" and a number.
 
-    An exercise is an entry of CHECKS in the module of its notebook (nb09: "09.1" …), a function of
-    the answer and of what the notebook gives: it returns None if nothing was attempted, "" or a
-    Solved text if the answer is right, and else what is still wrong. Raises ValueError for an
-    unknown number.
+    An exercise is an entry of CHECKS in the module of its notebook ("09.1" …), a function of the
+    answer and of what the notebook gives. Of a right answer it returns nothing, or a text: what it
+    measured that is worth seeing. It raises NotYet("what is wrong") of a wrong one, NotAttempted
+    of a blank one. Raises ValueError for an unknown number.
     """
     _try_out(number, answer, given)
 
@@ -39,14 +50,18 @@ def _try_out(number: str, answer: tuple, given: dict) -> bool:
     checks = getattr(_module(number), "CHECKS", {})
     if number not in checks:
         raise unknown_name("exercise", number, checks)
-    missing = any(part is ... for part in answer)
-    problem = None if missing else checks[number](*answer, **given)
-    if isinstance(problem, Solved):
-        said = f"solved ({problem})"
-    else:
-        said = {None: "not attempted", "": "solved"}.get(problem, f"not yet. {problem}")
+    right = False
+    try:
+        if any(part is ... for part in answer):
+            raise NotAttempted
+        measured = checks[number](*answer, **given)
+        said, right = f"solved ({measured})" if measured else "solved", True
+    except NotAttempted:
+        said = "not attempted"
+    except NotYet as problem:
+        said = f"not yet. {problem}"
     print(f"exercise {number}: {said}")
-    return problem == "" or isinstance(problem, Solved)
+    return right
 
 
 def _module(number: str):

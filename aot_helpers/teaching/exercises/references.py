@@ -1,9 +1,11 @@
 """Answers that are functions, compared with a reference on a few inputs."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 from torch import Tensor
+
+from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 
 
 def against(
@@ -15,7 +17,7 @@ def against(
     a function that many write instead of the reference}.
     """
 
-    def check(answer: Callable) -> str | None:
+    def check(answer: Callable) -> None:
         for i, arguments in enumerate(trials):
             returned = False
             try:
@@ -23,17 +25,15 @@ def against(
             finally:
                 if not returned:  # the error itself follows
                     print(f"an error for the arguments {_short(arguments)}")
-            if (given is None or given is ...) and i == 0:
-                return None
+            if i == 0:
+                attempted(given)
             if given is None:
-                return f"For the arguments {_short(arguments)}: nothing was returned"
-            problem = _difference(given, reference(*arguments))
-            if problem:
+                raise NotYet(f"For the arguments {_short(arguments)}: nothing was returned")
+            if problem := _difference(given, reference(*arguments)):
                 for said, mistake in (mistakes or {}).items():
                     if not _difference(given, mistake(*arguments)):
-                        return said
-                return f"For the arguments {_short(arguments)}: {problem}"
-        return ""
+                        raise NotYet(said)
+                raise NotYet(f"For the arguments {_short(arguments)}: {problem}")
 
     return check
 
@@ -58,41 +58,40 @@ def _short(arguments: tuple) -> str:
     return ", ".join(shown)
 
 
-def read_numbers(answer, *shape: int, infinite: bool = False) -> tuple[Tensor | None, str]:
-    """An answer as float numbers of this shape, and what is wrong with it ("" if nothing is).
+def read_numbers(answer, *shape: int, name: str = "", infinite: bool = False) -> Tensor:
+    """An answer as float numbers of this shape. Raises NotYet, which begins with the name.
 
     answer: a number, list, array or tensor. infinite: -inf and inf may be among its numbers.
     """
     size = " by ".join(map(str, shape)) + " numbers" if shape else "one number"
+    wanted = f"{name}: {size}, please; yours" if name else f"{size}, please; yours"
     try:
         given = torch.as_tensor(answer).detach().float()
     except (TypeError, ValueError, RuntimeError):
-        return None, f"{size}, please; yours is {answer!r}."
+        raise NotYet(f"{wanted} is {answer!r}.") from None
     if given.shape != shape:
-        return None, f"{size}, please; yours has the shape {list(given.shape)}."
+        raise NotYet(f"{wanted} has the shape {list(given.shape)}.")
     if given.isnan().any() or not (infinite or given.isfinite().all()):
-        return None, f"{size}, please; yours has {'NaN' if given.isnan().any() else 'an infinity'}."
-    return given, ""
+        raise NotYet(f"{wanted} has {'NaN' if given.isnan().any() else 'an infinity'}.")
+    return given
 
 
-def guesses_problem(answer, names: Iterable[str]) -> str | None:
-    """What is wrong with an answer {name: guess}: "" if nothing is, None if it is not attempted."""
+def read_guesses(answer, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
+    """(name, number) one by one of an answer {name: guess}; not attempted while all are ... ."""
+    names = list(names)
     if not isinstance(answer, dict) or set(answer) != set(names):
-        return f"A dict with the keys {', '.join(names)} is wanted, got {answer!r}."
-    return None if all(each is ... for each in answer.values()) else ""
+        raise NotYet(f"A dict with the keys {', '.join(names)} is wanted, got {answer!r}.")
+    if all(each is ... for each in answer.values()):
+        raise NotAttempted
+    for name in names:
+        yield name, read_numbers(answer[name], name=name)
 
 
-def near(answer, truth: dict, within: float) -> str | None:
+def near(answer, truth: dict, within: float) -> None:
     """A check (see `grade`) of guesses {name: one number} that must lie so near to the truth."""
-    if (problem := guesses_problem(answer, truth)) != "":
-        return problem
-    for name, guess in answer.items():
-        guess, problem = read_numbers(guess)
-        if problem:
-            return f"{name}: {problem}"
+    for name, guess in read_guesses(answer, truth):
         if abs(guess - truth[name]) > within:
-            return f"{name}: {'more' if guess < truth[name] else 'less'} than {guess:.2f}."
-    return ""
+            raise NotYet(f"{name}: {'more' if guess < truth[name] else 'less'} than {guess:.2f}.")
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:

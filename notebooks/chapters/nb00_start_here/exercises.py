@@ -8,7 +8,7 @@ from torch import Tensor
 
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
-from aot_helpers.teaching.exercises import Solved
+from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from aot_helpers.teaching.exercises.references import draw
 from chapters.nb00_start_here import measure as first_look
 
@@ -42,7 +42,7 @@ def _copy_rule(answer):
     cases = ([3, 5, 9, 3, 7, 3], [4, 4], [1, 2, 3], [6], [8, 2, 8, 1, 2])
     given = [answer(list(tokens)) for tokens in cases]
     if all(each is None or each is ... for each in given):
-        return None
+        raise NotAttempted
     for tokens, got in zip(cases, given, strict=True):
         expected = copy_rule(tokens)
         if isinstance(got, Tensor) and got.numel() == 1:
@@ -51,26 +51,26 @@ def _copy_rule(answer):
             continue
         seen = f"For {tokens} the answer is {expected}, yours is {got}."
         if expected == -1:
-            return f"{seen} {tokens[-1]} does not stand earlier: return -1."
+            raise NotYet(f"{seen} {tokens[-1]} does not stand earlier: return -1.")
         if got == tokens[tokens.index(tokens[-1]) + 1]:
-            return f"{seen} You take the first earlier place; take the last one."
+            raise NotYet(f"{seen} You take the first earlier place; take the last one.")
         if got == tokens[-1]:
-            return f"{seen} You return the token itself; return the one that came after it."
+            raise NotYet(f"{seen} You return the token itself; return the one that came after it.")
         if got is None:
-            return f"{seen} Does every way through your function end in a `return`?"
-        return seen
-    return Solved("this is what an induction head does; you wrote it in a few lines")
+            raise NotYet(f"{seen} Does every way through your function end in a `return`?")
+        raise NotYet(seen)
+    return "this is what an induction head does; you wrote it in a few lines"
 
 
 def _induction_score(answer):
     for length, seed in ((6, 0), (3, 1)):
         size = 2 * length + 1
         pattern = draw(size, size, seed=seed).softmax(dim=-1)
-        given = answer(pattern, length)
-        if given is None or given is ...:
-            return None
+        given = attempted(answer(pattern, length))
         if isinstance(given, Tensor) and given.numel() > 1:
-            return f"One number is wanted, the mean; yours has the shape {tuple(given.shape)}."
+            raise NotYet(
+                f"One number is wanted, the mean; yours has the shape {tuple(given.shape)}."
+            )
         query = torch.arange(length + 1, size)
         key = query - length  # the twin
         mistakes = {
@@ -93,33 +93,33 @@ def _induction_score(answer):
         best = min(gaps, key=gaps.get)
         if gaps[best] > 1e-5:
             right = float(mistakes[""])
-            return (
+            raise NotYet(
                 f"For segments of {length} it should be {right:.4f}; yours is {float(given):.4f}."
             )
         if best:
-            return best
-    return Solved("you can now find induction heads in any model that shows you its attention")
+            raise NotYet(best)
+    return "you can now find induction heads in any model that shows you its attention"
 
 
 def _misleading(text, model, names):
     if not isinstance(text, str) or not text.strip():
-        return f"A text is wanted, in quotation marks; got {text!r}."
+        raise NotYet(f"A text is wanted, in quotation marks; got {text!r}.")
     for name in names:
         if name in text:
-            return f"{name!r} is in it: use something else."
+            raise NotYet(f"{name!r} is in it: use something else.")
     tokens = model.tokenizer.encode(text, bos=True)
     if len(tokens) > MOST_TOKENS + 1:
-        return f"It has {len(tokens) - 1} tokens; at most {MOST_TOKENS} are allowed."
+        raise NotYet(f"It has {len(tokens) - 1} tokens; at most {MOST_TOKENS} are allowed.")
     if len(tokens) < 3:
-        return "It is too short for anything to come twice."
+        raise NotYet("It is too short for anything to come twice.")
     without = first_look.losses(model, tokens, ablate(model, INDUCTION))
     harm = first_look.losses(model, tokens) - without
     worst = int(harm.argmax())
     where = repr(model.tokenizer.token_strings(tokens[[worst + 1]])[0])
     said = f"{where} costs {harm[worst]:.1f} nats more with the two heads than without"
     if harm[worst] < LEAST_HARM:
-        return f"At most: {said}."
-    return Solved(f"{said}: a head that copies cannot know when to stop")
+        raise NotYet(f"At most: {said}.")
+    return f"{said}: a head that copies cannot know when to stop"
 
 
 def _better_rule(answer, model, names, friend):
@@ -132,9 +132,7 @@ def _better_rule(answer, model, names, friend):
         _, second = first_look.mentions(model, tokens, name)
         for place in second[1:].tolist():
             before, came = tokens[:place].tolist(), tokens[place].item()
-            given = answer(list(before))
-            if given is None or given is ...:
-                return None
+            given = attempted(answer(list(before)))
             right["rule"] += int(given == came)
             right["model"] += int(choice[place - 1] == came)
             right["all"] += 1
@@ -145,8 +143,8 @@ def _better_rule(answer, model, names, friend):
     found = f"your rule is right about {right['rule']} of {right['all']} tokens, the model about "
     found += f"{right['model']}"
     if right["rule"] < LEAST_RIGHT * right["all"]:
-        return f"So far {found}. Where several earlier places fit, which one fits best?"
-    return Solved(
+        raise NotYet(f"So far {found}. Where several earlier places fit, which one fits best?")
+    return (
         f"{found}. Of the {right['hard']} tokens on which one token is not enough the model gets "
         f"{right['hard, model']}, and {right['hard, without']} without L0H0, which attends two back"
     )

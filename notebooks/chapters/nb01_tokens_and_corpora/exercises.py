@@ -2,7 +2,7 @@
 
 import torch
 
-from aot_helpers.teaching.exercises import Solved
+from aot_helpers.teaching.exercises import NotYet
 from aot_helpers.teaching.exercises.references import against, read_numbers
 from chapters.nb01_tokens_and_corpora.measure import last_guess
 
@@ -19,9 +19,7 @@ def _merge(pieces, pair):
 
 
 def _per_letter(answer, bpe, texts):
-    answer, problem = read_numbers(answer, 2)
-    if problem:
-        return problem
+    answer = read_numbers(answer, 2)
     letters = sum(map(len, texts))
     truth = [
         loss * sum(map(len, bpe[n].encode_many(texts))) / letters for n, loss in LOSSES.items()
@@ -29,10 +27,10 @@ def _per_letter(answer, bpe, texts):
     truth = torch.tensor(truth)
     if (answer - truth).abs().max() > 0.02:
         if torch.allclose(answer, torch.tensor(list(LOSSES.values()))):
-            return "These are per token: divide by the letters of a token."
+            raise NotYet("These are per token: divide by the letters of a token.")
         worst = int((answer - truth).abs().argmax())
-        return f"The loss of model {'AB'[worst]} per letter is not {answer[worst]:.2f}."
-    return Solved("per letter, B loses less" if truth[1] < truth[0] else "per letter, A loses less")
+        raise NotYet(f"The loss of model {'AB'[worst]} per letter is not {answer[worst]:.2f}.")
+    return "per letter, B loses less" if truth[1] < truth[0] else "per letter, A loses less"
 
 
 def _match_of_two(tokens):
@@ -56,9 +54,7 @@ _small = against(
 
 
 def _rule_of_two(answer, texts):
-    problem = _small(answer)
-    if problem != "":
-        return problem
+    _small(answer)
     texts = [text for text in texts if len(text) > 1]
     came = torch.cat([text[1:] for text in texts])
     of_two = torch.cat([torch.tensor(answer(text.tolist())[:-1]) for text in texts])
@@ -70,7 +66,7 @@ def _rule_of_two(answer, texts):
             f"{speaks.double().mean():.2f} of the tokens, right at {right[speaks].mean():.2f} "
             f"of these, {right.mean():.2f} of all"
         )
-    return Solved(f"it speaks at {said[0]}; the match of one at {said[1]}")
+    return f"it speaks at {said[0]}; the match of one at {said[1]}"
 
 
 CHECKS = {

@@ -6,7 +6,7 @@ PAGES are the package's versions of what the reader writes; each is its folded s
 import torch
 from torch import Tensor
 
-from aot_helpers.teaching.exercises import Solved
+from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from aot_helpers.teaching.exercises.references import draw, read_numbers
 from chapters.nb02_embeddings_and_positions.measure import random_model
 
@@ -40,23 +40,22 @@ def sinusoids(n_ctx, d_model, base=10_000.0):
 PAGES = {"02.1": cosines, "02.2": order_gap, "02.4": sinusoids}
 
 
-def _compared(given, expected: Tensor, mistakes: dict[str, Tensor]) -> str | None:
-    """None if nothing was given, "" if it is what is expected, else what is wrong."""
-    if given is None or given is ...:
-        return None
+def _compared(given, expected: Tensor, mistakes: dict[str, Tensor]) -> None:
+    """Raises NotAttempted if nothing was given, NotYet unless it is what is expected."""
+    attempted(given)
     if not isinstance(given, Tensor) or given.shape != expected.shape:
         shape = tuple(given.shape) if isinstance(given, Tensor) else given
-        return f"A tensor of shape {tuple(expected.shape)} is wanted, got {shape!r}."
+        raise NotYet(f"A tensor of shape {tuple(expected.shape)} is wanted, got {shape!r}.")
     if torch.allclose(given.double(), expected.double(), atol=1e-4):
-        return ""
+        return
     for said, mistake in mistakes.items():
         if mistake.shape == given.shape and torch.allclose(given, mistake, atol=1e-2):
-            return said
+            raise NotYet(said)
     if given.isnan().any():
-        return "There are NaNs in it."
+        raise NotYet("There are NaNs in it.")
     gap, at = (given - expected).abs().max(), (given - expected).abs().argmax()
     row, column = divmod(int(at), expected.shape[1])
-    return (
+    raise NotYet(
         f"Row {row}, column {column} should be {expected[row, column]:.3f}; "
         f"yours is {given[row, column]:.3f} ({gap:.2f} off)."
     )
@@ -67,7 +66,7 @@ def _cosines(answer):
         rows, others = draw(n, d, seed=n), draw(m, d, seed=m + 10)
         length, lengths = rows.norm(dim=1, keepdim=True), others.norm(dim=1, keepdim=True)
         dots = rows @ others.T
-        problem = _compared(
+        _compared(
             answer(rows, others),
             cosines(rows, others),
             {
@@ -84,9 +83,7 @@ def _cosines(answer):
                 "These are distances.": torch.cdist(rows, others),
             },
         )
-        if problem != "":
-            return problem
-    return Solved("a row's length no longer counts: only where it points")
+    return "a row's length no longer counts: only where it points"
 
 
 def _everyone(model, tokens, order):
@@ -122,18 +119,15 @@ def _order_gap(answer):
     tokens, order = torch.tensor([[3, 0, 6, 1, 4]]), torch.tensor([2, 4, 1, 0, 3])
     for name, model in models.items():
         given, expected = answer(model, tokens, order), order_gap(model, tokens, order)
-        if given is None or given is ...:
-            return None
-        number, problem = read_numbers(given)
-        if problem:
-            return f"For {name}: {problem}"
+        attempted(given)
+        number = read_numbers(given, name=f"For {name}")
         if abs(number - expected) < 1e-4:
             continue
         for said, mistake in _everyone(model, tokens, order).items():
             if abs(number - float(mistake)) < 1e-4:
-                return said
-        return f"For {name} the number is {expected:.3f}; yours is {number:.3f}."
-    return Solved("it is 0 for a model that sees each token alone, and not for two that see order")
+                raise NotYet(said)
+        raise NotYet(f"For {name} the number is {expected:.3f}; yours is {number:.3f}.")
+    return "it is 0 for a model that sees each token alone, and not for two that see order"
 
 
 def _noticing(n_layers):
@@ -147,18 +141,18 @@ def _noticing(n_layers):
 
 def _places(answer):
     if not isinstance(answer, dict) or set(answer) != {1, 2}:
-        return f"A dict with the keys 1 and 2 is wanted, got {answer!r}."
+        raise NotYet(f"A dict with the keys 1 and 2 is wanted, got {answer!r}.")
     if all(each is ... for each in answer.values()):
-        return None
+        raise NotAttempted
     for n_layers, places in answer.items():
         if not isinstance(places, list | tuple | set | range) or not set(places) <= set(range(4)):
-            return f"{n_layers}: a list of positions from 0 to 3 is wanted, got {places!r}."
+            raise NotYet(f"{n_layers}: a list of positions from 0 to 3 is wanted, got {places!r}.")
         truth = set(_noticing(n_layers))
         for place in sorted(truth ^ set(places)):
             does = "change" if place in truth else "do not change"
             layers = "one layer" if n_layers == 1 else "two layers"
-            return f"In {layers}, the logits at position {place} {does}."
-    return Solved("one layer sees a bag of earlier tokens; two layers see their order")
+            raise NotYet(f"In {layers}, the logits at position {place} {does}.")
+    return "one layer sees a bag of earlier tokens; two layers see their order"
 
 
 def _sinusoids(answer):
@@ -186,10 +180,8 @@ def _sinusoids(answer):
             "These are rows of dimensions: positions go down, dimensions across.": pair.T,
         }
         given = answer(n_ctx, d_model, base)
-        problem = _compared(given, sinusoids(n_ctx, d_model, base), table)
-        if problem != "":
-            return problem
-    return Solved("a row for every position, of any length, and nothing to train")
+        _compared(given, sinusoids(n_ctx, d_model, base), table)
+    return "a row for every position, of any length, and nothing to train"
 
 
 CHECKS = {"02.1": _cosines, "02.2": _order_gap, "02.3": _places, "02.4": _sinusoids}

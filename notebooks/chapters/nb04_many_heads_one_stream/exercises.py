@@ -8,8 +8,8 @@ import math
 import torch
 from torch import Tensor
 
-from aot_helpers.teaching.exercises import Solved
-from aot_helpers.teaching.exercises.references import draw, read_numbers
+from aot_helpers.teaching.exercises import NotYet, attempted
+from aot_helpers.teaching.exercises.references import draw, read_guesses, read_numbers
 
 NEAR = 0.15  # of a logit, in 04.4: numbers in the figures are rounded to 0.1
 
@@ -100,27 +100,28 @@ def _attention(answer):
         weights = [draw(*read, seed=i) for i in (1, 2, 3)] + [draw(*wrote, seed=4)]
         bias = draw(n_heads, n_pos, n_pos, seed=5)
         given, expected = answer(x, *weights, bias), pytorchs(x, *weights, bias)
-        if given is None or given is ...:
-            return None
+        attempted(given)
         if not isinstance(given, Tensor) or given.shape != expected.shape:
             shape = tuple(given.shape) if isinstance(given, Tensor) else given
             more = (
                 " Add up what the heads write." if shape == (batch, n_heads, *x.shape[1:]) else ""
             )
             sizes = f"x {tuple(x.shape)} and W_Q {read}"
-            return f"For {sizes} the shape {tuple(expected.shape)} is wanted, got {shape!r}.{more}"
+            raise NotYet(
+                f"For {sizes} the shape {tuple(expected.shape)} is wanted, got {shape!r}.{more}"
+            )
         gaps.append((given - expected).abs().max().item())
         if gaps[-1] < 1e-4:
             continue
         for said, flaw in _flaws(d_model, d_head).items():
             if torch.allclose(given, _flawed(x, *weights, bias, **flaw), atol=1e-4):
-                return said
+                raise NotYet(said)
         if torch.allclose(given, pytorchs(x, *weights, 0 * bias), atol=1e-4):
-            return "The bias is missing: add it to the scores."
+            raise NotYet("The bias is missing: add it to the scores.")
         if given.isnan().any():
-            return "There are NaNs: is there a query all of whose keys are masked?"
-        return f"It differs from torch.nn.MultiheadAttention by up to {gaps[-1]:.2f}."
-    return Solved(f"on three random layers it is torch.nn.MultiheadAttention, to {max(gaps):.0e}")
+            raise NotYet("There are NaNs: is there a query all of whose keys are masked?")
+        raise NotYet(f"It differs from torch.nn.MultiheadAttention by up to {gaps[-1]:.2f}.")
+    return f"on three random layers it is torch.nn.MultiheadAttention, to {max(gaps):.0e}"
 
 
 def _transformer(answer, model, tokens):
@@ -133,30 +134,27 @@ def _transformer(answer, model, tokens):
         replaced, aside = start, start
         for weights in layers:
             replaced, aside = attention(replaced, *weights), aside + attention(start, *weights)
-    if given is None or given is ...:
-        return None
+    attempted(given)
     if not isinstance(given, Tensor) or given.shape != expected.shape:
         shape = tuple(given.shape) if isinstance(given, Tensor) else given
-        return f"Logits of shape {tuple(expected.shape)} are wanted, got {shape!r}."
+        raise NotYet(f"Logits of shape {tuple(expected.shape)} are wanted, got {shape!r}.")
     if torch.allclose(given, replaced @ model.W_U, atol=1e-3):
-        return "Your layers replace the residual stream: each must add to it."
+        raise NotYet("Your layers replace the residual stream: each must add to it.")
     if torch.allclose(given, aside @ model.W_U, atol=1e-3):
-        return (
+        raise NotYet(
             "Every layer of yours reads the embedding: each must read the stream as it is by then."
         )
     gap = (given - expected).abs().max()
     if gap > 1e-3:
-        return f"The largest difference from the trained model's logits is {gap:.2f}."
-    return Solved(f"every logit of the trained model, to {gap:.0e}: this is the whole model")
+        raise NotYet(f"The largest difference from the trained model's logits is {gap:.2f}.")
+    return f"every logit of the trained model, to {gap:.0e}: this is the whole model"
 
 
 def _attribute(answer):
     W_U, rows = draw(6, 9, seed=1), {f"L0H{h}": draw(6, seed=2 + h) for h in range(3)}
-    given = answer(rows, W_U, 4, 7)
-    if given is None or given is ...:
-        return None
+    given = attempted(answer(rows, W_U, 4, 7))
     if not isinstance(given, dict) or set(given) != set(rows):
-        return f"A dict with the names {', '.join(rows)} is wanted, got {given!r}."
+        raise NotYet(f"A dict with the names {', '.join(rows)} is wanted, got {given!r}.")
     mistakes = {
         "": W_U[:, 4] - W_U[:, 7],
         "The sign is turned: the token's column less the rival's.": W_U[:, 7] - W_U[:, 4],
@@ -167,36 +165,37 @@ def _attribute(answer):
     for said, direction in mistakes.items():
         expected = {name: (row @ direction).item() for name, row in rows.items()}
         if all(_close(given[name], expected[name]) for name in rows):
-            return said or Solved("your numbers add up to the logit difference")
+            if said:
+                raise NotYet(said)
+            return "your numbers add up to the logit difference"
     name = next(iter(rows))
-    return f"{name} adds {(rows[name] @ mistakes['']).item():.3f} here; yours says {given[name]}."
+    raise NotYet(
+        f"{name} adds {(rows[name] @ mistakes['']).item():.3f} here; yours says {given[name]}."
+    )
 
 
 def _close(guess, truth: float) -> bool:
-    number, problem = read_numbers(guess)
-    return not problem and abs(number - truth) < 1e-4
+    try:
+        return bool(abs(read_numbers(guess) - truth) < 1e-4)
+    except NotYet:
+        return False
 
 
 def _falls(answer, truth, terms):
     """The two falls of the logit; terms: what each head adds directly, with all heads on."""
-    if not isinstance(answer, dict) or set(answer) != set(truth):
-        return f"A dict with the keys {', '.join(truth)} is wanted, got {answer!r}."
-    if all(each is ... for each in answer.values()):
-        return None
-    for pair, guess in answer.items():
-        guess, problem = read_numbers(guess)
-        if problem:
-            return f"{pair}: {problem}"
+    for pair, guess in read_guesses(answer, truth):
         if abs(guess - truth[pair]) <= NEAR:
             continue
         if "L0H3" not in pair:
-            return f"{pair}: the two share a layer, so neither reads the other. What does each add?"
+            raise NotYet(
+                f"{pair}: the two share a layer, so neither reads the other. What does each add?"
+            )
         alone = truth[pair] - guess
         if abs(alone + terms["L1H0"]) < 1:
-            return f"{pair}: without L0H3, how much does L1H0 still have to lose?"
+            raise NotYet(f"{pair}: without L0H3, how much does L1H0 still have to lose?")
         side = "more" if alone > 0 else "less"
-        return f"{pair}: it is {side} than {guess:.1f}. The last figure shows both steps."
-    return Solved("effects add up within a layer; across layers they overlap")
+        raise NotYet(f"{pair}: it is {side} than {guess:.1f}. The last figure shows both steps.")
+    return "effects add up within a layer; across layers they overlap"
 
 
 CHECKS = {"04.1": _attention, "04.2": _transformer, "04.3": _attribute, "04.4": _falls}

@@ -4,8 +4,8 @@ import math
 
 import torch
 
-from aot_helpers.teaching.exercises import Solved
-from aot_helpers.teaching.exercises.references import draw, guesses_problem, read_numbers
+from aot_helpers.teaching.exercises import NotYet, attempted
+from aot_helpers.teaching.exercises.references import draw, read_guesses, read_numbers
 
 LOYALTY = 0.9  # how often the planted word comes, of two
 LEAST, RIVAL = 7, "friends"  # letters of the false word; the word that it must beat
@@ -15,11 +15,10 @@ def _two_ahead(answer):
     for n, seed in ((5, 0), (9, 1)):
         P = draw(n, n, seed=seed).softmax(-1)
         table = answer(P)
-        if table is None or table is ...:
-            return None if n == 5 else "Nothing was returned."
-        given, problem = read_numbers(table, n, n)
-        if problem:
-            return f"For a P of {n} signs: {problem}"
+        if n != 5 and table is None:
+            raise NotYet("Nothing was returned.")
+        attempted(table)
+        given = read_numbers(table, n, n, name=f"For a P of {n} signs")
         right = P @ P
         for each, flaw in (
             (right, "These are probabilities. Of which logits are they the softmax?"),
@@ -28,32 +27,37 @@ def _two_ahead(answer):
             (right.T.log(), "Turned round: a row is the present sign, a column the later one."),
         ):
             if torch.allclose(given, each, atol=1e-4):
-                return flaw
+                raise NotYet(flaw)
         chances = given.softmax(-1)  # the same for every number added to a row
         if not torch.allclose(chances, right, atol=1e-4):
             off = int((chances - right).abs().sum(dim=1).argmax())
             got, wanted = ([round(x, 2) for x in row[off].tolist()] for row in (chances, right))
-            return f"Row {off} of {n} signs: its softmax is {got}, two steps of P give {wanted}."
-    return ""
+            raise NotYet(
+                f"Row {off} of {n} signs: its softmax is {got}, two steps of P give {wanted}."
+            )
 
 
 def _false_word(word, cost, signs, known):
     if not isinstance(word, str) or not word:
-        return f"A word is wanted, in quotation marks; got {word!r}."
+        raise NotYet(f"A word is wanted, in quotation marks; got {word!r}.")
     strange = sorted(set(word) - set(signs[1:]))
     if strange:
-        return f"{', '.join(map(repr, strange))}: the model knows the letters {signs[1:]} alone."
+        raise NotYet(
+            f"{', '.join(map(repr, strange))}: the model knows the letters {signs[1:]} alone."
+        )
     if word in known:
-        return f"{word!r} is a word of the text."
+        raise NotYet(f"{word!r} is a word of the text.")
     if len(word) < LEAST:
-        return f"It has {len(word)} letters; {LEAST} are wanted."
+        raise NotYet(f"It has {len(word)} letters; {LEAST} are wanted.")
     pairs = [word[i : i + 2] for i in range(len(word) - 1)]
     twice = next((pair for pair in pairs if pairs.count(pair) > 1), None)
     if twice:
-        return f"{twice!r} comes twice: each pair only once, please."
+        raise NotYet(f"{twice!r} comes twice: each pair only once, please.")
     own, other = cost(word), cost(RIVAL)
     said = f"{word!r} costs {own:.2f} nats a letter, {RIVAL!r} {other:.2f}"
-    return Solved(said) if own < other else f"{said}."
+    if own >= other:
+        raise NotYet(f"{said}.")
+    return said
 
 
 def _two_losses(answer):
@@ -61,17 +65,11 @@ def _two_losses(answer):
         "no layers": math.log(2),
         "knows the verb": -LOYALTY * math.log(LOYALTY) - (1 - LOYALTY) * math.log(1 - LOYALTY),
     }
-    if (problem := guesses_problem(answer, wanted)) != "":
-        return problem
-    for name, right in wanted.items():
-        given, problem = read_numbers(answer[name])
-        if problem:
-            return f"{name}: {problem}"
-        if abs(given - right) > 0.03:
+    for name, given in read_guesses(answer, wanted):
+        if abs(given - wanted[name]) > 0.03:
             chances = "1/2 and 1/2" if name == "no layers" else f"{LOYALTY} and {1 - LOYALTY:.1f}"
             rule = "Weigh −ln p by how often each comes."
-            return f"{name}: the two words have chances {chances}. {rule}"
-    return ""
+            raise NotYet(f"{name}: the two words have chances {chances}. {rule}")
 
 
 CHECKS = {

@@ -5,8 +5,8 @@ import math
 import torch
 
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.teaching.exercises import Solved
-from aot_helpers.teaching.exercises.references import draw, guesses_problem, read_numbers
+from aot_helpers.teaching.exercises import NotYet, attempted
+from aot_helpers.teaching.exercises.references import draw, read_guesses, read_numbers
 from aot_helpers.text.planted import BUG, BUG_PREPOSITIONS, BUG_VERBS
 from chapters.nb07_one_layer_skip_trigrams import measure as one_layer
 
@@ -48,19 +48,24 @@ def _table(answer):
     for shape in ((3, 4, 5), (7, 5)):
         frames = (draw(*shape, seed=3).abs() * 20).long().clamp(max=49)
         given = answer(model, 2, frames)
-        if given is None or given is ...:
-            return None if len(shape) == 3 else "Nothing was returned for frames [frame, pos]."
+        if len(shape) != 3 and given is None:
+            raise NotYet("Nothing was returned for frames [frame, pos].")
+        attempted(given)
         right = one_layer.skip_trigram_table(model, 2, frames)
         if not isinstance(given, torch.Tensor) or given.shape != right.shape:
             got = list(getattr(given, "shape", [])) or type(given).__name__
-            return f"Frames {list(shape)} should give a tensor {list(right.shape)}; yours: {got}."
+            raise NotYet(
+                f"Frames {list(shape)} should give a tensor {list(right.shape)}; yours: {got}."
+            )
         if torch.allclose(given, right, atol=1e-4):
             continue
         for said, table in _wrong_tables(model, 2, frames).items():
             if torch.allclose(given, table, atol=1e-4):
-                return said
-        return "The shape is right, the numbers are not: compare attention and boost one by one."
-    return Solved("weights alone say what this head adds for any source in any frame")
+                raise NotYet(said)
+        raise NotYet(
+            "The shape is right, the numbers are not: compare attention and boost one by one."
+        )
+    return "weights alone say what this head adds for any source in any frame"
 
 
 def _patch(answer):
@@ -69,13 +74,12 @@ def _patch(answer):
         small = _random_model()
     a, b = ((draw(3, 6, seed=seed).abs() * 20).long().clamp(max=49) for seed in (5, 6))
     given, right = answer(small, a, b, 1), one_layer.patched(small, a, b, 1)
-    if given is None or given is ...:
-        return None
+    attempted(given)
     if not isinstance(given, torch.Tensor) or given.shape != right.shape:
         got = list(getattr(given, "shape", [])) or type(given).__name__
-        return f"Logits after the last token, {list(right.shape)}, are wanted; yours: {got}."
+        raise NotYet(f"Logits after the last token, {list(right.shape)}, are wanted; yours: {got}.")
     if torch.allclose(given, right, atol=1e-4):
-        return Solved("one head reads another text; all else in the model stays")
+        return "one head reads another text; all else in the model stays"
     wrong = {
         "Nothing was patched: does your function return the changed z?": small(a)[:, -1],
         "That is the whole model on the donors: run it on texts, and patch one head.": small(b)[
@@ -83,43 +87,36 @@ def _patch(answer):
         ],
     }
     if any(torch.allclose(given, one_layer.patched(small, a, b, h), atol=1e-4) for h in (0, 2, 3)):
-        return "Another head was patched: z is [text, pos, head, d_head]."
+        raise NotYet("Another head was patched: z is [text, pos, head, d_head].")
     for said, logits in wrong.items():
         if torch.allclose(given, logits, atol=1e-4):
-            return said
-    return "Patch z of head h only, and at the last position only."
+            raise NotYet(said)
+    raise NotYet("Patch z of head h only, and at the last position only.")
 
 
 def _forced(answer, forced):
-    if (problem := guesses_problem(answer, forced)) != "":
-        return problem
-    for pair, p in forced.items():
-        given, problem = read_numbers(answer[pair])
-        if problem:
-            return f"{pair}: {problem}"
+    for pair, given in read_guesses(answer, forced):
         if not 0 <= given <= 1:
-            return f"{pair}: a probability from 0 to 1 is wanted, got {given:.2f}."
+            raise NotYet(f"{pair}: a probability from 0 to 1 is wanted, got {given:.2f}.")
         if given >= 0.5:
-            return f"{pair}: which noun does L0H0 raise for this verb?"
-        if abs(given - p) > 0.06:
-            return (
+            raise NotYet(f"{pair}: which noun does L0H0 raise for this verb?")
+        if abs(given - forced[pair]) > 0.06:
+            raise NotYet(
                 f"{pair}: not so near {given:.2f}. It is 1 / (1 + e^-x), x the logit of the right "
                 "noun minus that of the other."
             )
     shown = ", ".join(f"{pair}: {p:.2f}" for pair, p in forced.items())
-    return Solved(f"{shown}; the weights foretold a mistake that the model never makes by itself")
+    return f"{shown}; the weights foretold a mistake that the model never makes by itself"
 
 
 def _four_pairs(attention, delta, direct):
     shapes = {"attention": (attention, 2, 2), "delta": (delta, 2), "direct": (direct, 2)}
     numbers = {}
     for name, (given, *shape) in shapes.items():
-        numbers[name], problem = read_numbers(given, *shape)
-        if problem:
-            return f"{name}: {problem}"
+        numbers[name] = read_numbers(given, *shape, name=name)
     attention, delta, direct = numbers.values()
     if attention.min() < 0 or attention.max() > 1:
-        return "attention: its weights lie between 0 and 1."
+        raise NotYet("attention: its weights lie between 0 and 1.")
     chances = (direct[:, None] + attention * delta).sigmoid()  # of mind [preposition, verb]
     worst = 1.0
     for i, preposition in enumerate(BUG_PREPOSITIONS):
@@ -128,10 +125,10 @@ def _four_pairs(attention, delta, direct):
             p = p if noun == "mind" else 1 - p
             worst = min(worst, p)
             if p < 0.9:
-                return (
+                raise NotYet(
                     f"{verb} … {preposition} → {noun} has the probability {p:.2f}; 0.9 is wanted."
                 )
-    return Solved(f"each right noun has at least {worst:.2f}: one head can serve both prepositions")
+    return f"each right noun has at least {worst:.2f}: one head can serve both prepositions"
 
 
 CHECKS = {"07.1": _table, "07.2": _patch, "07.3": _forced, "07.4": _four_pairs}

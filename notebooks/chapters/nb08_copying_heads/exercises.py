@@ -5,8 +5,8 @@ from torch import Tensor
 
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.teaching.exercises import Solved
-from aot_helpers.teaching.exercises.references import near, read_numbers
+from aot_helpers.teaching.exercises import NotYet, attempted
+from aot_helpers.teaching.exercises.references import near, read_guesses, read_numbers
 
 NEAR = 0.2  # of 08.3
 SPARE = 0.05  # by which the two may miss what is there for both
@@ -48,13 +48,11 @@ def _patch_values(answer):
         texts, donors = torch.randint(11, (2, 3, 6))
     model.W_E.mul_(3)  # so that no attention pattern is flat
     for head in (Head(0, 1), Head(1, 2)):
-        given = answer(model, texts, donors, head)
-        if given is None or given is ...:
-            return None
+        given = attempted(answer(model, texts, donors, head))
         expected = patch_values(model, texts, donors, head)
         if not isinstance(given, Tensor) or given.shape != expected.shape:
             shape = tuple(given.shape) if isinstance(given, Tensor) else type(given).__name__
-            return f"Logits of shape {tuple(expected.shape)} are wanted, got {shape!r}."
+            raise NotYet(f"Logits of shape {tuple(expected.shape)} are wanted, got {shape!r}.")
         if torch.allclose(given, expected, atol=1e-4):
             continue
         _, cache = model.run_with_cache(donors)
@@ -74,12 +72,12 @@ def _patch_values(answer):
         }
         for said, edits in mistakes.items():
             if torch.allclose(given, model(texts, edits=edits), atol=1e-4):
-                return said
+                raise NotYet(said)
         if torch.allclose(given, model(donors), atol=1e-4):
-            return "These are the logits of `donors`: run the model on `texts`."
+            raise NotYet("These are the logits of `donors`: run the model on `texts`.")
         gap = (given - expected).abs().max()
-        return f"For head {head} the largest error of a logit is {gap:.2f}."
-    return Solved("the head still attends to the same places, and finds other words there")
+        raise NotYet(f"For head {head} the largest error of a logit is {gap:.2f}.")
+    return "the head still attends to the same places, and finds other words there"
 
 
 def _copying_score(answer):
@@ -87,14 +85,10 @@ def _copying_score(answer):
     rows, columns = torch.randn(30, 5, generator=draw), torch.randn(5, 30, generator=draw)
     symmetric = rows.T @ torch.diag(torch.linspace(2, -1, 30))
     for L, R in ((rows, columns), (rows, symmetric)):
-        given = answer(L.clone(), R.clone())
-        if given is None or given is ...:
-            return None
+        given = attempted(answer(L.clone(), R.clone()))
         if isinstance(given, Tensor) and given.is_complex():
-            return "A complex number: the real parts of the eigenvalues are added up."
-        number, problem = read_numbers(given)
-        if problem:
-            return problem
+            raise NotYet("A complex number: the real parts of the eigenvalues are added up.")
+        number = read_numbers(given)
         values = torch.linalg.eigvals(R @ L)
         size, table = values.abs().sum(), L @ R
         mistakes = {
@@ -116,53 +110,56 @@ def _copying_score(answer):
         }
         said = next((s for s, x in mistakes.items() if torch.isclose(number, x, atol=1e-4)), None)
         if said is None:
-            return f"For a table of rank 5 the score is {mistakes['']:.3f}, yours {number:.3f}."
+            raise NotYet(
+                f"For a table of rank 5 the score is {mistakes['']:.3f}, yours {number:.3f}."
+            )
         if said:
-            return said
-    return Solved("1 if every mixture of words raises itself, −1 if every one lowers itself")
+            raise NotYet(said)
+    return "1 if every mixture of words raises itself, −1 if every one lowers itself"
 
 
 def _shares(answer, truth):
     """truth: both shares of L0H1's attention; what they leave has been printed."""
-    problem = near(answer, truth, NEAR)
-    if problem and isinstance(answer, dict):
-        guesses = [read_numbers(each)[0] for each in answer.values()]
-        if guesses and all(each is not None for each in guesses):
-            both, left = float(sum(guesses)), float(sum(truth.values()))
-            if abs(both - left) > SPARE:
-                problem += f" Together yours are {both:.2f}; there is {left:.2f} for both."
-    if problem != "":
-        return problem
+    both, left = sum(guess for _, guess in read_guesses(answer, truth)), sum(truth.values())
+    try:
+        near(answer, truth, NEAR)
+    except NotYet as problem:
+        more = f" Together yours are {both:.2f}; there is {left:.2f} for both."
+        raise NotYet(f"{problem}{more if abs(both - left) > SPARE else ''}") from None
     said = ", ".join(f"{name}: {share:.2f}" for name, share in truth.items())
-    return Solved(f"{said}. It attends to what has just been said, and lowers it")
+    return f"{said}. It attends to what has just been said, and lowers it"
 
 
 def _donor(answer, model, text, head):
     """answer: the donor as words; text: the words that the model reads."""
     words, ids = text.split(), model.tokenizer.encode(text, bos=True)[None]
     if not isinstance(answer, str):
-        return f"A text of {len(words)} words is wanted, got {answer!r}."
+        raise NotYet(f"A text of {len(words)} words is wanted, got {answer!r}.")
     given = answer.split()
     if len(given) != len(words):
-        return f"Your donor has {len(given)} words, the text {len(words)}: place by place, please."
+        raise NotYet(
+            f"Your donor has {len(given)} words, the text {len(words)}: place by place, please."
+        )
     donor = model.tokenizer.encode(answer, bos=True)[None]
     if model.tokenizer.token_strings(donor[0, 1:]) != given:
-        return "Your donor has a word that is not of this language."
+        raise NotYet("Your donor has a word that is not of this language.")
     changed = [i for i, (a, b) in enumerate(zip(given, words, strict=True)) if a != b]
     if len(changed) != 1:
-        return f"One word of the text is to be exchanged; you exchanged {len(changed)}."
+        raise NotYet(f"One word of the text is to be exchanged; you exchanged {len(changed)}.")
     due = words[words.index(words[-1]) + 1]
     logits = patch_values(model, ids, donor, head)[0, -1]
     left = logits.softmax(dim=-1)[model.tokenizer.encode(due)[0]].item()
     if left < GONE:
         (best,) = model.tokenizer.token_strings(logits.argmax()[None])
-        return Solved(f"{due} falls to {left:.2f}, the model says {best}: {head} strikes off {due}")
+        return f"{due} falls to {left:.2f}, the model says {best}: {head} strikes off {due}"
     pattern = model.run_with_cache(ids)[1][f"L{head.layer}.pattern"][0, head.head]
     attended = pattern[-1, changed[0] + 1]  # BOS comes first
     said = f"The model still gives {due} a probability of {left:.2f}."
     if attended < 0.1:
-        return f"{said} From the last word {head} hardly attends to that place ({attended:.2f})."
-    return f"{said} {head} does attend to that place ({attended:.2f}). What does it lower?"
+        raise NotYet(
+            f"{said} From the last word {head} hardly attends to that place ({attended:.2f})."
+        )
+    raise NotYet(f"{said} {head} does attend to that place ({attended:.2f}). What does it lower?")
 
 
 CHECKS = {"08.1": _patch_values, "08.2": _copying_score, "08.3": _shares, "08.4": _donor}

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from aot_helpers.reading.trajectories import reached
-from aot_helpers.teaching.exercises import Solved
+from aot_helpers.teaching.exercises import NotYet, attempted
 from aot_helpers.teaching.exercises.references import against, draw, where_to_look
 from aot_helpers.text.batches import repeated_tokens
 from aot_helpers.training.losses import copy_losses, next_token_losses
@@ -47,30 +47,32 @@ def _pairs_of_losses(model, tokens) -> dict[str, tuple]:
 def _copy_losses(answer, model, tokens):
     shorter = repeated_tokens(model.config.d_vocab, 7, 3, int(tokens[0, 0]), seed=5)
     for texts in (tokens, shorter):
-        found = answer(model, texts)
-        if found is None or found is ...:
-            return None
+        found = attempted(answer(model, texts))
         try:
             found = torch.tensor([float(each) for each in found])
         except (TypeError, ValueError):
-            return "Return two numbers: the mean loss of the first copy and that of the second."
+            raise NotYet(
+                "Return two numbers: the mean loss of the first copy and that of the second."
+            ) from None
         if len(found) != 2:
-            return f"Return two numbers, one for each copy; you return {len(found)}."
+            raise NotYet(f"Return two numbers, one for each copy; you return {len(found)}.")
         if not torch.allclose(found, torch.tensor(copy_losses(model, texts)), atol=1e-4):
             for said, wrong in _pairs_of_losses(model, texts).items():
                 if torch.allclose(found, torch.tensor(wrong), atol=1e-4):
-                    return said
+                    raise NotYet(said)
             n, right = texts.shape[1] // 2, copy_losses(model, texts)
-            return "On {} tokens written twice: {:.3f}, {:.3f} expected, got {:.3f}, {:.3f}".format(
-                n, *right, *found.tolist()
+            raise NotYet(
+                "On {} tokens written twice: {:.3f}, {:.3f} expected, got {:.3f}, {:.3f}".format(
+                    n, *right, *found.tolist()
+                )
             )
     first, second = copy_losses(model, tokens)
-    return Solved(f"the finished model: {first:.2f} nats, and {second:.2f} the second time")
+    return f"the finished model: {first:.2f} nats, and {second:.2f} the second time"
 
 
 def _middle_half(answer: Callable):
-    problem = _compare_middle(answer)
-    return Solved("a steady change would take half of all steps") if problem == "" else problem
+    _compare_middle(answer)
+    return "a steady change would take half of all steps"
 
 
 def _by_value(steps, values):
@@ -104,20 +106,20 @@ _compare_middle = against(
 
 def _shift(answer):
     k = torch.arange(2 * 5 * 4 * 3.0).reshape(2, 5, 4, 3)  # [batch, pos, head, d_head]
-    found = answer(k.clone())
-    if found is None or found is ...:
-        return None
+    found = attempted(answer(k.clone()))
     if not isinstance(found, torch.Tensor):
-        return f"Return a tensor of keys; you return {found!r}."
+        raise NotYet(f"Return a tensor of keys; you return {found!r}.")
     if found.shape != k.shape:
-        return f"The keys had shape {list(k.shape)}, yours have {list(found.shape)}."
+        raise NotYet(f"The keys had shape {list(k.shape)}, yours have {list(found.shape)}.")
     if not torch.equal(found[:, :, 2:], k[:, :, 2:]):
-        return "Heads 2 and 3 should keep their keys."
+        raise NotYet("Heads 2 and 3 should keep their keys.")
     if not torch.equal(found[:, 1:, :2], k[:, :-1, :2]):
-        return "From position 1 on, heads 0 and 1 should hold the key of the position before."
+        raise NotYet(
+            "From position 1 on, heads 0 and 1 should hold the key of the position before."
+        )
     if not torch.equal(found[:, 0], k[:, 0]):
-        return "Position 0 should keep its key."
-    return Solved("in one layer, two heads can now find a token by the one before it")
+        raise NotYet("Position 0 should keep its key.")
+    return "in one layer, two heads can now find a token by the one before it"
 
 
 def _favorite_distances(answer):
@@ -126,17 +128,20 @@ def _favorite_distances(answer):
     for head, distance in zip(scores, wanted, strict=True):
         head.diagonal(-distance).add_(5)
     scores[-1].diagonal().add_(6)
-    found = answer(scores.masked_fill(torch.ones(n, n).triu(1).bool(), -1e9).softmax(dim=-1))
-    if found is None or found is ...:
-        return None
+    found = attempted(
+        answer(scores.masked_fill(torch.ones(n, n).triu(1).bool(), -1e9).softmax(dim=-1))
+    )
     try:
         found = [int(each) for each in found]
     except (TypeError, ValueError):
-        return f"Return a list with one distance for each head; you return {found!r}."
+        raise NotYet(
+            f"Return a list with one distance for each head; you return {found!r}."
+        ) from None
     if found[-1:] == [0]:
-        return "A head that looks at itself looks 0 back; only distances of 1 or more count."
+        raise NotYet("A head that looks at itself looks 0 back; only distances of 1 or more count.")
     right = found == wanted
-    return "" if right else f"Heads that look mostly {wanted} back: your function says {found}."
+    if not right:
+        raise NotYet(f"Heads that look mostly {wanted} back: your function says {found}.")
 
 
 def _honest_score(pattern, tokens, back):

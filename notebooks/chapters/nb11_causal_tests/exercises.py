@@ -4,7 +4,7 @@ import math
 
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate, freeze_patterns, merge
-from aot_helpers.teaching.exercises import Solved
+from aot_helpers.teaching.exercises import NotYet, attempted
 from aot_helpers.teaching.exercises.references import near, read_numbers
 from aot_helpers.training.losses import copy_losses
 
@@ -18,30 +18,26 @@ def _looks_kept(answer, model, tokens):
         silent = ablate(model, [Head(0, head)], "zero")
         kept = copy_losses(model, tokens, merge(freeze_patterns(model, tokens), silent))
         free, whole = copy_losses(model, tokens, silent), copy_losses(model, tokens)
-        found = answer(model, tokens, head)
-        if found is None or found is ...:
-            return None
-        found, problem = read_numbers(found)
-        if problem:
-            return f"For head {head}: {problem}"
+        found = attempted(answer(model, tokens, head))
+        found = read_numbers(found, name=f"For head {head}")
         if abs(found - kept[1]) > 1e-3:
             known = {free[1]: "layer 1 still looks elsewhere", whole[1]: "the head still speaks"}
             known[kept[0]] = "this is the first copy's loss, the second's is wanted"
             known[kept[1] - whole[1]] = "this is the rise, the loss itself is wanted"
             why = [said for value, said in known.items() if abs(found - value) < 1e-3]
-            return f"For head {head}: {found:.3f}; {why[0] if why else 'mine is another number'}."
+            raise NotYet(
+                f"For head {head}: {found:.3f}; {why[0] if why else 'mine is another number'}."
+            )
         shown = shown or f"L0H{head} silent: {free[1]:.2f}; with the looks kept: {kept[1]:.2f}"
-    return Solved(shown)
+    return shown
 
 
 def _facts(answer, truth):
-    return near(answer, truth, NEAR)
+    near(answer, truth, NEAR)
 
 
 def _shared_job(answer):
-    found, problem = read_numbers(answer, 3)
-    if problem:
-        return f"The leads by the rest, by one head and by the other: {problem}"
+    found = read_numbers(answer, 3, name="The leads by the rest, by one head and by the other")
     rest, one, two = found.tolist()
 
     def loss(lead):
@@ -53,8 +49,8 @@ def _shared_job(answer):
     said = f"Without one head the loss rises by {alone[0]:.2f}, without the other by {alone[1]:.2f}"
     said += f", without both by {both:.2f}"
     if max(map(abs, alone)) > LITTLE or both < MUCH:
-        return f"{said}: at most {LITTLE}, {LITTLE} and at least {MUCH} are wanted."
-    return Solved(said)
+        raise NotYet(f"{said}: at most {LITTLE}, {LITTLE} and at least {MUCH} are wanted.")
+    return said
 
 
 CHECKS = {"11.1": _looks_kept, "11.2": _facts, "11.3": _shared_job}

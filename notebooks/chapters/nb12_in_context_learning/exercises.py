@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from aot_helpers.models.checkpoints import checkpoint_steps, load_checkpoint
-from aot_helpers.teaching.exercises import Solved
+from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from aot_helpers.teaching.exercises.references import against, draw, read_numbers
 from aot_helpers.training.losses import copy_accuracy
 from chapters.nb12_in_context_learning.measure import LENGTH, losses_of
@@ -52,29 +52,28 @@ _TRIALS = [
 
 
 def _cheat(answer, model, line, goal):
-    if answer is None or answer is ...:
-        return None
+    attempted(answer)
     wanted = "A list of whole numbers is wanted, the places where pieces begin"
     try:
         starts = torch.as_tensor(answer)
     except (TypeError, ValueError, RuntimeError):
-        return f"{wanted}; got {answer!r}."
+        raise NotYet(f"{wanted}; got {answer!r}.") from None
     if starts.dtype.is_floating_point or starts.dtype == torch.bool or starts.dim() != 1:
-        return f"{wanted}; got {answer!r}."
+        raise NotYet(f"{wanted}; got {answer!r}.")
     starts = starts.unique()
     if not LEAST_STARTS <= len(starts) <= MOST_STARTS:
         limits = f"{LEAST_STARTS} to {MOST_STARTS}"
-        return f"These are {len(starts)} different places; take {limits}."
+        raise NotYet(f"These are {len(starts)} different places; take {limits}.")
     last = len(line) - LENGTH
     if starts.min() < 0 or starts.max() > last:
-        return f"A piece must lie in the line: places are 0 to {last}."
+        raise NotYet(f"A piece must lie in the line: places are 0 to {last}.")
     texts = torch.stack([line[i : i + LENGTH] for i in starts.tolist()])
     texts = F.pad(texts, (1, 0), value=model.tokenizer.bos)
     score = in_context_score(losses_of(model, texts)).item()
     said = f"without layers the score is {score:+.2f} nats"
     if score <= goal:
-        return Solved(f"{said}, and nothing was learned in context: your early tokens are harder")
-    return f"{said}; {goal:+.2f} or less is wanted."
+        return f"{said}, and nothing was learned in context: your early tokens are harder"
+    raise NotYet(f"{said}; {goal:+.2f} or less is wanted.")
 
 
 def _first_as_good(step, copied, texts, random_tokens):
@@ -82,22 +81,22 @@ def _first_as_good(step, copied, texts, random_tokens):
     try:
         model = load_checkpoint("stories-2l", step)
     except (TypeError, ValueError):
-        return f"Steps are {checkpoint_steps('stories-2l')}; got {step!r}."
-    given, problem = read_numbers(copied)
-    if problem:
-        return f"The copy accuracy: {problem}"
+        raise NotYet(f"Steps are {checkpoint_steps('stories-2l')}; got {step!r}.") from None
+    given = read_numbers(copied, name="The copy accuracy")
     found = in_context_score(losses_of(model, texts))
     if found > last + AS_GOOD:
-        return f"At step {step} the score is {found:+.2f}, in the end {last:+.2f}: later."
+        raise NotYet(f"At step {step} the score is {found:+.2f}, in the end {last:+.2f}: later.")
     earlier = [each for each in checkpoint_steps("stories-2l") if each < step][-1]
     before = in_context_score(losses_of(load_checkpoint("stories-2l", earlier), texts))
     if before <= last + AS_GOOD:
-        return f"At step {earlier} the score is {before:+.2f} already: earlier."
+        raise NotYet(f"At step {earlier} the score is {before:+.2f} already: earlier.")
     truth = copy_accuracy(model, random_tokens)
     if abs(given - truth) > NEAR_COPIED:
-        return f"The step is right; but it copies {'more' if given < truth else 'less'} than that."
+        raise NotYet(
+            f"The step is right; but it copies {'more' if given < truth else 'less'} than that."
+        )
     said = f"step {step}: the score is {found:+.2f} (in the end {last:+.2f}), yet the model copies"
-    return Solved(f"{said} {truth:.2f} of the random tokens: the score is there without copying")
+    return f"{said} {truth:.2f} of the random tokens: the score is there without copying"
 
 
 def _one_layer(score, copied, copies, texts):
@@ -106,19 +105,19 @@ def _one_layer(score, copied, copies, texts):
     copies: the notebook's measure, a function of a model and a text; texts: as they are, changed.
     """
     if any(part is ... for part in (score, copied)):
-        return None
+        raise NotAttempted
     one = load_checkpoint("stories-1l")
     plain, changed = texts
     truth = in_context_score(losses_of(one, changed)).item(), copies(one, plain)
     whats = "The score with names of other tokens", "The share copied on plain stories"
     for what, given, right in zip(whats, (score, copied), truth, strict=True):
-        guess, problem = read_numbers(given)
-        if problem:
-            return f"{what}: {problem}"
+        guess = read_numbers(given, name=what)
         if abs(guess - right) > NEAR_COPIED:
-            return f"{what}: it is {'higher' if guess < right else 'lower'} than {guess:+.2f}."
+            raise NotYet(
+                f"{what}: it is {'higher' if guess < right else 'lower'} than {guess:+.2f}."
+            )
     said = f"{truth[1]:.2f} of the tokens inside known names, and a score of {truth[0]:+.2f} with"
-    return Solved(f"{said} other names: this score, too, is made of names that training has shown")
+    return f"{said} other names: this score, too, is made of names that training has shown"
 
 
 CHECKS = {

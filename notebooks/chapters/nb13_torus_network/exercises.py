@@ -5,6 +5,7 @@ import numbers
 
 import torch
 
+from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from chapters.torus import networks as torus
 
 WORDS = "ABCDE"
@@ -23,74 +24,76 @@ def _letters(answer) -> str:
 
 def _center(pair, color, theta, opinion):
     if pair is ... or color is ...:
-        return None
+        raise NotAttempted
     away = [min(float(angle), 2 * math.pi - float(angle)) for angle in theta]
     nearest = WORDS[away.index(min(away))]
     named, said = _letters(pair), COLORS.get(str(color).strip().lower(), _letters(color))
     if len(named) != 2 or not set(named) <= set(WORDS):
-        return f'The dot is a pair of words, such as "CE", not {pair!r}.'
+        raise NotYet(f'The dot is a pair of words, such as "CE", not {pair!r}.')
     if said not in tuple(WORDS):
-        return f'The color is a word or its color, such as "D" or "red", not {color!r}.'
+        raise NotYet(f'The color is a word or its color, such as "D" or "red", not {color!r}.')
     if said != WORDS[int(opinion(torch.zeros(1), torch.zeros(1)).argmax())]:
-        return "The color is not right: which single point are the four corners?"
-    return "" if named == nearest * 2 else f"{named} is not the dot nearest to the corners."
+        raise NotYet("The color is not right: which single point are the four corners?")
+    if named != nearest * 2:
+        raise NotYet(f"{named} is not the dot nearest to the corners.")
 
 
 def _breaks(answer, facts_lost):
     if not isinstance(answer, tuple | list) or len(answer) != 3:
-        return f'Give a head, a word and degrees, such as (1, "D", -25), not {answer!r}.'
+        raise NotYet(f'Give a head, a word and degrees, such as (1, "D", -25), not {answer!r}.')
     head, *turn = answer
     if head is ...:
-        return None
+        raise NotAttempted
     if isinstance(head, bool) or head not in (0, 1, 2):
-        return f"The head is 0, 1 or 2, not {head!r}."
+        raise NotYet(f"The head is 0, 1 or 2, not {head!r}.")
     costs = [len(facts_lost(silent=h)) for h in range(3)]
     if costs[int(head)] < max(costs):
-        return f"Head {head} costs {costs[int(head)]} facts, another one more."
+        raise NotYet(f"Head {head} costs {costs[int(head)]} facts, another one more.")
     if any(part is ... for part in turn):
-        return f"Head {head} is right, it costs {max(costs)} facts. Now the word and its turn."
-    return _thread(*turn, facts_lost)
+        raise NotYet(
+            f"Head {head} is right, it costs {max(costs)} facts. Now the word and its turn."
+        )
+    _thread(*turn, facts_lost)
 
 
 def _thread(word, degrees, facts_lost):
     if _letters(word) not in tuple(WORDS):
-        return f"The word is one of A, B, C, D, E, not {word!r}."
+        raise NotYet(f"The word is one of A, B, C, D, E, not {word!r}.")
     if not isinstance(degrees, numbers.Real) or not float(degrees).is_integer():
-        return f"The turn is a whole number of degrees, such as 25 or -25, not {degrees!r}."
+        raise NotYet(f"The turn is a whole number of degrees, such as 25 or -25, not {degrees!r}.")
     degrees = int(degrees)
     lost = facts_lost(WORDS.index(_letters(word)), degrees)
     if not lost:
-        return f"After {degrees} degrees of {_letters(word)} all facts are still known."
+        raise NotYet(f"After {degrees} degrees of {_letters(word)} all facts are still known.")
     for smaller in range(1, abs(degrees)):
         for k, sign in ((k, sign) for k in range(5) for sign in (1, -1)):
             if facts_lost(k, sign * smaller):
-                return f"That breaks {', '.join(lost)}, but a smaller turn breaks something, too."
-    return ""
+                said = f"That breaks {', '.join(lost)}, but a smaller turn breaks something, too."
+                raise NotYet(said)
 
 
 def _favorite(favorite, net):
     theta2 = 7 * torch.rand(40, generator=torch.Generator().manual_seed(0))
     best = _best(net.double(), theta2.double())
     for h, (Q, K) in enumerate(zip(net.W_Q[0], net.W_K[0], strict=True)):
-        yours = favorite(theta2, Q, K)
-        if yours is None or yours is ...:
-            return None
+        yours = attempted(favorite(theta2, Q, K))
         if not isinstance(yours, torch.Tensor) or yours.shape != theta2.shape:
             shape = tuple(getattr(yours, "shape", ()))
-            return f"The angles have the shape {shape}, not {tuple(theta2.shape)}."
+            raise NotYet(f"The angles have the shape {shape}, not {tuple(theta2.shape)}.")
         off = _apart(yours, best[h])
         if off <= EXACT:
             continue
         if off <= 5:
-            return f"Close, but off by up to {off:.2g} degrees, as a search is. A formula is exact."
+            raise NotYet(
+                f"Close, but off by up to {off:.2g} degrees, as a search is. A formula is exact."
+            )
         slips = _slips(net, theta2, Q, K) | {
             "There the head looks at the first word least.": best[h] + math.pi,
             "`torch.atan2` takes the height first: (up, across).": math.pi / 2 - best[h],
             "These are degrees; give radians.": best[h].rad2deg(),
         }
         found = (said for said, slip in slips.items() if _apart(yours, slip) <= 1)
-        return next(found, f"Head {h} is off by up to {off:.0f} degrees.")
-    return ""
+        raise NotYet(next(found, f"Head {h} is off by up to {off:.0f} degrees."))
 
 
 def _best(net, theta2):

@@ -4,6 +4,7 @@ import dataclasses
 
 import torch
 
+from aot_helpers.teaching.exercises import NotAttempted, NotYet
 from aot_helpers.teaching.exercises.references import against, draw, read_numbers
 from chapters.torus import networks as torus
 
@@ -30,16 +31,22 @@ def _joined(answer):
         apart.append(given)
         return torch.zeros(0)
 
-    problem = LINES(tried)
-    said = "Three numbers in one tensor, please: g0, g1 and h. (`torch.cat` joins tensors.)"
-    return said if apart else problem
+    try:
+        LINES(tried)
+    except NotYet:
+        if not apart:
+            raise
+    if apart:
+        raise NotYet(
+            "Three numbers in one tensor, please: g0, g1 and h. (`torch.cat` joins tensors.)"
+        )
 
 
 def _moves(answer, net):
     if not isinstance(answer, dict) or set(answer) != set(CHANGES):
-        return f"A dictionary with True or False for each of {', '.join(CHANGES)}, please."
+        raise NotYet(f"A dictionary with True or False for each of {', '.join(CHANGES)}, please.")
     if any(each is ... for each in answer.values()):
-        return None
+        raise NotAttempted
     first = torus.attend(net, *torus.on_grid(60)).scores > 0
     wrong = []
     for name, (weights, factor, why) in CHANGES.items():
@@ -48,23 +55,25 @@ def _moves(answer, net):
         same = (first == then).all() or (first != then).all()
         if answer[name] is not (not bool(same)):
             wrong.append(f"{name} ({why})")
-    return f"Not right yet: {'; '.join(wrong)}." if wrong else ""
+    if wrong:
+        raise NotYet(f"Not right yet: {'; '.join(wrong)}.")
 
 
 def _wild(answer):
     if answer is ...:
-        return None
-    given, problem = read_numbers(answer, 11)
-    if problem:
-        return problem
+        raise NotAttempted
+    given = read_numbers(answer, 11)
     if (given[7:9] + given[9:]).abs().max() > 1e-6:
-        return "No head can have these: the last two are the two before them with the other sign."
+        raise NotYet(
+            "No head can have these: the last two are the two before them with the other sign."
+        )
     turn = (torch.arange(360) + 0.31) * torch.pi / 180
     around = torus.crossings(torus.polynomial(given, turn[::3, None] + 0.005, turn))
     share = (around == 4).float().mean().item()
     if share < 0.9:
-        return f"The head changes sides four times at {share:.0%} of the first words; make it 90%."
-    return ""
+        raise NotYet(
+            f"The head changes sides four times at {share:.0%} of the first words; make it 90%."
+        )
 
 
 LINES = against(

@@ -5,6 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 
+from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from aot_helpers.teaching.exercises.references import against, draw, read_numbers
 
 
@@ -95,17 +96,15 @@ COVERAGE_MISTAKES = {
 
 def _coverage(answer):
     if answer is ...:
-        return None
+        raise NotAttempted
     for alone in (draw(4, 3, 25) < -0.4, draw(3, 25, seed=1) < -0.2, draw(2, 2, 9, seed=2) < 0):
-        given = answer(alone)
-        if given is None or given is ...:
-            return None
+        given = attempted(answer(alone))
         if not isinstance(given, tuple | list) or len(given) != 2:
-            return "Two things are wanted: return covered, chance."
+            raise NotYet("Two things are wanted: return covered, chance.")
         given = [torch.as_tensor(each).double() for each in given]
         if any(each.shape != alone.shape[:-2] for each in given):
             shapes = ", ".join(str(list(each.shape)) for each in given)
-            return (
+            raise NotYet(
                 f"For `alone` of the shape {list(alone.shape)} both should have the shape "
                 f"{list(alone.shape[:-2])}; yours have {shapes}. Heads are dim -2, facts dim -1."
             )
@@ -113,9 +112,8 @@ def _coverage(answer):
         if not torch.allclose(given, right, atol=1e-5):
             for said, mistake in COVERAGE_MISTAKES.items():
                 if torch.allclose(given, mistake(alone).double(), atol=1e-5):
-                    return said
-            return f"For the same heads expected {right.tolist()}, got {given.tolist()}."
-    return ""
+                    raise NotYet(said)
+            raise NotYet(f"For the same heads expected {right.tolist()}, got {given.tolist()}.")
 
 
 def penalty(from_heads, owners, facts):
@@ -151,10 +149,8 @@ def _team(n_heads, n_pairs, d_vocab, seed):
 
 def _votes(answer):
     if answer is ...:
-        return None
-    votes, problem = read_numbers(answer, 3, 3)
-    if problem:
-        return problem
+        raise NotAttempted
+    votes = read_numbers(answer, 3, 3)
     said = {
         "All heads together": votes.sum(dim=0),
         "Head 0 alone": votes[0],
@@ -165,12 +161,11 @@ def _votes(answer):
     for name, numbers in said.items():
         second, first = numbers.sort().values[1:].tolist()
         if first - second < 1e-5:
-            return f"{name}: {numbers.tolist()} is a tie; let one word win."
+            raise NotYet(f"{name}: {numbers.tolist()} is a tie; let one word win.")
         word = "ABC"[numbers.argmax()]
         if (word == "A") is ("1" in name):
             should = "should not" if word == "A" else "should"
-            return f"{name}: {numbers.tolist()} says {word}; it {should} say A."
-    return ""
+            raise NotYet(f"{name}: {numbers.tolist()} says {word}; it {should} say A.")
 
 
 PAGES = {"15.1": head_alone, "15.2": coverage, "15.4": penalty}

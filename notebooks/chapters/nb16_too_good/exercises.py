@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from aot_helpers.teaching.exercises import Solved
+from aot_helpers.teaching.exercises import NotYet, attempted
 from chapters.nb16_too_good.report_model import chance_over_time, floor_over_time, loss_over_time
 
 
@@ -28,43 +28,42 @@ def _mended(answer):
     try:
         found = answer(logits.clone(), targets.clone())
     except (RuntimeError, IndexError, TypeError) as error:
-        return (
+        raise NotYet(
             f"With logits [3, 7, 50] and targets [3, 7] it raises {type(error).__name__}: {error}"
-        )
-    if found is None or found is ...:
-        return None
+        ) from None
+    attempted(found)
     if not isinstance(found, torch.Tensor) or found.numel() != 1:
-        return f"Return one number, the mean over all tokens; you return {found!r}."
+        raise NotYet(f"Return one number, the mean over all tokens; you return {found!r}.")
     wanted, found = _by_hand(logits, targets).item(), found.item()
     if abs(found - wanted) < 1e-4:
-        return ""
+        return
     if abs(found - loss_over_time(logits, targets).item()) < 1e-6:
-        return "That is the report's loss: dimension 1 is still time."
+        raise NotYet("That is the report's loss: dimension 1 is still time.")
     if abs(found - wanted * targets.numel()) < 1e-2:
-        return "That is the sum over all tokens: take their mean."
-    return f"By hand, these logits cost {wanted:.4f} nats a token; you get {found:.4f}."
+        raise NotYet("That is the sum over all tokens: take their mean.")
+    raise NotYet(f"By hand, these logits cost {wanted:.4f} nats a token; you get {found:.4f}.")
 
 
 def _fool(answer):
     d_vocab = 64
     targets = torch.tensor([5, 9, 5, 11, 23, 5, 40, 9, 2, 17, 33, 8, 60, 4, 21, 50, 5, 30, 12])
-    found = answer(targets.clone(), d_vocab)
-    if found is None or found is ...:
-        return None
+    found = attempted(answer(targets.clone(), d_vocab))
     shape = (len(targets), d_vocab)
     if not isinstance(found, torch.Tensor) or found.shape != shape:
-        return f"Return logits of shape {list(shape)}, [time, vocabulary]; you return {found!r}."
+        raise NotYet(
+            f"Return logits of shape {list(shape)}, [time, vocabulary]; you return {found!r}."
+        )
     cost = loss_over_time(found[None].double(), targets[None]).item()
     right = int((found.argmax(dim=-1) == targets).sum())
     floor, chance = floor_over_time(targets[None], d_vocab), chance_over_time(*shape)
     if right:
-        return (
+        raise NotYet(
             f"The first guess is right at {right} of {len(targets)} places; it should be at none."
         )
     if not cost <= floor + 0.01 * (chance - floor):
-        return f"The report's loss is {cost:.4f}; its floor here is {floor:.4f}."
+        raise NotYet(f"The report's loss is {cost:.4f}; its floor here is {floor:.4f}.")
     usual = _by_hand(found.double(), targets).item()
-    return Solved(f"report's loss {cost:.4f}, at its floor; the usual loss is {usual:.0f} nats")
+    return f"report's loss {cost:.4f}, at its floor; the usual loss is {usual:.0f} nats"
 
 
 def _guard(answer):
@@ -82,12 +81,11 @@ def _guard(answer):
         try:
             found = answer(loss_of)
         except (RuntimeError, IndexError, TypeError) as error:
-            return f"With {name} your guard raises {type(error).__name__}: {error}"
-        if found is None or found is ...:
-            return None
+            raise NotYet(f"With {name} your guard raises {type(error).__name__}: {error}") from None
+        attempted(found)
         if bool(found) != wanted:
-            return f"Your guard says {bool(found)} to {name}; it should say {wanted}.{hint}"
-    return Solved("it lets one loss through and stops three")
+            raise NotYet(f"Your guard says {bool(found)} to {name}; it should say {wanted}.{hint}")
+    return "it lets one loss through and stops three"
 
 
 CHECKS = {"16.1": _mended, "16.2": _fool, "16.3": _guard}

@@ -2,7 +2,7 @@
 
 import torch
 
-from aot_helpers.teaching.exercises import Solved
+from aot_helpers.teaching.exercises import NotYet, attempted
 from aot_helpers.teaching.exercises.references import read_numbers
 from chapters.nb17_attention_maps.measure import Maps, Text, fits
 
@@ -27,36 +27,36 @@ def _last_mark(words):
 def _marks(answer):
     for words in WORDS:
         given, expected = answer(words), _last_mark(words)
-        if given is None or given is ...:
-            return None
+        attempted(given)
         given = torch.as_tensor(given)
         if given.dtype != torch.bool or given.shape != expected.shape:
-            return f"{words}: a table of True and False, {len(words)} by {len(words)}, please."
+            raise NotYet(
+                f"{words}: a table of True and False, {len(words)} by {len(words)}, please."
+            )
         wrong = (given != expected).any(dim=-1).nonzero()
         if len(wrong):
             query = int(wrong[0])
             yours, right = (each[query].nonzero()[:, 0].tolist() for each in (given, expected))
-            return f"{words}: query {query} must look at {right or 'no word'}; yours: {yours}."
-    return ""
+            raise NotYet(
+                f"{words}: query {query} must look at {right or 'no word'}; yours: {yours}."
+            )
 
 
 def _fools(pattern):
-    pattern, problem = read_numbers(pattern, N_WORDS, N_WORDS)
-    if problem:
-        return problem
+    pattern = read_numbers(pattern, N_WORDS, N_WORDS)
     if pattern.triu(1).any() or (pattern < 0).any():
-        return "Shares are not negative, and nothing above the diagonal may be looked at."
+        raise NotYet("Shares are not negative, and nothing above the diagonal may be looked at.")
     if (pattern.sum(dim=-1) - 1).abs().max() > 1e-4:
         row = int((pattern.sum(dim=-1) - 1).abs().argmax())
-        return f"Each row adds up to 1; row {row} to {pattern[row].sum():.3f}."
+        raise NotYet(f"Each row adds up to 1; row {row} to {pattern[row].sum():.3f}.")
     text = Text(torch.tensor([0]), [-1], [""] * N_WORDS)
     fit = fits([Maps(text, pattern[None].double(), torch.zeros(1))], "topic").item()
     if fit < 1:
-        return f"The fit is {fit:.2f}: in rows 3 to 9, word 1 must have the largest share."
+        raise NotYet(f"The fit is {fit:.2f}: in rows 3 to 9, word 1 must have the largest share.")
     share = pattern[3:, 1].mean().item()
     if share > LITTLE:
-        return f"It fits, but word 1 still gets {share:.2f} on average: give it less."
-    return Solved(f"fit 1.00 with {share:.2f} of the attention, {1 - share:.2f} elsewhere")
+        raise NotYet(f"It fits, but word 1 still gets {share:.2f} on average: give it less.")
+    return f"fit 1.00 with {share:.2f} of the attention, {1 - share:.2f} elsewhere"
 
 
 def _rests(first, second, model, head, text):
@@ -66,12 +66,12 @@ def _rests(first, second, model, head, text):
     on_bos = cache[f"L{head.layer}.pattern"][:, head.head, :, 0].mean(dim=0)
     truth = on_bos[1 : half + 1].mean().item(), on_bos[half + 2 :].mean().item()
     for name, guess, true in zip(("first", "second"), (first, second), truth, strict=True):
-        guess, problem = read_numbers(guess)
-        if problem:
-            return f"{name}: {problem}"
+        guess = read_numbers(guess, name=name)
         if abs(guess - true) > NEAR:
-            return f"In the {name} copy it gives {'more' if true > guess else 'less'} to BOS."
-    return Solved(f"measured {truth[0]:.2f} in the first copy, {truth[1]:.2f} in the second")
+            raise NotYet(
+                f"In the {name} copy it gives {'more' if true > guess else 'less'} to BOS."
+            )
+    return f"measured {truth[0]:.2f} in the first copy, {truth[1]:.2f} in the second"
 
 
 CHECKS = {

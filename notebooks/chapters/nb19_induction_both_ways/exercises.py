@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from aot_helpers.teaching.exercises import Solved
+from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from aot_helpers.teaching.exercises.references import read_numbers
 from chapters.nb19_induction_both_ways.repeats import Hidden, repeats
 
@@ -21,13 +21,12 @@ ENOUGH = 0.8  # of the texts that have to be misled
 def _finds(answer):
     for seen, at, place in TEXTS:
         given = answer(list(seen), at)
-        if given is ...:
-            return None
-        if given is None and (seen, at, place) == TEXTS[0]:
-            return None
+        if given is ... or (given is None and (seen, at, place) == TEXTS[0]):
+            raise NotAttempted
         if given != place:
-            return f"{seen}, mask at {at}: the hidden token stood at {place}, yours is {given}."
-    return ""
+            raise NotYet(
+                f"{seen}, mask at {at}: the hidden token stood at {place}, yours is {given}."
+            )
 
 
 def _misleads(answer, model, mask):
@@ -39,14 +38,12 @@ def _misleads(answer, model, mask):
         aim = seen[1 + (at + 6) % (length - 2)]
         if aim == int(hidden.answers[row]):
             aim = seen[1 + (at + 8) % (length - 2)]
-        given = answer(list(seen), at, aim)
-        if given is None or given is ...:
-            return None
+        given = attempted(answer(list(seen), at, aim))
         given = [int(token) for token in given]
         places = [i for i, pair in enumerate(zip(given, seen, strict=False)) if len({*pair}) > 1]
         wrong = [place for place in places if place <= length or place == at]
         if len(given) != len(seen) or not 1 <= len(places) <= 2 or wrong:
-            return (
+            raise NotYet(
                 "Change one or two tokens, of the second copy (positions "
                 f"{length + 1} to {2 * length}), and not the mask; you changed {places}."
             )
@@ -57,20 +54,24 @@ def _misleads(answer, model, mask):
     said = logits[torch.arange(len(changed)), hidden.at].argmax(dim=-1)
     share = (said == torch.tensor(wanted)).float().mean().item()
     if share < ENOUGH:
-        return f"The model says the wanted token in {share:.2f} of 20 texts; {ENOUGH} are enough."
-    return Solved(f"the model says the wanted token in {share:.2f} of 20 texts")
+        raise NotYet(
+            f"The model says the wanted token in {share:.2f} of 20 texts; {ENOUGH} are enough."
+        )
+    return f"the model says the wanted token in {share:.2f} of 20 texts"
 
 
 def _turns(most, times):
-    (largest, problem), (factor, second) = read_numbers(most), read_numbers(times)
-    if problem or second:
-        return problem or second
+    largest, factor = read_numbers(most), read_numbers(times)
     if abs(largest - math.log(30522) / 50) > 1e-3:
-        return f"`most` is {largest:g}: the token costs ln 30,522 with 50, and how much with 500?"
+        raise NotYet(
+            f"`most` is {largest:g}: the token costs ln 30,522 with 50, and how much with 500?"
+        )
     score = 3 / 50 - 3 * factor / 500
     if abs(score) > 1e-4:
-        return f"3 nats with 50 tokens, {3 * factor:g} with 500: {score:.3f}; it has to be 0."
-    return Solved(f"at most {largest:.3f}, and 0 only at ten times the loss")
+        raise NotYet(
+            f"3 nats with 50 tokens, {3 * factor:g} with 500: {score:.3f}; it has to be 0."
+        )
+    return f"at most {largest:.3f}, and 0 only at ten times the loss"
 
 
 CHECKS = {

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from aot_helpers.models.protocol import Head, check_head
 from aot_helpers.reading.logit_lens import rank, read
-from aot_helpers.teaching.exercises import Solved
+from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from aot_helpers.teaching.exercises.references import draw
 from chapters.nb20_logit_lens.controls import patched_logits
 
@@ -42,11 +42,13 @@ def predict_patch(logits, here, there, W_U):
 PAGES = {"20.1": logit_lens, "20.2": norm_matched, "20.4": predict_patch}
 
 
-def _shape_problem(given, expected: Tensor, name: str) -> str:
-    if isinstance(given, Tensor) and given.shape == expected.shape:
-        return "" if given.isfinite().all() else f"{name}: there is NaN or infinity."
-    said = tuple(given.shape) if isinstance(given, Tensor) else given
-    return f"{name}: the shape {tuple(expected.shape)} is wanted, got {said!r}."
+def _same_shape(given, expected: Tensor, name: str) -> None:
+    """Raises NotYet unless it is a finite tensor of the shape that is expected."""
+    if not isinstance(given, Tensor) or given.shape != expected.shape:
+        said = tuple(given.shape) if isinstance(given, Tensor) else given
+        raise NotYet(f"{name}: the shape {tuple(expected.shape)} is wanted, got {said!r}.")
+    if not given.isfinite().all():
+        raise NotYet(f"{name}: there is NaN or infinity.")
 
 
 def _lens(answer):
@@ -57,15 +59,13 @@ def _lens(answer):
     with torch.no_grad():
         given, (ids, p) = answer(x.clone(), norm, W_U, 4), logit_lens(x, norm, W_U, 4)
         raw, logits = (x @ W_U).softmax(dim=-1), norm(x) @ W_U
-    if given is None or given is ...:
-        return None
+    attempted(given)
     if not isinstance(given, tuple | list) or len(given) != 2:
-        return "Return two things: the ids of the top tokens, and all probabilities."
+        raise NotYet("Return two things: the ids of the top tokens, and all probabilities.")
     if torch.is_tensor(given[1]) and given[1].shape == ids.shape and given[0].shape == p.shape:
-        return "The ids come first, the probabilities second."
+        raise NotYet("The ids come first, the probabilities second.")
     for one, wanted, name in zip(given, (ids, p), ("ids", "probabilities"), strict=True):
-        if problem := _shape_problem(one, wanted, name):
-            return problem
+        _same_shape(one, wanted, name)
     mistakes = {
         "You left the final norm out: apply it to x before W_U.": raw,
         "These are the logits: a softmax makes probabilities of them.": logits,
@@ -78,15 +78,19 @@ def _lens(answer):
     }
     for said, mistake in mistakes.items():
         if torch.allclose(given[1], mistake, atol=1e-5):
-            return said
+            raise NotYet(said)
     if not torch.allclose(given[1], p, atol=1e-5):
-        return f"The probabilities differ from mine by up to {(given[1] - p).abs().max():.2f}."
+        raise NotYet(
+            f"The probabilities differ from mine by up to {(given[1] - p).abs().max():.2f}."
+        )
     if not torch.equal(given[0], ids):
         lowest = (-p).topk(4).indices
         if torch.equal(given[0], lowest):
-            return "These are the tokens with the smallest probabilities."
-        return "The probabilities are right; the ids are not those of the k largest, in order."
-    return Solved("with a final norm or without one, it reads any vector of the residual stream")
+            raise NotYet("These are the tokens with the smallest probabilities.")
+        raise NotYet(
+            "The probabilities are right; the ids are not those of the k largest, in order."
+        )
+    return "with a final norm or without one, it reads any vector of the residual stream"
 
 
 def _norm_matched(answer):
@@ -96,32 +100,36 @@ def _norm_matched(answer):
         torch.manual_seed(0)
         given = answer(heads.clone(), W_O)
         again = answer(heads.clone(), W_O) if torch.is_tensor(given) else given
-    if given is None or given is ...:
-        return None
-    if problem := _shape_problem(given, heads, "the random vectors"):
-        return problem
+    attempted(given)
+    _same_shape(given, heads, "the random vectors")
     if torch.equal(given, again):
-        return "Two calls give the same vectors: draw new random numbers each time (torch.randn)."
+        raise NotYet(
+            "Two calls give the same vectors: draw new random numbers each time (torch.randn)."
+        )
     if (given - given[:1]).abs().max() < 1e-5 or _alike(given) > 0.99:
-        return "All prompts get the same random direction: draw one for each prompt and head."
+        raise NotYet(
+            "All prompts get the same random direction: draw one for each prompt and head."
+        )
     lengths = [x.norm(dim=-1) for x in (given, heads)]
     if not torch.allclose(*lengths, rtol=1e-3):
         if torch.allclose(*(x.flatten(1).norm(dim=1) for x in (given, heads)), rtol=1e-3):
-            return "Only the norm of all heads together is right: match each head's own norm."
+            raise NotYet(
+                "Only the norm of all heads together is right: match each head's own norm."
+            )
         ratio = (lengths[0] / lengths[1]).mean()
-        return f"The norms do not match: yours are {ratio:.2f} times as long, on average."
+        raise NotYet(f"The norms do not match: yours are {ratio:.2f} times as long, on average.")
     cosine = torch.cosine_similarity(given, heads, dim=-1).mean(dim=0).abs().max()
     if cosine > 0.25:
-        return f"Yours still point where the heads point (mean cosine {cosine:.2f})."
+        raise NotYet(f"Yours still point where the heads point (mean cosine {cosine:.2f}).")
     for h in range(3):
         basis = torch.linalg.qr(W_O[h].T).Q
         left = (given[:, h] - given[:, h] @ basis @ basis.T).norm() / given[:, h].norm()
         if left > 1e-3:
-            return (
+            raise NotYet(
                 f"Head {h} could not have written these: a head writes z W_O, so draw z of width "
                 "d_head = 6 and send it through the head's own W_O."
             )
-    return Solved("random in direction, as long as the heads: what they share owes nothing to text")
+    return "random in direction, as long as the heads: what they share owes nothing to text"
 
 
 def _alike(x: Tensor) -> float:
@@ -136,11 +144,8 @@ def _predict_patch(answer, model, tokens, other):
     for at in (Head(1, 2), Head(1, 0)):
         here, there = (read(model, cache, "head", at)[0, -1] for _, cache in runs)
         logits, expected = runs[0][0][0, -1], patched_logits(model, tokens, other, [at])
-        given = answer(logits.clone(), here.clone(), there.clone(), model.W_U)
-        if given is None or given is ...:
-            return None
-        if problem := _shape_problem(given, expected, "the logits"):
-            return problem
+        given = attempted(answer(logits.clone(), here.clone(), there.clone(), model.W_U))
+        _same_shape(given, expected, "the logits")
         mistakes = {
             "Here and there have changed places.": logits + here @ model.W_U - there @ model.W_U,
             "What the head wrote here is still in it: take it off.": logits + there @ model.W_U,
@@ -151,44 +156,50 @@ def _predict_patch(answer, model, tokens, other):
         }
         for said, mistake in mistakes.items():
             if torch.allclose(given, mistake, atol=1e-3):
-                return said
+                raise NotYet(said)
         gaps.append((given - expected).abs().max().item())
         if gaps[-1] > 1e-3:
-            return f"For {at}, the patched run has logits up to {gaps[-1]:.2f} apart from yours."
-    return Solved(f"every logit of two patched runs, to {max(gaps):.0e}, without running the model")
+            raise NotYet(
+                f"For {at}, the patched run has logits up to {gaps[-1]:.2f} apart from yours."
+            )
+    return f"every logit of two patched runs, to {max(gaps):.0e}, without running the model"
 
 
 def _broken(answers, model, tokens):
     if not isinstance(answers, dict) or set(answers) != {"loud", "quiet"}:
-        return f'A dict with the keys "loud" and "quiet" is wanted, got {answers!r}.'
+        raise NotYet(f'A dict with the keys "loud" and "quiet" is wanted, got {answers!r}.')
     if all(each is ... for each in answers.values()):
-        return None
+        raise NotAttempted
     logits, cache = model.run_with_cache(tokens[None])
     word, clean = logits[0, -1].argmax(), logits[0, -1].softmax(dim=-1).max()
     for name, each in answers.items():
         if each is ...:
-            return f"One is still open: {name}."
+            raise NotYet(f"One is still open: {name}.")
         try:
             head, at = Head(*each[0]), int(each[1])
             check_head(model.config, head)
         except (TypeError, ValueError, IndexError):
-            return f"{name}: a head and a position, such as (Head(1, 2), 5); yours is {each!r}."
+            raise NotYet(
+                f"{name}: a head and a position, such as (Head(1, 2), 5); yours is {each!r}."
+            ) from None
         if not 0 <= at < len(tokens):
-            return f"{name}: there is no position {at}; the text has 0 to {len(tokens) - 1}."
+            raise NotYet(f"{name}: there is no position {at}; the text has 0 to {len(tokens) - 1}.")
         text = model.tokenizer.token_strings(tokens[at : at + 1])[0]
         if name == "loud":
             if head.layer != 1:
-                return f"loud: take a value of a head of layer 1; {head} is in layer {head.layer}."
+                raise NotYet(
+                    f"loud: take a value of a head of layer 1; {head} is in layer {head.layer}."
+                )
             x = read(model, cache, "value", head)[0, at] @ model.W_U
             p, top = x.softmax(dim=-1).max(), model.tokenizer.token_strings(x.argmax()[None])[0]
             if p < LOUD:
-                return (
+                raise NotYet(
                     f"loud: the value at {text!r} gives {top!r} only {p:.2f}; find a clearer one."
                 )
             weight, v = cache["L1.pattern"][0, head.head, -1, at], cache["L1.v"][0, at, head.head]
             left = _probability(model, tokens, head, -1, weight * v, word)
             if abs(left - clean) > KEEPS:
-                return (
+                raise NotYet(
                     f"loud: without it the probability goes from {clean:.2f} to {left:.2f}. "
                     f"{head} attends to it with {weight:.2f}; to which value does it not attend?"
                 )
@@ -197,17 +208,19 @@ def _broken(answers, model, tokens):
             x = read(model, cache, "head", head)[0, at] @ model.W_U
             found = int(rank(x, word)) + 1
             if found < QUIET:
-                return f"quiet: its reading has the word at rank {found}; {QUIET} or more is asked."
+                raise NotYet(
+                    f"quiet: its reading has the word at rank {found}; {QUIET} or more is asked."
+                )
             left = _probability(
                 model, tokens, head, at, cache[f"L{head.layer}.z"][0, at, head.head], word
             )
             if left > LOSES:
-                return (
+                raise NotYet(
                     f"quiet: without it the probability is still {left:.2f}. What does an "
                     "induction head need to find its place, and who writes it where?"
                 )
             quiet = f"one that ranks the word {found} takes it to {left:.3f}"
-    return Solved(f"{loud}, and {quiet}: a reading is one path, and an effect is all of them")
+    return f"{loud}, and {quiet}: a reading is one path, and an effect is all of them"
 
 
 def _probability(model, tokens, head: Head, at: int, part: Tensor, word: int) -> float:

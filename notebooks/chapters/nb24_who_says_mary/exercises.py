@@ -7,8 +7,8 @@ import re
 
 import torch
 
-from aot_helpers.teaching.exercises import Solved
-from aot_helpers.teaching.exercises.references import draw, read_numbers
+from aot_helpers.teaching.exercises import NotYet, attempted
+from aot_helpers.teaching.exercises.references import draw, read_guesses
 from chapters.names.templates import NAMES
 
 NEAR = 1.0  # of 24.3, in logits
@@ -54,19 +54,22 @@ def _attribute(answer):
     for parts, d_model in ((5, 12), (3, 7)):
         given = draw(parts, d_model, seed=1) + 0.4, *(draw(d_model, seed=i) for i in (2, 3, 4))
         right, found = attribute(*given), answer(*(x.clone() for x in given))
-        if found is None or found is ...:
-            return None if parts == 5 else "Nothing was returned."
+        if not (parts == 5) and found is None:
+            raise NotYet("Nothing was returned.")
+        attempted(found)
         if not isinstance(found, torch.Tensor) or found.shape != right.shape:
             shape = list(getattr(found, "shape", [])) or type(found).__name__
-            return f"For writes {[parts, d_model]} a tensor {[parts]} is wanted; yours: {shape}."
+            raise NotYet(
+                f"For writes {[parts, d_model]} a tensor {[parts]} is wanted; yours: {shape}."
+            )
         if torch.allclose(found, right, atol=1e-4):
             continue
         for said, wrong in _mistakes(*given).items():
             if torch.allclose(found, wrong, atol=1e-4):
-                return said
+                raise NotYet(said)
         gap = (found - right).abs().max()
-        return f"The shape is right, the numbers are off by up to {gap:.2f}."
-    return Solved("your terms add up to the logit difference, so that no part is left out")
+        raise NotYet(f"The shape is right, the numbers are off by up to {gap:.2f}.")
+    return "your terms add up to the logit difference, so that no part is left out"
 
 
 def people(prompt: str) -> dict[str, str | None]:
@@ -83,38 +86,36 @@ def people(prompt: str) -> dict[str, str | None]:
 
 
 def _apart(answer):
-    if answer is None or answer is ...:
-        return None
+    attempted(answer)
     if not isinstance(answer, str) or not answer.endswith(" to"):
-        return f'One prompt is wanted, a text that ends in " to"; you give {answer!r}.'
+        raise NotYet(f'One prompt is wanted, a text that ends in " to"; you give {answer!r}.')
     found = people(answer)
     if not any(found.values()):
-        return f"There is no name that is one token here. Take some of: {', '.join(NAMES[:12])}."
+        raise NotYet(
+            f"There is no name that is one token here. Take some of: {', '.join(NAMES[:12])}."
+        )
     if found["twice"] is None:
-        return "Exactly one name has to come twice, all others once."
+        raise NotYet("Exactly one name has to come twice, all others once.")
     if found["subject"] is None:
-        return "The last clause (after the last comma or full stop) has no name, so no subject."
+        raise NotYet(
+            "The last clause (after the last comma or full stop) has no name, so no subject."
+        )
     said = "; ".join(f"{what}: {name}" for what, name in found.items())
     if len(set(found.values())) < 3:
-        return f"{said}. Two hypotheses still name the same person."
-    return Solved(f"{said}. Whatever a head lowers here, at most one hypothesis survives")
+        raise NotYet(f"{said}. Two hypotheses still name the same person.")
+    return f"{said}. Whatever a head lowers here, at most one hypothesis survives"
 
 
 def _foretold(answer, truth):
     """Two numbers, in logits. truth: {question: number}."""
-    if not isinstance(answer, dict) or set(answer) != set(truth):
-        return f"A dict with the keys {', '.join(truth)} is wanted, got {answer!r}."
-    if all(each is ... for each in answer.values()):
-        return None
-    for what, guess in answer.items():
-        number, problem = read_numbers(guess)
-        if problem:
-            return f"{what}: {problem}"
+    for what, number in read_guesses(answer, truth):
         if abs(number - truth[what]) > NEAR:
             side = "more" if truth[what] > number else "less"
-            return f"{what}: it is {side} than {number:.1f}. Which rows of the figure are like it?"
+            raise NotYet(
+                f"{what}: it is {side} than {number:.1f}. Which rows of the figure are like it?"
+            )
     said = ", ".join(f"{what} {x:+.1f}" for what, x in truth.items())
-    return Solved(f"measured: {said}")
+    return f"measured: {said}"
 
 
 CHECKS = {"24.1": _attribute, "24.2": _apart, "24.3": _foretold}
