@@ -334,9 +334,6 @@ def test_drawings_show_what_they_are_given():
     )
     said = {text.get_text() for text in figure.axes[0].texts}
     assert {"0.20", "0.90", "0.00", "-0.10", "query at a", "key at b", "both", "none"} <= said
-    figure = drawings.dots({"a": [1, 0.5], "b": [0.9, 0]}, ["both", "before"], "title", "right")
-    dots = [line.get_xydata().tolist() for line in figure.axes[0].lines if line.get_marker() != ""]
-    assert [[0.9, 1]] in dots and [[0.5, 0]] in dots
 
 
 # ---- the shipped models ----

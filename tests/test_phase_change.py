@@ -16,8 +16,7 @@ from aot_helpers.models.checkpoints import load_checkpoint, load_measurements
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading import trajectories
-from aot_helpers.reading.heads import head_scores, induction_scores
-from aot_helpers.showing import diagrams
+from aot_helpers.reading.heads import induction_scores
 from aot_helpers.teaching.exercises import grade, write
 from aot_helpers.text.batches import repeated_tokens, token_stream
 from aot_helpers.text.corpora import load_corpus
@@ -59,10 +58,6 @@ FIGURES = {
     "copied_text": lambda model: phase_change.copied_text(
         {"names": TOKENS[:1], "random": TOKENS[1:2]}, [300, 4000], "title"
     ),
-    "two_heads": lambda model: diagrams.two_heads(),
-    "two_heads, filled": lambda model: diagrams.two_heads(
-        head_scores(model, TOKENS, "previous").scores[0], induction_scores(model, TOKENS)[1], 0.5
-    ),
     "film_strip": lambda model: phase_change_drawings.film_strip(
         [0, 100], {"L0H0, one": [torch.eye(5)] * 2, "L0H0, two": [torch.eye(5)] * 2}, "title"
     ),
@@ -93,12 +88,6 @@ def test_names_beside_curves_keep_their_distance(model):
     names = {"names", "others", "never"}
     heights = sorted(t.get_position()[1] for t in figure.findobj(Text) if t.get_text() in names)
     assert min(b - a for a, b in zip(heights, heights[1:], strict=False)) >= 0.1
-
-
-def test_the_filled_diagram_names_the_heads_that_do_it(model):
-    shown = [text.get_text() for text in FIGURES["two_heads, filled"](model).findobj(Text)]
-    assert any(text.startswith("L0H3: 0.9") for text in shown)  # the known circuit of stories-2l
-    assert any(re.match(r"L1H[02]: 0\.\d\d of its attention", text) for text in shown)
 
 
 def test_the_live_view_keeps_what_it_measures_and_shows_the_clearest_stripe(model):

@@ -4,9 +4,9 @@ Query orange, key blue, value green, attention shares purple, the stream gray.
 """
 
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 QUERY, KEY, VALUE, SHARE = "#D55E00", "#0072B2", "#009E73", "#7B3F99"  # Okabe and Ito, and purple
 INK, PALE = "#222222", "#7D7D7D"
@@ -59,57 +59,47 @@ def two_heads(
     previous=None,
     induction=None,
     copied: float | None = None,
-    title: str = "Induction takes two heads: the second finds what the first has written",
-    unit: str = "of random tokens copied",
-) -> Figure:
-    """An induction circuit of two heads, on the tokens ·M ira ·met ·M.
+    *,
+    title: str,
+    tokens: tuple[str, str, str, str] = ("·M", "ira", "·met", "·M"),
+):
+    """An induction circuit of two heads: the text below, after layer 0, the next token above.
 
-    previous, induction: scores of the heads of layer 0 and of layer 1; the best of each is written
-    at its arrow. copied: how much is copied in the end, a share of `unit`.
+    previous, induction: scores of the heads of layer 0 and of layer 1, each [head]; the best of
+    each is written at its arrow. copied: how much of random tokens is copied, a share.
     """
-    figure = plt.figure(figsize=(8.9, 3.15))
-    axis = figure.add_axes([0, 0, 1, 1], xlim=(-3.9, 9.0), ylim=(-0.4, 4.1))
-    axis.axis("off")
-
-    def put(x, y, text, color, **style):
-        axis.text(x, y, text, color=color, va="center", **{"size": 10, **style})
-
-    def token_box(x, y, color="0.75", width=1.1, **words):
-        face = {"fc": "white", "ec": color, "lw": 1.6}
-        axis.add_patch(Rectangle((x - width / 2, y - 0.25), width, 0.5, **face))
-        for ink, (text, shift) in words.items():
-            code = {"family": "monospace", "ha": "center"}
-            put(x + shift, y, text, {"ink": "0.2", "key": KEY, "value": VALUE}[ink], **code)
-
-    def draw_arrow(start, end, color, lw=2.2, **style):
-        line = {"arrowstyle": "-|>", "lw": lw, "color": color, "shrinkA": 0, "shrinkB": 0, **style}
-        axis.annotate("", end, start, arrowprops=line)
-
-    def best(scores, layer):
-        return f"L{layer}H{int(scores.argmax())}: {float(scores.max()):.2f}"
-
-    for x, token in zip((0, 2.2, 4.4, 6.3), ("·M", "ira", "·met", "·M"), strict=True):
-        token_box(x, 0, ink=(token, 0))
-        draw_arrow((x, 0.25), (x, 1.15), "0.85", 1.2)
-        if token != "ira":
-            token_box(x, 1.4, ink=(token, 0))
-    token_box(2.2, 1.4, INK, 2.2, value=("ira", -0.7), key=("after ·M", 0.3))
-    draw_arrow((6.3, 1.65), (6.3, 2.9), "0.85", 1.2)
-    token_box(6.3, 3.15, VALUE, value=("ira", 0))
-    draw_arrow((0.35, 0.25), (1.55, 1.15), INK)
-    put(-0.3, 0.75, "1  previous-token head", INK, ha="right", weight="bold")
-    look = {"linestyle": (0, (4, 3)), "connectionstyle": "arc3,rad=0.38"}
-    draw_arrow((6.0, 1.67), (3.0, 1.67), SHARE, 1.6, **look)
-    if previous is None:
-        put(4.5, 2.55, "attends to “after ·M”", SHARE, ha="center")
-    put(6.55, 2.05, "“who came after ·M?”", QUERY, ha="left")
-    axis.plot([1.5, 1.5], [1.65, 3.15], color=VALUE, lw=2.2)
-    draw_arrow((1.48, 3.15), (5.73, 3.15), VALUE)
-    put(1.2, 2.4, "2  induction head", INK, ha="right", weight="bold")
-    if previous is not None:
-        put(-0.65, 0.3, f"{best(previous, 0)} of its attention", SHARE, ha="right")
-        put(4.5, 2.55, f"{best(induction, 1)} of its attention", SHARE, ha="center")
-        put(5.4, 3.4, f"{copied:.2f} {unit}", VALUE, ha="right")
-    for y, name in zip((0, 1.4, 3.15), ("text", "after layer 0", "next token"), strict=True):
-        put(7.15, y, name, PALE)
+    figure, axis = canvas(8.9, 3.3, 12.9)
+    at, (text, stream, out) = (3.9, 6.1, 8.3, 10.2), (0.45, 1.85, 3.55)
+    for i, (x, token) in enumerate(zip(at, tokens, strict=True)):
+        word(axis, x, text, token, INK, width=1.1, size=10.5)
+        arrow(axis, (x, text + 0.26), (x, stream - 0.27), "0.8", width=1)
+        if i != 1:
+            word(axis, x, stream, token, INK, width=1.1, size=10.5)
+    word(axis, at[1], stream, "", INK, width=2.3)
+    say(axis, at[1] - 1.05, stream, tokens[1], VALUE, ha="left", weight="bold")
+    say(axis, at[1] + 1.05, stream, f"after {tokens[0]}", KEY, ha="right", weight="bold")
+    arrow(axis, (at[0] + 0.35, text + 0.26), (at[1] - 0.65, stream - 0.27), INK, width=2)
+    say(axis, 3.6, 1.2, "1  previous-token head", ha="right", weight="bold")
+    line = {"connectionstyle": "arc3,rad=0.35", "linestyle": (0, (4, 3)), "lw": 1.6}
+    ends = (at[3] - 0.3, stream + 0.26), (at[1] + 0.75, stream + 0.26)
+    axis.add_patch(FancyArrowPatch(*ends, arrowstyle="-|>,head_length=6,head_width=3",
+                                   color=SHARE, **line))  # fmt: skip
+    say(axis, 10.5, 2.4, f"“who came after {tokens[3]}?”", QUERY, ha="left")
+    axis.plot([at[1] - 0.7] * 2, [stream + 0.26, out], color=VALUE, lw=2)
+    arrow(axis, (at[1] - 0.7, out), (at[3] - 0.58, out), VALUE, width=2)
+    arrow(axis, (at[3], stream + 0.26), (at[3], out - 0.27), "0.8", width=1)
+    word(axis, at[3], out, tokens[1], VALUE, width=1.1, size=10.5)
+    say(axis, 5.2, 2.7, "2  induction head", ha="right", weight="bold")
+    looks = f"attends to “after {tokens[0]}”"
+    said = []
+    for layer, scores in enumerate((previous, induction)):
+        best = 0 if scores is None else int(np.argmax(np.asarray(scores)))
+        name = f"L{layer}H{best}"
+        said.append("" if scores is None else f"{name}: {float(scores[best]):.2f} of its attention")
+    say(axis, 3.25, 0.8, said[0], SHARE, ha="right")
+    say(axis, 8.35, 2.98, said[1] or looks, SHARE)
+    end = "" if copied is None else f"{copied:.2f} of random tokens copied"
+    say(axis, at[3] - 0.7, out + 0.27, end, VALUE, ha="right")
+    for y, name in zip((text, stream, out), ("text", "after layer 0", "next token"), strict=True):
+        say(axis, 11.0, y, name, PALE, ha="left")
     return headline(figure, title)

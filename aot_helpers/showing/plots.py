@@ -2,29 +2,20 @@
 
 import math
 
-import matplotlib.pyplot as plt
 import numpy as np
 import seaborn as sns
 from matplotlib.figure import Figure
 
 from aot_helpers.showing.diagrams import SHADES
+from aot_helpers.showing.forms import SMALL, grids, lines, panels, shown
+from aot_helpers.showing.forms import points as named_points
 
 COLORS = sns.color_palette("colorblind")
-plt.rcParams.update({"figure.dpi": 90, "axes.spines.top": False, "axes.spines.right": False})
-
-SMALL = 9  # points, of labels and legends
 BESIDE = {"loc": "center left", "bbox_to_anchor": (1, 0.5), "frameon": False, "fontsize": SMALL}
 
 
-def shown(token: str) -> str:
-    """A token as a label: leading space as ·, line break as ⏎, $ without its maths meaning."""
-    return token.replace(" ", "·").replace("\n", "⏎").replace("$", r"\$")
-
-
 def _figure(width: float, height: float, columns: int = 1):
-    size = (width, height)
-    figure, axes = plt.subplots(1, columns, figsize=size, layout="constrained", squeeze=False)
-    plt.close(figure)  # the notebook shows the returned figure once, not twice
+    figure, axes = panels(1, columns, width, height, title="")
     return figure, list(axes[0])
 
 
@@ -67,17 +58,20 @@ def matrix(
     rows, columns: their labels. numbers: write each number into its cell.
     """
     values = np.asarray(values)
-    figure, (axis,) = _figure(0.34 * len(columns) + 2.4, 0.28 * len(rows) + 1.6)
-    image = axis.imshow(values, aspect="auto", **_scale([values], signed))
-    axis.set_xticks(range(len(columns)), columns, rotation=90, fontsize=SMALL)
-    axis.set_yticks(range(len(rows)), rows, fontsize=SMALL)
-    axis.set(title=title, xlabel=x_label, ylabel=y_label)
-    for (row, column), value in np.ndenumerate(values) if numbers else ():
-        red, green, blue, _ = image.cmap(image.norm(value))
-        color = "white" if 0.3 * red + 0.6 * green + 0.1 * blue < 0.5 else "black"
-        axis.text(column, row, f"{value:.2f}", ha="center", va="center", size=SMALL, color=color)
-    figure.colorbar(image, ax=axis, label=label)
-    return figure
+    scale = _scale([values], signed)
+    return grids(
+        {"": {"": values}},
+        title,
+        number=".2f" if numbers else "",
+        row_names=list(map(str, rows)),
+        column_names=list(map(str, columns)),
+        x_label=x_label,
+        y_label=y_label,
+        limits=(scale["vmin"], scale["vmax"]),
+        colors=scale["cmap"],
+        label=label,
+        cell=(0.44 if numbers else 0.34, 0.28),
+    )
 
 
 def maps(
@@ -121,20 +115,20 @@ def loss_curves(
     y_from_zero: bool = False,
 ) -> Figure:
     """{name: values, or (x, values)} as lines, {name: value} as dashed horizontals."""
-    figure, (axis,) = _figure(7, 3.4)
-    for color, (name, values) in zip(COLORS * 2, curves.items(), strict=False):
-        x, y = values if isinstance(values, tuple) else (range(1, len(values) + 1), values)
-        axis.plot(x, y, color=color, label=name)
-    styles = ("--", "-.", ":", (0, (1, 3))) * 2
-    for style, (name, value) in zip(styles, baselines.items(), strict=False):
-        axis.axhline(value, color="0.35", ls=style, lw=1, label=f"{name}: {value:.2f}")
-    axis.set(xlabel=x_label, ylabel=y_label, title=title)
-    if x_ticks:
-        axis.set_xticks(list(x_ticks), list(x_ticks.values()))
-    if y_from_zero:
-        axis.set_ylim(bottom=0)
-    axis.legend(**BESIDE)
-    return figure
+    data = {
+        name: values if isinstance(values, tuple) else (range(1, len(values) + 1), values)
+        for name, values in curves.items()
+    }
+    return lines(
+        {"": data},
+        title,
+        x_label,
+        y_label,
+        levels={value: f"{name}: {value:.2f}" for name, value in baselines.items()},
+        marker="",
+        x_ticks=x_ticks,
+        y_range=(0, None) if y_from_zero else None,
+    )
 
 
 def seed_curves(panels: dict[str, dict], x_label: str, y_label: str, x_range=None) -> Figure:
@@ -142,16 +136,10 @@ def seed_curves(panels: dict[str, dict], x_label: str, y_label: str, x_range=Non
 
     panels: {title: {name: (x, values [run, x])}}. A name has the same color in every panel.
     """
-    names = list(dict.fromkeys(name for curves in panels.values() for name in curves))
-    figure, axes = _figure(3.3 * len(panels) + 1, 3.1, len(panels))
-    for axis, (title, curves) in zip(axes, panels.items(), strict=True):
-        for name, (x, values) in curves.items():
-            color, values = COLORS[names.index(name) % len(COLORS)], np.asarray(values)
-            axis.fill_between(x, values.min(0), values.max(0), color=color, alpha=0.2, lw=0)
-            axis.plot(x, np.median(values, axis=0), color=color, label=name)
-        axis.set(title=title, xlabel=x_label, ylabel=y_label, xlim=x_range)
-    lines = {line.get_label(): line for axis in axes for line in axis.lines}
-    figure.legend(lines.values(), lines, loc="outside lower center", ncols=4, fontsize=SMALL)
+    width = 3.3 * len(panels) + 1.5
+    figure = lines(panels, "", x_label, y_label, marker="", shared=False, width=width, height=3.1)
+    for axis in figure.axes:
+        axis.set_xlim(x_range, auto=x_range is None)
     return figure
 
 
@@ -161,22 +149,14 @@ def scatter(points: dict, title, x_label, y_label, diagonal=False, complex_plane
     complex_plane: equal scales: real parts across, imaginary parts up. Thin lines mark zero where
     it lies inside the figure.
     """
-    figure, (axis,) = _figure(5.4, 4)
-    for color, (name, (x, y)) in zip(COLORS * 2, points.items(), strict=False):
-        few = len(np.asarray(x)) <= 300
-        axis.scatter(x, y, s=14 if few else 4, alpha=0.7 if few else 0.3, color=color, label=name)
-    if diagonal:
-        limits = [*axis.get_xlim(), *axis.get_ylim()]
-        ends = [min(limits), max(limits)]
-        axis.plot(ends, ends, color="0.3", ls="--", lw=1, label="equal")
+    data = {"": points}
+    figure = named_points(
+        data, title, x_label, y_label, diagonal=diagonal, equal=complex_plane, width=6, height=4
+    )
+    (axis,) = figure.axes
     for low, high, line in [(*axis.get_xlim(), axis.axvline), (*axis.get_ylim(), axis.axhline)]:
         if low < 0 < high:
             line(0, color="0.7", lw=0.8, zorder=0)
-    if complex_plane:
-        axis.set_aspect("equal", adjustable="datalim")
-    axis.set(title=title, xlabel=x_label, ylabel=y_label)
-    if len(points) > 1 or diagonal:
-        axis.legend(markerscale=2, **BESIDE)
     return figure
 
 

@@ -175,38 +175,6 @@ def changed_outputs(rows, tokens, swapped):
     return figure
 
 
-def hops(pattern, tokens, title, least=0.08):
-    """Arcs from each token back to what it looks at, thicker for larger shares (none to itself).
-
-    pattern: [query_pos, key_pos]; shares below `least` are left out, and the picture says so.
-    """
-    widths = np.array([len(token) + 0.9 for token in tokens])
-    right = widths.cumsum()
-    at = right - widths / 2
-    inches = max(6.0, 0.098 * right[-1])
-    inch = right[-1] / inches  # in letters
-    figure, axis = diagrams.canvas(inches, 1.75, right[-1])
-    diagrams.say(axis, 0.3, 1.6 * inch, title, size=12, ha="left")
-    for i, token in enumerate(tokens):
-        box, fill = (right[i] - widths[i], 0.04 * inch), "#EFE7F4" if i % 2 else "#F8F5FA"
-        axis.add_patch(Rectangle(box, widths[i], 0.3 * inch, fc=fill, ec="none"))
-        diagrams.say(axis, at[i], 0.18 * inch, token, size=9.5, family="monospace")
-    left_out = (
-        f"arrows thicker for larger shares; without shares below {least:g} and of the token itself"
-    )
-    diagrams.say(axis, right[-1] - 0.3, 1.6 * inch, left_out, SHARE, size=9.5, ha="right")
-    angle = np.linspace(0, np.pi, 40)
-    for i, j in np.argwhere(np.asarray(pattern) >= least):
-        if i != j:
-            share, lands = float(pattern[i, j]), at[j] + 0.2 * widths[j]
-            width = at[i] - 0.2 * widths[i] - lands
-            height = inch * min(0.95, 0.25 + 0.055 * width)
-            x, y = lands + width * angle / np.pi, 0.42 * inch + height * np.sin(angle) ** 0.7
-            axis.plot(x, y, color=SHARE, lw=0.5 + 3 * share, alpha=0.25 + 0.6 * share)
-            axis.plot(lands, 0.42 * inch, "v", color=SHARE, ms=3 + 4 * share, mew=0)
-    return figure
-
-
 def qk_ov(QK, OV, names, source, asker, share):
     """A head as a pipe with a valve: OV carries the source's row, QK opens the valve by `share`.
 

@@ -1,4 +1,4 @@
-"""Drawings of notebook 09: colored text, an induction circuit, a film strip, curves of runs."""
+"""Drawings of notebook 09: colored text, a film strip, transplants, curves of runs."""
 
 import matplotlib.pyplot as plt
 import numpy as np

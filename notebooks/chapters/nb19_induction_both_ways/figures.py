@@ -9,6 +9,7 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from aot_helpers.showing import forms
 from aot_helpers.showing.diagrams import (
     DPI,
     INK,
@@ -209,8 +210,8 @@ def _fed_by(axis, start, end, share, color):
     say(axis, x, y, f"{share:.2f}", color if much >= 0.1 else PALE, size=9.5, bbox=box)
 
 
-LOOKS = (("s", PALE), ("<", INK), (">", "#8C564B"), ("x", "0.6"))
-TIMES = (("s", PALE), ("o", SHARE), ("x", "0.5"), ("D", "#8C564B"))
+LOOKS = (SHARE, INK, "#8C564B", "0.65")
+TIMES = (INK, SHARE, "0.5", "#8C564B")
 
 
 def dots(
@@ -218,26 +219,13 @@ def dots(
     names: list[str],
     title: str,
     x_label: str,
-    looks: tuple = LOOKS,
+    looks: tuple[str, ...] = LOOKS,
     limits: tuple[float, float] = (-0.04, 1.04),
 ) -> Figure:
-    """One row per model, with a named mark for each thing that it may see."""
-    height = 0.36 * len(found) + 1.45
-    figure, axis = plt.subplots(figsize=(7.6, height), dpi=DPI)
-    figure.subplots_adjust(0.2, 0.55 / height, 0.97, 1 - 0.72 / height)
-    for row, values in enumerate(found.values()):
-        axis.axhline(row, color="0.9", lw=0.8, zorder=0)
-        for value, (marker, color) in zip(values, looks, strict=False):
-            axis.plot([value], [row], marker, color=color, ms=8)
-    for x, name, (marker, color) in zip((0.04, 0.25, 0.5, 0.74), names, looks, strict=False):
-        place = {"size": 9.5, "weight": "bold", "va": "center"}
-        shape = {"s": "■", "<": "◀", ">": "▶", "x": "×", "o": "●", "D": "◆"}[marker]
-        figure.text(x, 1 - 0.5 / height, f"{shape} {name}", color=color, **place)
-    axis.set_yticks(range(len(found)), list(found), size=9.5)
-    axis.set(xlim=limits, ylim=(len(found) - 0.5, -0.5))
-    axis.set_xlabel(x_label, size=9.5)
-    axis.tick_params(labelsize=9.5, length=0)
-    return headline(figure, title)
+    """One row per model, with a dot in the color of each thing that it may see."""
+    rows = {model: dict(zip(names, values, strict=True)) for model, values in found.items()}
+    colors = dict(zip(names, looks, strict=True))
+    return forms.dots({"": rows}, title, x_label, colors=colors, x_range=limits, width=7.6)
 
 
 def contexts(

@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
+from aot_helpers.showing import forms
 from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, VALUE, headline
 from aot_helpers.showing.plots import SMALL
 from chapters.nb20_logit_lens.results import OTHER
@@ -71,26 +72,22 @@ def dots(
 ) -> Figure:
     """Numbers of the causal tests as dots, with the middle 95 % of resampled prompts.
 
-    rows: {row: {what: key of the test}}; colors: {what: color}, named below.
+    rows: {row: {what: key of the test}}; colors: {what: color}, named above.
     """
-    left = 0.25 + 0.085 * max(len(line) for row in rows for line in row.split("\n"))
-    below = 0.8 + 0.2 * label.count("\n")
-    figure, axes = _panels(results, 3.1, 0.42 * len(rows) + 0.95 + below, left, below)
-    for axis, (name, r) in zip(axes, results.items(), strict=True):
-        for y, several in enumerate(rows.values()):
-            for i, (what, key) in enumerate(several.items()):
-                found, at = r["tests"][key], y + 0.26 * (i - (len(several) - 1) / 2)
-                axis.plot(found["interval"], [at] * 2, color=colors[what], lw=2)
-                axis.plot(found["mean"], at, "o", color=colors[what], ms=6)
-        axis.axvline(0, color=INK, lw=0.8)
-        axis.set(title=name, xlabel=label, ylim=(len(rows) - 0.5, -0.5))
-        axis.set_yticks(range(len(rows)), rows if axis is axes[0] else [""] * len(rows))
-    start = 0.02
-    for what, color in colors.items():
-        if what:
-            figure.text(start, 0.02, what, color=color, size=10, weight="bold")
-            start += 0.03 + 0.095 * len(what) / figure.get_size_inches()[0]
-    return headline(figure, title)
+
+    def found(tests, key):
+        low, high = tests[key]["interval"]
+        return forms.Interval(low, tests[key]["mean"], high)
+
+    data = {
+        name: {
+            row: {what: found(r["tests"], key) for what, key in several.items()}
+            for row, several in rows.items()
+        }
+        for name, r in results.items()
+    }
+    width = 3.1 * len(results) + 1.2
+    return forms.dots(data, title, label, colors=colors, apart=True, levels={0: ""}, width=width)
 
 
 def settled(results: Mapping[str, Mapping], title: str) -> Figure:

@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
+from aot_helpers.showing import forms
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE, VALUE, headline
 from chapters.nb21_information_flow.flow_graph import Graph, as_data, prune
 from chapters.nb21_information_flow.flow_view import FlowView, flow_figure
@@ -97,17 +98,5 @@ def dots(
     colors: Sequence[str] = (QUERY, PALE, KEY, VALUE),
 ) -> Figure:
     """{row: {series: values}} as dots on lines; the series' names stand at the top, in color."""
-    height = 0.42 * len(rows) + 1.35
-    figure, axis = plt.subplots(figsize=(8.4, height))
-    figure.subplots_adjust(0.23, 0.55 / height, 0.97, 1 - 0.72 / height)
-    for y, series in enumerate(rows.values()):
-        axis.axhline(y, color="0.92", lw=1, zorder=0)
-        for color, values in zip(colors, series.values(), strict=False):
-            axis.scatter(values, [y] * len(values), s=42, color=color, alpha=0.75, linewidths=0)
-    axis.set_yticks(range(len(rows)), list(rows))
-    axis.set(ylim=(len(rows) - 0.5, -0.5), xlabel=x_label)
-    x = 0.23
-    for color, name in zip(colors, next(iter(rows.values())), strict=False):
-        figure.text(x, 1 - 0.48 / height, f"● {name}", color=color, size=10, weight="bold")
-        x += 0.05 + 0.0125 * len(name)
-    return headline(figure, title)
+    names = next(iter(rows.values()))
+    return forms.dots({"": rows}, title, x_label, colors=dict(zip(names, colors, strict=False)))

@@ -1,0 +1,441 @@
+"""Figures that several notebooks share: dots on rows, lines, points with names, grids of cells.
+
+What they show comes first, as {panel: {…}} (one panel: {"": {…}}), then the title. Colors are
+those of `diagrams`, in the order of COLORS where none are given; names stand beside what they
+name, or in color below the title.
+"""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import matplotlib.pyplot as plt
+import numpy as np
+import seaborn as sns
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+from matplotlib.transforms import Bbox
+
+from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHADES, SHARE, VALUE
+
+SMALL = 9  # points, the least of a label
+COLORS = (KEY, QUERY, VALUE, SHARE, PALE, INK, "#C2185B", "#8C6D1F")
+STYLE = {
+    "axes.spines.top": False, "axes.spines.right": False, "axes.labelsize": 10,
+    "xtick.labelsize": 9.5, "ytick.labelsize": 9.5,
+}  # fmt: skip
+TITLE = {"loc": "left", "size": 10.5}  # of a panel
+HALO = [withStroke(linewidth=2.5, foreground="white")]
+
+
+class Interval(NamedTuple):
+    """A value and its interval; numbers, or arrays of one number for each x."""
+
+    low: float
+    value: float
+    high: float
+
+
+def shown(token: str) -> str:
+    """A token as a label: leading space as ·, line break as ⏎, $ without its maths meaning."""
+    return token.replace(" ", "·").replace("\n", "⏎").replace("$", r"\$")
+
+
+def panels(
+    n_rows: int,
+    n_columns: int,
+    width: float,
+    height: float,
+    *,
+    title: str,
+    key: Mapping[str, str] | None = None,
+    note: str = "",
+    sharex: bool | str = False,
+    sharey: bool | str = False,
+    width_ratios: Sequence[float] | None = None,
+    height_ratios: Sequence[float] | None = None,
+):
+    """A figure, closed and laid out by itself, and its axes [row, column].
+
+    width: of the figure, in inches; height: of all panels with their labels. The title, the key
+    {name: color} below it and the note at the foot have room of their own, and break where they
+    are too long. The rest is as in `plt.subplots`.
+    """
+    ratios = {"width_ratios": width_ratios, "height_ratios": height_ratios}
+    look = {"dpi": DPI, "layout": "constrained", "squeeze": False, **ratios}
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(
+            n_rows, n_columns, figsize=(width, height), sharex=sharex, sharey=sharey, **look
+        )
+    plt.close(figure)  # the notebook shows the returned figure once, not twice
+    head = _write(figure, {title: INK}, 0.08, 12, "bold") if title else 0.0
+    head = _write(figure, key, head, 10, "bold") if key else head
+    above = len(figure.texts)
+    foot = _write(figure, {note: PALE}, 0.0, SMALL, "normal") + 0.05 if note else 0.0
+    total = head + height + foot
+    for i, text in enumerate(figure.texts):  # they were placed from the top
+        text.set_y((total if i < above else foot) - text.get_position()[1])
+    figure.set_size_inches(width, total)
+    figure.get_layout_engine().set(
+        rect=(0, foot / total, 1, (height + foot) / total - foot / total)
+    )
+    return figure, axes
+
+
+def _write(figure, colors: Mapping[str, str], y: float, size: float, weight: str) -> float:
+    """{text: color} one after the other, y inches from the top; where the next line begins."""
+    x, line, right = 0.1, 0.0165 * size + 0.04, figure.get_figwidth() - 0.1
+    look = {"transform": figure.dpi_scale_trans, "size": size, "weight": weight, "va": "top"}
+    for text, color in colors.items():
+        said = figure.text(x, y, text, color=color, **look)
+        wide = said.get_window_extent().width / figure.dpi
+        if x + wide > right and x > 0.1:
+            x, y = 0.1, y + line
+            said.set_position((x, y))
+        if wide > right - 0.1:
+            said.set_text(textwrap.fill(text, int(0.95 * len(text) * (right - 0.1) / wide)))
+            y += line * said.get_text().count("\n")
+        x += wide + 0.18
+    return y + line
+
+
+def _spread(heights: Sequence[float], gap: float) -> list[float]:
+    """The same heights, moved as little as makes them `gap` apart."""
+    placed = np.array(heights, dtype=float)
+    order = np.argsort(placed, kind="stable")
+    for _ in range(200):
+        for low, high in zip(order[:-1], order[1:], strict=True):
+            near = max(gap - (placed[high] - placed[low]), 0) / 2
+            placed[low] -= near
+            placed[high] += near
+    return placed.tolist()
+
+
+def _colors(names, colors: Mapping[str, str] | None) -> dict[str, str]:
+    """{name: its color}, from COLORS where none is given."""
+    names = list(dict.fromkeys(names))
+    return {name: (colors or {}).get(name, COLORS[i % len(COLORS)]) for i, name in enumerate(names)}
+
+
+def _levels(axis, levels: Mapping[float, str] | None, across: bool) -> None:
+    """Thin dashed lines at some values, with their names at the end of the line."""
+    for at, name in (levels or {}).items():
+        (axis.axhline if across else axis.axvline)(at, color="0.6", lw=1, ls="--", zorder=0)
+        place, look = ((1, at), (-2, 2)) if across else ((at, 1), (2, -2))
+        axis.annotate(
+            name, place, look, textcoords="offset points", size=SMALL, color=PALE, zorder=1,
+            xycoords=axis.get_yaxis_transform() if across else axis.get_xaxis_transform(),
+            ha="right" if across else "left", va="bottom" if across else "top",
+        )  # fmt: skip
+
+
+def dots(
+    data: Mapping[str, Mapping[str, Mapping[str, object]]],
+    title: str,
+    x_label: str,
+    *,
+    colors: Mapping[str, str] | None = None,
+    number: str = "",
+    apart: bool = False,
+    stems: bool = False,
+    levels: Mapping[float, str] | None = None,
+    x_range: tuple[float, float] | None = None,
+    width: float = 8.6,
+    note: str = "",
+) -> Figure:
+    """Dots on rows: {panel: {row: {series: a number, several, or an Interval}}}.
+
+    Dots of one place stand beside each other; of more than five the median gets a bar. Series have
+    a color each, named below the title (but for a series named ""). number: a format such as
+    ".2f", to write the value, or the median, beside its dots. apart: each series at its own height
+    in the row. stems: a line from zero to each value. levels: {x: name} of dashed lines.
+    """
+    series = [n for rows in data.values() for row in rows.values() for n in row]
+    hues = _colors(series, colors)
+    names, rows = list(hues), list(dict.fromkeys(row for each in data.values() for row in each))
+    tall = 0.22 * len(names) + 0.2 if apart else 0.36 + 0.16 * bool(number and len(names) > 1)
+    figure, axes = panels(
+        1, len(data), width, max(tall, 0.36) * len(rows) + 0.75, title=title, note=note,
+        key={f"● {name}": color for name, color in hues.items() if name}, sharey=True, sharex=True,
+    )  # fmt: skip
+    for axis, (panel, found) in zip(axes[0], data.items(), strict=True):
+        table = {"value": [], "row": [], "series": []}
+        for row, each in ((row, found.get(row, {})) for row in rows):
+            for name, values in each.items():
+                step = 0.8 / len(names) if apart else 0
+                y = rows.index(row) + step * (names.index(name) - (len(names) - 1) / 2)
+                if isinstance(values, Interval):
+                    axis.plot([values.low, values.high], [y, y], color=hues[name], lw=2)
+                    values = values.value
+                values = np.atleast_1d(np.asarray(values, dtype=float))
+                table["value"] += values.tolist()
+                table["row"] += [row] * len(values)
+                table["series"] += [name] * len(values)
+                middle = np.median(values)
+                if stems:
+                    axis.plot([0, middle], [y, y], color=hues[name], lw=2.5, alpha=0.35)
+                if len(values) > 5:
+                    half = step * 0.45 or 0.36
+                    axis.plot([middle] * 2, [y - half, y + half], color=INK, lw=3, zorder=5)
+                if number:
+                    beside = apart or len(each) == 1
+                    right = getattr(each[name], "high", values.max()) if beside else middle
+                    look = {"ha": "left", "va": "center"} if beside else {"ha": "center"}
+                    away = (8, 0) if beside else (0, 7)
+                    axis.annotate(f"{middle:{number}}", (right, y), away, size=9.5, **look,
+                                  textcoords="offset points", color=hues[name])  # fmt: skip
+        sns.swarmplot(
+            table, x="value", y="row", hue="series", order=rows, hue_order=names, palette=hues,
+            dodge=apart, size=6.5, alpha=0.8, legend=False, warn_thresh=1, ax=axis,
+        )  # fmt: skip
+        axis.hlines(
+            range(len(rows)), 0, 1, "0.92", lw=1, zorder=0, transform=axis.get_yaxis_transform()
+        )
+        _levels(axis, levels, across=False)
+        axis.set_title(panel, **TITLE)
+        axis.set(xlabel=x_label, ylabel="", ylim=(len(rows) - 0.5, -0.6))
+        axis.tick_params(axis="y", length=0)
+        axis.spines["left"].set_visible(False)
+        axis.margins(x=0.05 + 0.09 * bool(number) * len(data))
+        axis.set_xlim(x_range, auto=x_range is None)
+    return figure
+
+
+def lines(
+    data: Mapping[str, Mapping[str, tuple]],
+    title: str,
+    x_label: str,
+    y_label: str,
+    *,
+    colors: Mapping[str, str] | None = None,
+    styles: Mapping[str, str] | None = None,
+    runs: bool = False,
+    marker: str = "o",
+    levels: Mapping[float, str] | None = None,
+    x_log: bool = False,
+    y_log: bool = False,
+    x_ticks: Mapping[float, str] | None = None,
+    y_range: tuple[float | None, float | None] | None = None,
+    shared: bool = True,
+    width: float = 9.0,
+    height: float = 3.2,
+    note: str = "",
+) -> Figure:
+    """Lines with their names at their right ends: {panel: {name: (x, y)}}.
+
+    y: [x]; [run, x], drawn as median and range, or with `runs` as a line for each run; or an
+    `Interval` of arrays. A name stands in the last panel that has it. styles: {name: "--"}.
+    levels: {y: name} of dashed lines. shared: one y axis for all panels.
+    """
+    hues = _colors((name for each in data.values() for name in each), colors)
+    last = {name: panel for panel, each in data.items() for name in each if name}
+    figure, axes = panels(1, len(data), width, height, title=title, note=note, sharey=shared)
+    ends = []  # (axis, name, color, y) of what is named
+    for axis, (panel, curves) in zip(axes[0], data.items(), strict=True):
+        for name, (x, y) in curves.items():
+            low, middle, high = _band(y)
+            look = {"color": hues[name], "ls": (styles or {}).get(name, "-"), "ms": 4}
+            if runs and np.ndim(y) == 2:
+                axis.plot(x, np.transpose(y), marker=marker, lw=1.2, alpha=0.8, **look)
+            else:
+                axis.plot(x, middle, marker=marker, lw=2, **look)
+                axis.fill_between(x, low, high, color=hues[name], alpha=0.18, lw=0)
+            if last.get(name) == panel:
+                ends.append((axis, name, hues[name], middle[-1]))
+        for y, name in (levels or {}).items():
+            axis.axhline(y, color="0.6", lw=1, ls="--", zorder=0)
+            ends += [(axis, name, PALE, y)] if name and axis is axes[0, -1] else []
+        axis.set_title(panel, **TITLE)
+        axis.set(xlabel=x_label, xscale="log" if x_log else "linear")
+        axis.set_yscale("log" if y_log else "linear")
+        axis.set_ylim(y_range, auto=y_range is None)
+        axis.set_ylabel(y_label if axis is axes[0, 0] or not shared else "")
+        if x_ticks:
+            axis.set_xticks(list(x_ticks), list(x_ticks.values()))
+            axis.set_xticks([], minor=True)
+    figure.draw_without_rendering()  # so that heights are known
+    for axis in axes[0]:
+        named = [each[1:] for each in ends if each[0] is axis]
+        at = [axis.transData.transform((1, y))[1] * 72 / figure.dpi for *_, y in named]
+        for (name, color, y), here, there in zip(named, at, _spread(at, 12.5), strict=True):
+            axis.annotate(
+                name, (1, y), (4, there - here), xycoords=axis.get_yaxis_transform(), color=color,
+                textcoords="offset points", va="center", size=9.5, annotation_clip=False,
+                weight="normal" if color == PALE else "bold",
+            )  # fmt: skip
+    return figure
+
+
+def _band(y) -> Interval:
+    """The line and the borders of the band of one curve, each [x]."""
+    if isinstance(y, Interval):
+        return Interval(*map(np.asarray, y))
+    runs = np.atleast_2d(np.asarray(y, dtype=float))
+    return Interval(runs.min(axis=0), np.median(runs, axis=0), runs.max(axis=0))
+
+
+def points(
+    data: Mapping[str, Mapping[str, tuple]],
+    title: str,
+    x_label: str,
+    y_label: str,
+    *,
+    names: Mapping[str, Mapping[str, tuple[float, float]]] | None = None,
+    colors: Mapping[str, str] | None = None,
+    diagonal: bool = False,
+    levels: Mapping[float, str] | None = None,
+    x_log: bool = False,
+    y_log: bool = False,
+    equal: bool = False,
+    shared: bool = True,
+    width: float = 8.6,
+    height: float = 3.7,
+    note: str = "",
+) -> Figure:
+    """Groups of points, some with names: {panel: {group: (x, y)}}, arrays of one length.
+
+    names: {panel: {name: (x, y)}}, each written where it covers least, in its group's color.
+    Groups are named below the title. diagonal: the line y = x. levels: {y: name} of dashed lines.
+    equal: one scale across and up.
+    """
+    hues = _colors((name for each in data.values() for name in each), colors)
+    figure, axes = panels(
+        1, len(data), width, height, title=title, note=note, sharex=shared, sharey=shared,
+        key={f"● {name}": color for name, color in hues.items() if name},
+    )  # fmt: skip
+    for axis, (panel, groups) in zip(axes[0], data.items(), strict=True):
+        for name, (x, y) in groups.items():
+            few = np.size(x) <= 300
+            look = {"s": 26 if few else 8, "alpha": 0.8 if few else 0.4, "lw": 0}
+            axis.scatter(x, y, color=hues[name], **look)
+        axis.set_title(panel, **TITLE)
+        axis.set(xlabel=x_label, xscale="log" if x_log else "linear")
+        axis.set_yscale("log" if y_log else "linear")
+        axis.margins(0.1)
+        _levels(axis, levels, across=True)
+        if diagonal:
+            axis.axline((1, 1), slope=1, color="0.6", lw=1, ls="--", zorder=0)
+        if equal:
+            axis.set_aspect("equal", adjustable="datalim")
+        axis.set_ylabel(y_label if axis is axes[0, 0] or not shared else "")
+    figure.draw_without_rendering()  # so that the places of points are known
+    for axis, panel in zip(axes[0], data, strict=True):
+        named = (names or {}).get(panel, {})
+        name_points(axis, {name: (*at, _of(at, data[panel], hues)) for name, at in named.items()})
+    return figure
+
+
+def _of(at, groups, hues) -> str:
+    """The color of the last group with a point there."""
+    inside = [n for n, xy in groups.items() if np.isclose(np.transpose(xy), at).all(-1).any()]
+    return hues[inside[-1]] if inside else INK
+
+
+def name_points(axis, named: Mapping[str, tuple[float, float, str]]) -> None:
+    """Write {name: (x, y, color)} beside the points, each where it covers least of axis and names.
+
+    For an axis that is laid out and whose points are drawn by `scatter`.
+    """
+    dots_at = [axis.transData.transform(each.get_offsets()) for each in axis.collections]
+    taken = [Bbox.from_extents(*at - 4, *at + 4) for each in dots_at for at in np.asarray(each)]
+    inside = axis.get_window_extent()
+    for name, (x, y, color) in named.items():
+        tried = []
+        for right, up in ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1)):
+            look = {"ha": {1: "left", 0: "center", -1: "right"}[right], "color": color}
+            look["va"] = {1: "bottom", 0: "center", -1: "top"}[up]
+            said = axis.annotate(name, (x, y), (6 * right, 5 * up), textcoords="offset points",
+                                 size=9.5, weight="bold", path_effects=HALO, **look)  # fmt: skip
+            box = said.get_window_extent()
+            shared = (Bbox.intersection(box, other) for other in taken)
+            own = Bbox.intersection(box, inside)
+            outside = box.width * box.height - (own.width * own.height if own else 0)
+            cost = sum(each.width * each.height for each in shared if each) + 3 * outside
+            tried.append((cost, len(tried), said, box))
+        _, best, _, box = min(tried[:], key=lambda each: each[:2])
+        for i, (_, _, said, _) in enumerate(tried):
+            if i != best:
+                said.remove()
+        taken.append(box)
+
+
+def grids(
+    rows: Mapping[str, Mapping[str, object]],
+    title: str,
+    *,
+    number: str = "",
+    least: float = -np.inf,
+    row_names: Sequence[str] | str = "",
+    column_names: Sequence[str] | str = "",
+    x_label: str = "",
+    y_label: str = "",
+    limits: tuple[float, float] | Mapping[str, tuple[float, float]] | None = (0, 1),
+    colors=SHADES,
+    label: str = "",
+    cell: float | tuple[float, float] = 0.36,
+    note: str = "",
+) -> Figure:
+    """Matrices as colored cells, {row of panels: {panel: [row, column]}}: scores, maps, strips.
+
+    number: a format such as ".2f", written into cells from `least` on. row_names, column_names: of
+    every matrix; a text such as "L{}" counts. limits: of the colors; {row of panels: limits} gives
+    each row its own, None takes the least and largest of all. label: of the color bar, without one
+    there is none. cell: width (and height) of a cell in inches. NaN stays white.
+    """
+    tables = {
+        row: {name: np.asarray(each) for name, each in some.items()} for row, some in rows.items()
+    }
+    every = [each for some in tables.values() for each in some.values()]
+    if limits is None:
+        limits = min(map(np.nanmin, every)), max(map(np.nanmax, every))
+    wide, high = cell if isinstance(cell, tuple) else (cell, cell)
+    n_columns = max(map(len, tables.values()))
+    widths = [0.0] * n_columns
+    for some in tables.values():
+        for i, (name, each) in enumerate(some.items()):
+            said = 0.085 * max(map(len, name.split("\n")))
+            widths[i] = max(widths[i], wide * each.shape[1], said)
+    heights = [max(high * each.shape[0] for each in some.values()) for some in tables.values()]
+    turned = not isinstance(column_names, str) and max(map(len, column_names)) > 10 * wide
+    room = (
+        0.5
+        + 0.2 * bool(x_label)
+        + bool(column_names) * (0.075 * max(map(len, column_names)) if turned else 0.2)
+    )
+    longest = max(map(len, row_names)) if not isinstance(row_names, str) else 3 * bool(row_names)
+    left = 0.08 * longest + 0.25 * bool(y_label) + 0.17 * any(rows)
+    counted = isinstance(row_names, str)
+    figure, axes = panels(
+        len(tables), n_columns, max(sum(widths) + left * n_columns + 0.25 + 0.9 * bool(label), 3.6),
+        sum(heights) + room * len(tables), title=title, note=note, width_ratios=widths,
+        height_ratios=heights,
+    )  # fmt: skip
+    for axis in axes.flat:
+        axis.set_visible(False)
+    for line, (row, some) in zip(axes, tables.items(), strict=True):
+        low, top = limits[row] if isinstance(limits, Mapping) else limits
+        for axis, (name, values) in zip(line, some.items(), strict=False):
+            axis.set_visible(True)
+            texts = np.vectorize(lambda v: f"{v:{number}}" if v >= least else "", otypes=[object])
+            sns.heatmap(
+                values, vmin=low, vmax=top, cmap=colors, cbar=False, ax=axis, fmt="",
+                annot=texts(values) if number else None, annot_kws={"size": 9.5},
+                linewidths=0.5 if number else 0, linecolor="0.9", rasterized=True,
+                xticklabels=_counted(column_names, values.shape[1]),
+                yticklabels=_counted(row_names, len(values)) if axis is line[0] or counted else [],
+            )  # fmt: skip
+            axis.set_aspect(high / wide, anchor="NW")
+            axis.tick_params(length=0, rotation=0)
+            axis.tick_params(axis="x", rotation=90 if turned else 0)
+            axis.spines[:].set(visible=True, color="0.8")
+            axis.set_title(name, **TITLE)
+            axis.set_xlabel(x_label)
+        line[0].set_ylabel("\n".join(filter(None, (row, y_label))))
+    if label:
+        figure.colorbar(axes[0, 0].collections[0], ax=axes, label=label, aspect=30, fraction=0.03)
+    return figure
+
+
+def _counted(names, n: int) -> list[str]:
+    """Names of n rows or columns; a text such as "L{}" counts them."""
+    return [names.format(i) for i in range(n)] if isinstance(names, str) and names else list(names)
