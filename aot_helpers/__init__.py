@@ -82,7 +82,7 @@ def __dir__():
 
 
 def setup(seed: int = 0, threads: int | None = None):
-    """Seed everything, set the number of threads, and return the device to work on.
+    """Seed everything, set threads and the look of figures, and return the device to work on.
 
     threads: for torch; None keeps OMP_NUM_THREADS, or 1 where that is not set (small models are
         often faster with one). On Colab, custom widgets are switched on. In a process that
@@ -92,6 +92,7 @@ def setup(seed: int = 0, threads: int | None = None):
     import platform
     import random
 
+    import matplotlib
     import numpy
     import torch
 
@@ -99,6 +100,9 @@ def setup(seed: int = 0, threads: int | None = None):
     from aot_helpers.parallel import join
 
     check_whole("seed", seed, 0, 2**32 - 1)
+    matplotlib.rcParams.update(
+        {"figure.dpi": 90, "axes.spines.top": False, "axes.spines.right": False}
+    )
     random.seed(seed)
     numpy.random.seed(seed)
     torch.manual_seed(seed)
