@@ -26,8 +26,8 @@ class Run:
     repeat_lengths tokens written twice, random_share of them random. copying_start and
     two_sided_start: see these functions. masked: the model sees both sides and guesses the 15 % of
     tokens that it cannot see.
-    kept: steps whose weights are shipped beside the last; None: nothing is shipped. half: the last
-    weights, too, are stored as float16. fine: measured every 50 steps until step 4,000.
+    kept: steps whose weights are shipped beside the last; None: nothing is shipped.
+    fine: measured every 50 steps until step 4,000.
     """
 
     corpus: str = "stories"
@@ -54,7 +54,6 @@ class Run:
     masked: bool = False
     positions: str = "relative"
     d_mlp: int = 0
-    half: bool = False
     fine: bool = False
 
 
@@ -114,24 +113,20 @@ RUNS = {
     "docstrings-1l": DOCSTRINGS,
     "docstrings-2l": replace(DOCSTRINGS, n_layers=2),
     **{
-        f"docstrings-2l-seed{s}": replace(DOCSTRINGS, n_layers=2, seed=s, half=True, fine=True)
-        for s in (1, 2)
+        f"docstrings-2l-seed{s}": replace(DOCSTRINGS, n_layers=2, seed=s, fine=True) for s in (1, 2)
     },
     "imdb-1l": replace(REVIEWS, n_layers=1),
-    "imdb-2l": replace(REVIEWS, kept=(0, 400, 600, 800, 1000, 2000)),
+    "imdb-2l": replace(REVIEWS, kept=(0,)),
     **{f"imdb-2l-seed{seed}": replace(REVIEWS, seed=seed) for seed in (1, 2)},
     "wikitext-1l": ARTICLES,
     "wikitext-1l-wide": replace(ARTICLES, d_model=256, n_heads=8),
+    **{f"masked-2x2{s}": replace(MASKED, seed=i) for i, s in enumerate(("", "-seed1", "-seed2"))},
     **{
-        f"masked-2x2{s}": replace(MASKED, seed=i, half=i > 0)
+        f"masked-4x8{s}": replace(MASKED_WIDE, seed=i)
         for i, s in enumerate(("", "-seed1", "-seed2"))
     },
-    **{
-        f"masked-4x8{s}": replace(MASKED_WIDE, seed=i, half=i > 0)
-        for i, s in enumerate(("", "-seed1", "-seed2"))
-    },
-    "masked-2x2-no-repeats": replace(MASKED, repeat_share=0.0, half=True),
-    "masked-4x8-no-repeats": replace(MASKED_WIDE, repeat_share=0.0, half=True),
+    "masked-2x2-no-repeats": replace(MASKED, repeat_share=0.0),
+    "masked-4x8-no-repeats": replace(MASKED_WIDE, repeat_share=0.0),
     # Eight layers have not learned to copy after 2,000 steps: measured and not shipped.
     "masked-8x8": replace(MASKED_WIDE, steps=2000, n_layers=8, kept=None),
     **{
@@ -158,24 +153,20 @@ RUNS = {
     },
     **{
         f"stories-2l-no-repeats{s}": replace(
-            CONTROL, repeat_share=0.0, seed=i, half=True, kept=None if i else (300, 450, 700)
+            CONTROL, repeat_share=0.0, seed=i, kept=None if i else ()
         )
         for i, s in enumerate(("", "-seed1", "-seed2"))
     },
     **{
-        f"stories-2l-smeared{s}": replace(
-            CONTROL, smeared_keys=True, seed=i, half=True, kept=None if i else ()
-        )
+        f"stories-2l-smeared{s}": replace(CONTROL, smeared_keys=True, seed=i)
         for i, s in enumerate(("", "-seed1", "-seed2"))
     },
     **{
-        f"stories-2l-shortformer{s}": replace(
-            SHORTFORMER, seed=i, half=True, kept=None if i else ()
-        )
+        f"stories-2l-shortformer{s}": replace(SHORTFORMER, seed=i, kept=None if i else ())
         for i, s in enumerate(("", "-seed1", "-seed2"))
     },
     # Positions that stay in the stream, where heads can read them out: the control of shortformer.
-    "stories-2l-standard": replace(SHORTFORMER, positions="standard", half=True, kept=()),
+    "stories-2l-standard": replace(SHORTFORMER, positions="standard", kept=()),
     **{f"2-layer-1500-steps-seed{s}": replace(CONTROL, seed=s) for s in (0, 1, 2, 3, 4)},
     **{f"3-layer-seed{s}": replace(CONTROL, n_layers=3, seed=s) for s in (0, 1, 2)},
     **{f"2-layer-mlp-seed{s}": replace(CONTROL, d_mlp=512, seed=s) for s in (0, 1, 2)},

@@ -171,7 +171,7 @@ def make(name: str) -> None:
     }
     print(name, curve[run.steps])
     if run.kept is not None:
-        save_checkpoint(name, weights, config, tokenizer, provenance, half=run.half)
+        save_checkpoint(name, weights, config, tokenizer, provenance)
     folder = files.DATA / "results" / "training"
     check_writable(folder)
     content = {"provenance": provenance, "steps": list(curve), "measured": list(curve.values())}
@@ -186,19 +186,15 @@ def save_checkpoint(
     tokenizer: Tokenizer,
     provenance: dict,
     folder: Path | None = None,
-    half: bool = False,
 ) -> Path:
-    """Write {step: weights} as data/checkpoints/<name>/: float16, the last float32 unless half."""
+    """Write {step: weights} as data/checkpoints/<name>/, rounded to float16."""
     where = (folder or files.DATA / "checkpoints") / name
     check_writable(where)
     tokenizer.save(where / "tokenizer.json")
     weights_of = {}
     for step, weights in trajectory.items():
-        kind = torch.float32 if step == max(trajectory) and not half else torch.float16
         weights_of[str(step)] = f"step-{step:05d}.safetensors"
-        write_safetensors(
-            where / weights_of[str(step)], {k: w.to(kind) for k, w in weights.items()}
-        )
+        write_safetensors(where / weights_of[str(step)], {k: w.half() for k, w in weights.items()})
     names = [*weights_of.values(), "tokenizer.json"]
     manifest = {
         "config": asdict(config),

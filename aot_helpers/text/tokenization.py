@@ -80,8 +80,8 @@ class Tokenizer:
         return ids
 
     def save(self, path: Path) -> None:
-        """Write the tokenizers library's tokenizer.json."""
-        self.backend.save(str(path))
+        """Write the tokenizers library's tokenizer.json, on one line."""
+        self.backend.save(str(path), pretty=False)
 
     def __repr__(self):
         return f"Tokenizer({self.name}: {self.d_vocab} tokens, from {self.source})"
