@@ -286,11 +286,14 @@ def test_the_readme_says_how_many_rules_were_set_before_the_values_were_known(pr
     write(project, "00_first", "x = 1")
     assert "Rules set" not in publish.notebook_table(project / "notebooks", {"notebooks": {}})
     times = ["before", "before, but for the control", "after: all was known", "after a pilot"]
-    (project / "data").mkdir()
-    (project / "data" / "claims.toml").write_text(
-        '["00.9"]\nkind = "identity"\n'
-        + "".join(f'["00.{i}"]\nkind = "finding"\ndeclared = "{t}"\n' for i, t in enumerate(times))
-    )
+    (project / "data" / "claims").mkdir(parents=True)
+    fields = ("statement", "source", "holds_for", "confirmed", "refuted", "control", "unit")
+    known = dict.fromkeys(fields, "min > 0") | {"kind": "finding"}
+    entries = [known | {"declared": time} for time in times] + [known | {"kind": "identity"}]
+    lines = []
+    for i, entry in enumerate(entries, 1):
+        lines += [f'["00.{i}"]', *(f'{name} = "{text}"' for name, text in entry.items())]
+    (project / "data" / "claims" / "00.toml").write_text("\n".join(lines))
     assert publish.notebook_table(project / "notebooks", {"notebooks": {}}).endswith(
         "\n\nRules set before the values were known: 2 of 4 findings, "
         "of which 1 in part; the others after."

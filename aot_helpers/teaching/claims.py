@@ -1,4 +1,4 @@
-"""`claim` judges, prints and keeps what a notebook measured; `check` stops it; tables of both."""
+"""Claims as a notebook makes them, judged, printed and kept; their table; checks that stop it."""
 
 import difflib
 import math
