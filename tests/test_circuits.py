@@ -13,9 +13,9 @@ from aot_helpers.reading.circuits import (
     direct_path,
     folded,
     folded_W_U,
+    folded_weights,
     full_ov,
     full_qk,
-    head_weights,
     k_composition_circuit,
     ov_circuit,
     qk_circuit,
@@ -74,7 +74,7 @@ def test_layer_norm_is_folded_up_to_sigma_and_bias(make_model, some_tokens):
             x = cache[f"L{layer}.resid_pre"]
             x = x / (x.var(dim=-1, keepdim=True, unbiased=False) + 1e-5).sqrt()
             for head in range(2):
-                weights = head_weights(model, Head(layer, head))
+                weights = folded_weights(model, Head(layer, head))
                 close(x @ weights.W_Q, cache[f"L{layer}.q"][:, :, head])
                 close(x @ weights.W_K, cache[f"L{layer}.k"][:, :, head])
                 close(x @ weights.W_V, cache[f"L{layer}.v"][:, :, head])
@@ -98,7 +98,7 @@ def test_rms_norm_is_folded_by_its_gain_and_other_modules_are_refused(make_model
 
 
 @pytest.mark.parametrize("head", [Head(2, 0), Head(0, 2), Head(-1, 0), Head(0, -1)])
-@pytest.mark.parametrize("function", [head_weights, qk_circuit, ov_circuit, full_qk, full_ov])
+@pytest.mark.parametrize("function", [folded_weights, qk_circuit, ov_circuit, full_qk, full_ov])
 def test_a_head_that_does_not_exist_is_named(make_model, function, head):
     message = f"{head}.* 2 layers of 2 heads"
     with pytest.raises(ValueError, match=message):

@@ -15,9 +15,11 @@ from aot_helpers.base import files
 from aot_helpers.base.errors import unknown_name
 from aot_helpers.base.files import read_json, read_verified
 from aot_helpers.models.protocol import (
+    Biases,
     Edits,
     Head,
     HeadWeights,
+    Model,
     check_call,
     check_head,
     check_mlp,
@@ -94,7 +96,7 @@ class PretrainedConfig:
     smeared_keys: bool = False
 
 
-class PretrainedTransformer(nn.Module):
+class PretrainedTransformer(nn.Module, Model):
     """A GPT-2, Llama or BERT of transformers with the seam of AttentionOnlyTransformer.
 
     The names mean what they mean there, with these additions. q, k and v include their biases; with
@@ -149,31 +151,31 @@ class PretrainedTransformer(nn.Module):
             output = self.hf(tokens, attention_mask=attention_mask, use_cache=False)
         return getattr(output, "logits", None)
 
-    def run_with_cache(self, tokens, attention_mask=None, edits=None):
-        """(logits, cache), where cache["L1.pattern"] is [batch, head, query_pos, key_pos]."""
-        cache = {}
-        return self(tokens, attention_mask, edits, cache), cache
-
     def activation_names(self) -> list[str]:
         """Every name that `edits` accepts and that `run_with_cache` fills."""
         return list(self._sites())
 
-    def head_weights(self, head: Head) -> HeadWeights:
-        """The weights of one head as they are: no bias, no norm folded in, before any rotation.
+    def layer_weights(self, layer: int) -> HeadWeights:
+        """The weights of a layer's heads as they are: no bias, no norm folded in, no rotation.
 
-        With shared keys and values, those that serve this query head.
+        Keys and values shared by several query heads stand once for each.
         """
-        c, (layer, at) = self.config, head
-        check_head(c, head)
-        if c.family == "gpt2":
-            W_Q, W_K, W_V = self._part("W_QKV", layer).weight.chunk(3, dim=1)
-            W_O = self._part("W_O", layer).weight
-        else:
-            W_Q, W_K, W_V, W_O = (self._part(f"W_{x}", layer).weight.T for x in "QKVO")
-        shared = at * c.n_kv_heads // c.n_heads
-        own, theirs = (slice(i * c.d_head, (i + 1) * c.d_head) for i in (at, shared))
-        parts = W_Q[:, own], W_K[:, theirs], W_V[:, theirs], W_O[own]
-        return HeadWeights(*(W.detach() for W in parts))
+        check_head(self.config, Head(layer, 0))
+        reads, output = self._attention(layer, "weight")
+        if self.config.family == "gpt2":  # its matrices stand as ours: [read, written]
+            reads, output = [W.T for W in reads], output.T
+        W_O = output.detach().T.unflatten(0, (self.config.n_heads, -1))
+        return HeadWeights(*(self._by_head(W).mT for W in reads), W_O)
+
+    def biases(self, layer: int) -> Biases:
+        """The biases of a layer, detached; zeros where it has none."""
+        c, zeros = self.config, self.W_E.new_zeros
+        check_head(c, Head(layer, 0))
+        reads, output = self._attention(layer, "bias")
+        none = zeros(c.n_heads * c.d_head)
+        each = (self._by_head(none if b is None else b) for b in reads)
+        outputs = (output, self._part("mlp_out", layer).bias)
+        return Biases(*each, *(zeros(c.d_model) if b is None else b.detach() for b in outputs))
 
     def attention_norm(self, layer: int) -> nn.Module:
         """What a layer's heads read the stream through: LayerNorm, RMSNorm or Identity (BERT)."""
@@ -205,6 +207,18 @@ class PretrainedTransformer(nn.Module):
         """The unembedding, or None; BERT adds a bias to what it gives."""
         head = self.hf.get_output_embeddings()
         return None if head is None else head.weight.T
+
+    def _attention(self, layer: int, kind: str) -> tuple[list[Tensor | None], Tensor | None]:
+        """The "weight" or "bias" of W_Q, W_K and W_V of a layer, and that of W_O."""
+        output = getattr(self._part("W_O", layer), kind)
+        if self.config.family == "gpt2":
+            return list(getattr(self._part("W_QKV", layer), kind).chunk(3, dim=-1)), output
+        return [getattr(self._part(f"W_{x}", layer), kind) for x in "QKV"], output
+
+    def _by_head(self, x: Float[Tensor, "kv_heads_times_d_head *read"]) -> Tensor:
+        """[head, d_head, …]: a view, but for keys and values that several heads share."""
+        c, x = self.config, x.detach().unflatten(0, (-1, self.config.d_head))
+        return x if len(x) == c.n_heads else x.repeat_interleave(c.n_heads // len(x), dim=0)
 
     def _part(self, name: str, layer: int | None = None) -> nn.Module:
         """A module by our name for it, in the whole model or in a block ("" is the block)."""
@@ -288,6 +302,8 @@ def load_pretrained(name: str | Path) -> PretrainedTransformer:
     Raises ValueError for unknown names and families, missing weights and damaged files that were
     shipped, OSError if out of reach.
     """
+    if not isinstance(name, str | Path):
+        raise unknown_name("pretrained model or folder", name, (*SHIPPED, *PUBLISHED))
     if str(name) in SHIPPED:
         (hf, backend), source = _read(_shipped(str(name))), f"data/pretrained/{name}, trained here"
     elif Path(name).is_dir() and str(name) not in PUBLISHED:

@@ -1,7 +1,9 @@
 """What reading tools ask of a model, ours or a pretrained one, and how a head is named."""
 
 import difflib
+import re
 from collections.abc import Callable
+from operator import index
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -21,14 +23,32 @@ class Head(NamedTuple):
     def __str__(self):
         return f"L{self.layer}H{self.head}"
 
+    @classmethod
+    def parse(cls, name: str) -> "Head":
+        """The head of a name such as "L1H4". Raises ValueError for anything else."""
+        found = re.fullmatch(r"L(\d+)H(\d+)", name) if isinstance(name, str) else None
+        if not found:
+            raise ValueError(f"a head is named by layer and number, such as 'L1H4', got {name!r}")
+        return cls(*map(int, found.groups()))
+
 
 class HeadWeights(NamedTuple):
-    """The four matrices of one head."""
+    """The four matrices of one head, or of every head of a layer [head, …]."""
 
-    W_Q: Float[Tensor, "d_model d_head"]
-    W_K: Float[Tensor, "d_model d_head"]
-    W_V: Float[Tensor, "d_model d_head"]
-    W_O: Float[Tensor, "d_head d_model"]
+    W_Q: Float[Tensor, "*head d_model d_head"]
+    W_K: Float[Tensor, "*head d_model d_head"]
+    W_V: Float[Tensor, "*head d_model d_head"]
+    W_O: Float[Tensor, "*head d_head d_model"]
+
+
+class Biases(NamedTuple):
+    """What a layer adds beside what it reads: to q, k and v, to attn_out and to mlp_out."""
+
+    b_Q: Float[Tensor, "head d_head"]
+    b_K: Float[Tensor, "head d_head"]
+    b_V: Float[Tensor, "head d_head"]
+    b_O: Float[Tensor, " d_model"]
+    b_out: Float[Tensor, " d_model"]
 
 
 @runtime_checkable
@@ -45,31 +65,34 @@ class Config(Protocol):
     causal: bool
 
 
-@runtime_checkable
-class Model(Protocol):
-    """Tokens to logits, with every activation by its name, and a view of each head's weights."""
+class Model:
+    """What reading tools ask: tokens to logits, every activation by its name, weights by head.
+
+    A model of another kind inherits from this class and gives what is only declared here.
+    """
 
     config: Config
     tokenizer: object | None
     W_E: Float[Tensor, "d_vocab d_model"]
-    W_U: Float[Tensor, "d_model d_vocab"]
+    W_U: Float[Tensor, "d_model d_vocab"] | None
 
     def __call__(
         self,
         tokens: Int[Tensor, "batch pos"],
         attention_mask: Bool[Tensor, "batch pos"] | None = None,
         edits: Edits | None = None,
+        cache: dict[str, Tensor] | None = None,
     ) -> Float[Tensor, "batch pos d_vocab"]:
-        """Logits at every position, after the edits."""
-
-    def run_with_cache(self, tokens, attention_mask=None, edits=None) -> tuple[Tensor, dict]:
-        """(logits, cache), where cache["L1.pattern"] is [batch, head, query_pos, key_pos]."""
+        """Logits at every position, after the edits; a cache is filled on the way."""
 
     def activation_names(self) -> list[str]:
         """Every name that `edits` accepts and that `run_with_cache` fills."""
 
-    def head_weights(self, head: Head) -> HeadWeights:
-        """The weights of one head as they stand, detached. Raises ValueError for no such head."""
+    def layer_weights(self, layer: int) -> HeadWeights:
+        """The weights of a layer's heads [head, …] as they stand, detached."""
+
+    def biases(self, layer: int) -> Biases:
+        """The biases of a layer, detached; zeros where it has none."""
 
     def attention_norm(self, layer: int) -> nn.Module:
         """The norm before a layer's heads; nn.Identity where there is none."""
@@ -83,13 +106,60 @@ class Model(Protocol):
     def final_norm(self) -> nn.Module:
         """The norm before the unembedding; nn.Identity where there is none."""
 
+    # What follows from the rest:
 
-def check_head(config: Config, head: Head) -> None:
-    """Raise ValueError for a head that a model does not have."""
-    layer, number = head
+    def run_with_cache(self, tokens, attention_mask=None, edits=None) -> tuple[Tensor | None, dict]:
+        """(logits, cache), where cache["L1.pattern"] is [batch, head, query_pos, key_pos]."""
+        cache = {}
+        return self(tokens, attention_mask, edits, cache), cache
+
+    def head_weights(self, head: Head) -> HeadWeights:
+        """The weights of one head as they stand, detached. Raises ValueError for no such head."""
+        layer, number = check_head(self.config, head)
+        return HeadWeights(*(W[number] for W in self.layer_weights(layer)))
+
+    @property
+    def W_Q(self) -> Float[Tensor, "layer head d_model d_head"]:
+        """What the queries of all heads read, as a copy."""
+        return _of_all_layers(self, "W_Q")
+
+    @property
+    def W_K(self) -> Float[Tensor, "layer head d_model d_head"]:
+        """What the keys of all heads read, as a copy."""
+        return _of_all_layers(self, "W_K")
+
+    @property
+    def W_V(self) -> Float[Tensor, "layer head d_model d_head"]:
+        """What the values of all heads read, as a copy."""
+        return _of_all_layers(self, "W_V")
+
+    @property
+    def W_O(self) -> Float[Tensor, "layer head d_head d_model"]:
+        """What all heads write, as a copy."""
+        return _of_all_layers(self, "W_O")
+
+
+def _of_all_layers(model: Model, name: str) -> Tensor:
+    c = model.config
+    if not c.n_layers:
+        inside = (c.d_head, c.d_model) if name == "W_O" else (c.d_model, c.d_head)
+        return model.W_E.new_zeros(0, c.n_heads, *inside)
+    return torch.stack([getattr(model.layer_weights(i), name) for i in range(c.n_layers)])
+
+
+def check_head(config: Config, head: Head) -> Head:
+    """The head. Raises ValueError for one that a model does not have, and for what is no head."""
+    try:
+        layer, number = map(index, head)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"a head is a pair of whole numbers, Head(1, 4), got {head!r}: "
+            'Head.parse("L1H4") reads its name'
+        ) from None
     if not (0 <= layer < config.n_layers and 0 <= number < config.n_heads):
         has = f"{config.n_layers} layers of {config.n_heads} heads, counted from 0"
         raise ValueError(f"there is no head {Head(layer, number)}: this model has {has}")
+    return Head(layer, number)
 
 
 def check_mlp(config: Config, layer: int) -> None:

@@ -10,9 +10,11 @@ from torch import Tensor, nn
 
 from aot_helpers.base.errors import check_whole
 from aot_helpers.models.protocol import (
+    Biases,
     Edits,
     Head,
     HeadWeights,
+    Model,
     check_call,
     check_head,
     check_mlp,
@@ -155,7 +157,7 @@ class Block(nn.Module):
         return resid
 
 
-class AttentionOnlyTransformer(nn.Module):
+class AttentionOnlyTransformer(nn.Module, Model):
     """Embed, add what each layer's heads write, unembed (framework paper, "Architecture").
 
     The code multiplies on the right: our `W_V @ W_O` is the paper's `W_O W_V`.
@@ -205,24 +207,24 @@ class AttentionOnlyTransformer(nn.Module):
         x = see("ln_final_out", self.ln_final(see("final_resid", resid)))
         return see("logits", x @ self.W_U)
 
-    def run_with_cache(self, tokens, attention_mask=None, edits=None):
-        """(logits, cache), where cache["L1.pattern"] is [batch, head, query_pos, key_pos]."""
-        cache = {}
-        return self(tokens, attention_mask, edits, cache), cache
-
     def allowed(self, n_pos: int, attention_mask=None) -> Bool[Tensor, "*batch query key"]:
         """True where a query may look at a key: not into the future, not at padding."""
         allowed = torch.ones(n_pos, n_pos, dtype=torch.bool, device=self.W_E.device)
         allowed = allowed.tril() if self.config.causal else allowed
         return allowed if attention_mask is None else allowed & attention_mask[:, None, None, :]
 
-    def head_weights(self, head: Head) -> HeadWeights:
-        """The weights of one head as they stand, detached. Raises ValueError for no such head."""
-        check_head(self.config, head)
-        layer, number = head
+    def layer_weights(self, layer: int) -> HeadWeights:
+        """The weights of a layer's heads [head, …] as they stand, detached."""
+        check_head(self.config, Head(layer, 0))
         attn = self.blocks[layer].attn
-        weights = (attn.W_Q, attn.W_K, attn.W_V, attn.W_O)
-        return HeadWeights(*(W[number].detach() for W in weights))
+        return HeadWeights(*(W.detach() for W in (attn.W_Q, attn.W_K, attn.W_V, attn.W_O)))
+
+    def biases(self, layer: int) -> Biases:
+        """The biases of a layer, detached: only an MLP has any."""
+        c, zeros = self.config, self.W_E.new_zeros
+        check_head(c, Head(layer, 0))
+        out = self.blocks[layer].mlp_out.bias.detach() if c.d_mlp else zeros(c.d_model)
+        return Biases(*zeros(3, c.n_heads, c.d_head), zeros(c.d_model), out)
 
     def attention_norm(self, layer: int) -> nn.Module:
         """The norm before a layer's heads; nn.Identity without layer norm."""

@@ -14,15 +14,14 @@ from aot_helpers.reading.factored import FactoredMatrix
 from aot_helpers.reading.norms import check_norm
 
 
-def head_weights(model: Model, head: Head) -> HeadWeights:
-    """The weights of one head, detached. Raises ValueError if there is no such head.
+def folded_weights(model: Model, head: Head) -> HeadWeights:
+    """The weights of one head with its norm, detached. Raises ValueError if there is no such head.
 
     A norm's centering and gain are folded into W_Q, W_K and W_V; its σ, which depends on the text,
     and its bias are left out, and so are the biases of heads (GPT-2, BERT) and rotary positions
     (Llama): there W_Q W_Kᵀ scores a key at the query's own position.
     """
-    W = model.head_weights(head)
-    norm = model.attention_norm(head.layer)
+    W, norm = model.head_weights(head), model.attention_norm(head.layer)
     return HeadWeights(*(folded(norm, each) for each in W[:3]), W.W_O)
 
 
@@ -55,13 +54,13 @@ def folded_W_U(model: Model) -> Float[Tensor, "d_model d_vocab"]:
 
 def qk_circuit(model: Model, head: Head) -> FactoredMatrix:
     """W_Q W_Kᵀ / √d_head, [d_model of the query, d_model of the key]: scores, before b_rel."""
-    W = head_weights(model, head)
+    W = folded_weights(model, head)
     return FactoredMatrix(W.W_Q / math.sqrt(model.config.d_head), W.W_K.T)
 
 
 def ov_circuit(model: Model, head: Head) -> FactoredMatrix:
     """W_V W_O, [d_model read, d_model written]: what attending moves (the paper's W_O W_V)."""
-    W = head_weights(model, head)
+    W = folded_weights(model, head)
     return FactoredMatrix(W.W_V, W.W_O)
 
 

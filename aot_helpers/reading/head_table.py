@@ -4,11 +4,11 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from aot_helpers.base.errors import unknown_name
-from aot_helpers.models.protocol import Head, Model, check_tokens
+from aot_helpers.models.protocol import Head, Model, all_heads, check_tokens
 from aot_helpers.reading.circuits import (
     check_unembedding,
     compose,
@@ -143,10 +143,9 @@ def _eigenvalues(model, tokens, labels, draw) -> dict:
     def score(ov):
         return copying_score(FactoredMatrix(ov.A.to(around), ov.B.to(around) @ around))
 
-    heads = [Head(i, h) for i in range(c.n_layers) for h in range(c.n_heads)]
     chance = torch.tensor(list(map(score, random_heads(100, c.d_model, c.d_head, draw))))
     return {
-        "copying eigenvalues": [score(ov_circuit(model, head)) for head in heads],
+        "copying eigenvalues": [score(ov_circuit(model, head)) for head in all_heads(model)],
         "copying eigenvalues null": chance.quantile(0.95).item(),
     }
 
@@ -155,14 +154,14 @@ def _evaluator(model, tokens, labels, draw) -> dict:
     c = model.config
     # Raised logits of the tokens attended to, of those that an even look attends to, of all.
     real, null, whole = torch.zeros(3, c.n_layers, c.n_heads, device=tokens.device)
-    even = uniform_pattern(tokens.shape[1], c.causal).to(tokens.device)
+    even, W_O = uniform_pattern(tokens.shape[1], c.causal).to(tokens.device), model.W_O
     for text in tokens:
         _, cache = model.run_with_cache(text[None])
         found, place = text.unique(return_inverse=True)
         holds, toward = F.one_hot(place).to(even), model.W_U[:, found] - model.W_U.mean(1)[:, None]
         normed = frozen_norm(model.final_norm(), cache["final_resid"])
         for i in range(c.n_layers):
-            written = torch.einsum("phe,hed->hpd", cache[f"L{i}.z"][0], _all_W_O(model, i))
+            written = torch.einsum("phe,hed->hpd", cache[f"L{i}.z"][0], W_O[i])
             raised = (normed(written) @ toward).relu()  # [head, pos, token of this text]
             real[i] += (raised * (cache[f"L{i}.pattern"][0] @ holds)).sum(dim=(1, 2))
             null[i] += (raised * (even @ holds)).sum(dim=(1, 2))
@@ -198,6 +197,7 @@ def _ablation(model, tokens, labels, draw) -> dict:
     for text in tokens:
         _, cache = model.run_with_cache(text[None])
         means = [m + cache[f"L{i}.z"].mean((0, 1)) / len(tokens) for i, m in enumerate(means)]
+    W_O = model.W_O
     costs = torch.zeros(2, 2, c.n_layers, c.n_heads)  # [zero or mean, real or null, layer, head]
     for text, goal in zip(tokens, labels, strict=True):
 
@@ -208,11 +208,10 @@ def _ablation(model, tokens, labels, draw) -> dict:
         _, cache = model.run_with_cache(text[None])
         whole, all_z = loss({}), [cache[f"L{i}.z"] for i in range(c.n_layers)]
         for i, z in enumerate(all_z):
-            W_O = _all_W_O(model, i)
             for h in range(c.n_heads):
                 this = (torch.arange(c.n_heads, device=z.device) == h)[:, None]
                 for by, new in enumerate((torch.zeros_like(means[i]), means[i])):
-                    taken = ((z[:, :, h] - new[h]) @ W_O[h]).norm(dim=-1, keepdim=True)
+                    taken = ((z[:, :, h] - new[h]) @ W_O[i, h]).norm(dim=-1, keepdim=True)
                     random = torch.randn(*text[None].shape, c.d_model, generator=draw).to(taken)
                     add = partial(torch.add, F.normalize(random, dim=-1) * taken)
                     costs[by, 0, i, h] += loss({f"L{i}.z": torch.where(this, new, z)}) - whole
@@ -228,8 +227,3 @@ MEASURES = {  # the same keys as PARTS; each takes (model, tokens, labels, gener
     "composition": _composition,
     "ablation": _ablation,
 }
-
-
-def _all_W_O(model: Model, layer: int) -> Float[Tensor, "head d_head d_model"]:
-    heads = range(model.config.n_heads)
-    return torch.stack([model.head_weights(Head(layer, head)).W_O for head in heads])

@@ -183,8 +183,7 @@ def _unturned(model: Model, cache: dict, head: Head, name: str) -> Tensor:
 
 def _side_by_side(model: Model, layer: int) -> Tensor:
     """W_K of all heads [d_model, n_heads * d_head], which must be square to take a padded query."""
-    W_K = [model.head_weights(Head(layer, head)).W_K for head in range(model.config.n_heads)]
-    return torch.cat(W_K, dim=1)
+    return torch.cat(list(model.layer_weights(layer).W_K), dim=1)
 
 
 READINGS: dict[str, Reading] = {

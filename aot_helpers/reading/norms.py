@@ -40,6 +40,12 @@ def frozen_norm(
     return lambda part: part / sigma * gain
 
 
+def norm_bias(norm: nn.Module, d_model: int) -> Float[Tensor, " d_model"]:
+    """What a norm adds to what it gives: zeros where it has no bias."""
+    bias = getattr(norm, "bias", None)
+    return torch.zeros(d_model) if bias is None else bias.detach()
+
+
 def has_norm(model: Model) -> bool:
     """True unless every norm of the model is nn.Identity."""
     norms = [model.attention_norm(i) for i in range(model.config.n_layers)]

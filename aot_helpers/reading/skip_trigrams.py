@@ -28,7 +28,7 @@ def skip_trigrams(
     """The k strongest skip-trigrams of one head, straight from its weights: see `top_triples`.
 
     In layer 0 they are all that the head does, up to positions; in later layers, what it does with
-    bare embeddings. With layer norm they hold up to σ and bias (see `head_weights`). Framework
+    bare embeddings. With layer norm they hold up to σ and bias (see `folded_weights`). Framework
     paper, "Interpretation as Skip-Trigrams".
     """
     return top_triples(full_qk(model, head), full_ov(model, head), k, context)

@@ -9,10 +9,9 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from aot_helpers.models.protocol import Head, Model
-from aot_helpers.reading.biases import norm_bias
 from aot_helpers.reading.heads import head_output
 from aot_helpers.reading.interventions import ablate
-from aot_helpers.reading.norms import frozen_norm
+from aot_helpers.reading.norms import frozen_norm, norm_bias
 from aot_helpers.showing import diagrams, texts
 from aot_helpers.showing.diagrams import INK, PALE, QUERY, VALUE
 
@@ -349,7 +348,7 @@ def falls(
     """
     clean, found = model(tokens[None])[0, place], {}
     for names in groups:
-        heads = [Head(int(name[1]), int(name[3:])) for name in names.split(" and ")]
+        heads = [Head.parse(name) for name in names.split(" and ")]
         lost = clean - model(tokens[None], edits=ablate(model, heads))[0, place]
         found[names] = (lost[tokens[place + 1]] - lost.mean()).item()
     return found

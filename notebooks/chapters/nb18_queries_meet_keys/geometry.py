@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aot_helpers.base.errors import check_whole, unknown_name
-from aot_helpers.models.protocol import Head, Model, check_head, check_tokens
+from aot_helpers.models.protocol import Head, Model, all_heads, check_head, check_tokens
 
 SCALES = (0.2, 0.4, 0.8, 1.0, 1.25, 2.5, 5.0)  # the values of c in S1, section 1.2
 CLOSE = 0.005  # S1's close pairs: below the 0.5th percentile of the distances
@@ -70,7 +70,7 @@ def queries_and_keys(
     """
     c, texts = model.config, list(texts)
     if heads is None:
-        heads = [(i, h) for i in range(c.n_layers) for h in range(c.n_heads)]
+        heads = all_heads(model)
     heads = [Head(*head) for head in heads]
     for head in heads:
         check_head(c, head)

@@ -164,8 +164,7 @@ def written_by(
     model: Model, layer: int, z: Float[Tensor, "*places head d_head"]
 ) -> Float[Tensor, "*places head d_model"]:
     """What heads with these z add to the stream."""
-    W_O = torch.stack([model.head_weights(Head(layer, h)).W_O for h in range(z.shape[-2])])
-    return torch.einsum("...hd,hdm->...hm", z, W_O)
+    return torch.einsum("...hd,hdm->...hm", z, model.layer_weights(layer).W_O)
 
 
 def lengths_of(vectors: Float[Tensor, "*places d"], made: Float[Tensor, "*places d"]) -> Tensor:

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from aot_helpers.base.files import DATA, read_json
-from aot_helpers.models.protocol import Head, Model
+from aot_helpers.models.protocol import Model, all_heads
 from aot_helpers.reading.logit_lens import lens, probability, rank, read, top_tokens
 from aot_helpers.text.corpora import load_corpus
 from chapters.nb20_logit_lens import controls, removals
@@ -247,9 +247,7 @@ def heads_say(model: Model, tokens: Tensor, n: int = 4) -> dict[str, dict]:
     strings, found = model.tokenizer.token_strings, {}
     with torch.no_grad():
         _, cache = model.run_with_cache(tokens[None])
-        for head in [
-            Head(i, h) for i in range(model.config.n_layers) for h in range(model.config.n_heads)
-        ]:
+        for head in all_heads(model):
             vectors = {each: read(model, cache, each, head)[0, -1] for each in HEAD}
             said = [strings(top_tokens(lens(model, v), n)) for v in vectors.values()]
             norm = _plain(vectors["head"].norm().item())

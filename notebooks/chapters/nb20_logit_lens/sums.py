@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from aot_helpers.models.protocol import Head, Model
+from aot_helpers.models.protocol import Head, Model, all_heads
 from chapters.nb20_logit_lens.controls import patched
 from chapters.nb20_logit_lens.readings import written_by
 from chapters.nb20_logit_lens.removals import centered, clean_run
@@ -53,7 +53,7 @@ def direct_and_total(
     written, found = outputs(model, prompts), {}
     answers, n_heads = prompts.answers[:, None], model.config.n_heads
     clean = _logits(model, prompts)
-    for at in (Head(i, h) for i in range(model.config.n_layers) for h in range(n_heads)):
+    for at in all_heads(model):
         on = torch.ones(n_heads, 1)
         on[at.head] = 0
         fall = clean - _logits(model, prompts, {f"L{at.layer}.z": lambda z, on=on: z * on})

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aot_helpers.base.errors import unknown_name
-from aot_helpers.models.protocol import Edits, Head, Model
+from aot_helpers.models.protocol import Edits, Model
 from chapters.nb21_information_flow.flow import Run, run_of
 from chapters.nb21_information_flow.flow_graph import MEASURES, logit_directions
 from chapters.nb21_information_flow.templates import Prompt
@@ -68,7 +68,7 @@ def last_edges(model: Model, prompt: Prompt) -> LastEdges:
     with torch.no_grad():
         for layer in range(c.n_layers):
             a, v = run.cache[f"L{layer}.pattern"][0, :, -1], run.cache[f"L{layer}.v"][0]
-            W_O = torch.stack([model.head_weights(Head(layer, h)).W_O for h in range(c.n_heads)])
+            W_O = model.layer_weights(layer).W_O
             parts = a[..., None] * torch.einsum("khe,hed->hkd", v, W_O)
             values.append(torch.stack([a, parts.norm(dim=-1), parts @ toward]))
             if c.d_mlp:

@@ -15,9 +15,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aot_helpers.models.protocol import Head, Model, check_tokens
-from aot_helpers.reading.biases import attention_bias, head_biases, mlp_bias, norm_bias
 from aot_helpers.reading.heads import head_output
-from aot_helpers.reading.norms import check_pre_norm, frozen_norm
+from aot_helpers.reading.norms import check_pre_norm, frozen_norm, norm_bias
 
 LEAVES = ("token", "position", "residual", "bias")
 STEPS = {"value": 0, "key": 0, "query": 0, "head": 1, "neuron": 2, "mlp": 3, "stream": 4}
@@ -263,8 +262,8 @@ def _bias(run: Run, node: Node) -> tuple[Float[Tensor, " d_model"], Float[Tensor
     model, layer, d_model = run.model, node.layer, run.model.config.d_model
     none = torch.zeros(model.config.d_head)
     if node.kind == "mlp":
-        return mlp_bias(model, layer), none
-    each = [attention_bias(model, i) for i in range(run.layers.start, layer)]
+        return model.biases(layer).b_out, none
+    each = [model.biases(i).b_O for i in range(run.layers.start, layer)]
     stream = torch.stack([torch.zeros(d_model), *each]).sum(dim=0)
     if node.kind == "stream":
         return stream, none
@@ -275,8 +274,8 @@ def _bias(run: Run, node: Node) -> tuple[Float[Tensor, " d_model"], Float[Tensor
 
 
 def _head_bias(run: Run, node: Node) -> Float[Tensor, " d_head"]:
-    biases = head_biases(run.model, Head(node.layer, node.number))
-    return {"value": biases.b_V, "key": biases.b_K, "query": biases.b_Q}[node.kind]
+    biases = run.model.biases(node.layer)
+    return {"value": biases.b_V, "key": biases.b_K, "query": biases.b_Q}[node.kind][node.number]
 
 
 def _small(run: Run, node: Node) -> Float[Tensor, " d_head"]:

@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
+from aot_helpers.models.protocol import Head
 from aot_helpers.showing.diagrams import (
     DPI,
     INK,
@@ -138,7 +139,7 @@ def against_reading(adds, rank, names: Sequence[str], title: str) -> Figure:
     axis.scatter(rank, adds, s=14, color=PALE, alpha=0.6)
     crowd = 0
     for name in names:
-        at = tuple(map(int, name[1:].split("H")))
+        at = Head.parse(name)
         axis.scatter(rank[at], adds[at], s=40, color=QUERY if adds[at] > 0 else KEY)
         place, right = (rank[at], adds[at]), rank[at] > 3000
         look = {"ha": "right" if right else "left", "fontsize": SMALL}

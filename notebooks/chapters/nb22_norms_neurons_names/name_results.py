@@ -79,7 +79,7 @@ def received(model: Model, names: list[str], found: dict, seed: int = 0) -> dict
         for role in sets
         for i, one in enumerate(found.get("others", {}).get(role, ()))
     }
-    sets = {name: [_head(who) for who in heads] for name, heads in sets.items() if heads}
+    sets = {name: [Head.parse(who) for who in heads] for name, heads in sets.items() if heads}
     if not sets:
         return {}
     groups = name_prompts(model, names, seed=seed, templates=RECEIVED)
@@ -87,11 +87,6 @@ def received(model: Model, names: list[str], found: dict, seed: int = 0) -> dict
     whole = next(iter(patched.values())).whole
     after = {name: each.after["roles swapped"].tolist() for name, each in patched.items()}
     return {"received": {"difference": whole.tolist(), "roles swapped": after}}
-
-
-def _head(name: str) -> Head:
-    """The head of a name such as L2H3."""
-    return Head(*map(int, name[1:].split("H")))
 
 
 def _foretold(model: Model, test: list[Group], estimate: Tensor, seed: int, tried: int) -> list:

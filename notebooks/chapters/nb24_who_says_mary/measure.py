@@ -362,7 +362,7 @@ def places(names: Sequence[str]) -> list[tuple[str, Head]]:
 
 def heads_of(names: Sequence[str]) -> list[Head]:
     """The heads of names such as L2H3."""
-    return [Head(*map(int, name[1:].split("H"))) for name in names]
+    return [Head.parse(name) for name in names]
 
 
 def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
