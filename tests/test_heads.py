@@ -6,7 +6,6 @@ import torch
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.heads import (
     HEAD_PATTERNS,
-    bootstrap_interval,
     head_output,
     head_scores,
     induction_scores,
@@ -238,36 +237,6 @@ def test_in_context_score_is_late_loss_minus_early_loss(some_tokens):
 def test_ranges_that_make_no_sense_are_refused(early, late, message):
     with pytest.raises(ValueError, match=message):
         in_context_score(torch.zeros(2, 10), early, late)
-
-
-def test_a_bootstrap_interval_is_near_the_normal_one():
-    values = 3 + 2 * torch.randn(400, generator=torch.Generator().manual_seed(0))
-    low, high = bootstrap_interval(values)
-    error = values.std().item() / 20
-    assert low == pytest.approx(values.mean().item() - 1.96 * error, abs=0.15 * error)
-    assert high == pytest.approx(values.mean().item() + 1.96 * error, abs=0.15 * error)
-    half = bootstrap_interval(values, share=0.5)
-    assert half[1] - half[0] == pytest.approx(2 * 0.6745 * error, rel=0.1)
-    assert bootstrap_interval(values) == (low, high) != bootstrap_interval(values, seed=1)
-
-
-def test_a_bootstrap_of_two_values_covers_what_their_resamples_can_be():
-    assert bootstrap_interval(torch.tensor([0.0, 1.0]), share=0.9) == (0.0, 1.0)
-    assert bootstrap_interval(torch.tensor([5.0, 5.0, 5.0])) == (5.0, 5.0)
-
-
-@pytest.mark.parametrize(
-    ("values", "settings", "message"),
-    [
-        ([1.0], {}, "at least 2 .*got 1"),
-        ([1.0, float("nan")], {}, "finite"),
-        ([1.0, 2.0], {"share": 95.0}, "share = 95"),
-        ([1.0, 2.0], {"n_resamples": 0}, "n_resamples = 0"),
-    ],
-)
-def test_a_bootstrap_of_nothing_is_refused(values, settings, message):
-    with pytest.raises(ValueError, match=message):
-        bootstrap_interval(torch.tensor(values), **settings)
 
 
 @pytest.mark.parametrize("layer", [0, 1])

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import pretrained as tool
+from aot_helpers.base import results
 from aot_helpers.models.pretrained import load_pretrained
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
@@ -310,7 +311,7 @@ def test_a_folder_is_measured_and_gpt2_out_of_reach_is_said(
     tool.main([str(tiny_gpt2), "gpt2"], ["20"], 0, out)
     said = capsys.readouterr().out
     assert "gpt2 is left out" in said and "out of reach: gpt2" in said
-    found = json.loads((out / f"20-{tiny_gpt2.name}.json").read_text("utf-8"))
+    found = json.loads((out / f"pretrained/20-{tiny_gpt2.name}.json").read_text("utf-8"))
     assert found["family"] == "gpt2" and found["prompts"]["right"] == 6
     assert len(found["example"]["top"]) == 3 and len(found["example"]["heads"]) == 6
     assert found["shares"]["right"]["head | final"]["mean"] >= 0
@@ -320,12 +321,6 @@ def test_a_folder_is_measured_and_gpt2_out_of_reach_is_said(
 def test_a_model_that_knows_no_fact_is_refused(tiny_gpt2):
     with pytest.raises(ValueError, match="answers .* of the kind that it was trained on"):
         lens_results.measure(load_pretrained(tiny_gpt2))
-
-
-def test_missing_results_say_how_to_measure(monkeypatch, tmp_path):
-    monkeypatch.setattr(lens_results, "FOLDER", tmp_path)
-    with pytest.raises(ValueError, match="'gpt2'.*there are: none.*tools/pretrained.py gpt2"):
-        lens_results.read_results("gpt2")
 
 
 @torch.no_grad()
@@ -355,7 +350,7 @@ def test_in_the_last_layer_the_direct_effect_is_the_total_one(stories):
 
 
 def test_random_vectors_of_equal_norm_are_not_ranked():
-    found = {"SmolLM2": lens_results.read_results("smollm2")}
+    found = {"SmolLM2": results.read("pretrained/20-smollm2")}
     assert lens_sums.steepness(found, True)["SmolLM2"] > 0.5
     assert abs(lens_sums.steepness(found, False)["SmolLM2"]) < 0.25
 
@@ -365,15 +360,15 @@ def said(figure):
 
 
 def test_the_figures_of_the_tour_say_their_numbers(capsys):
-    results = {"SmolLM2": lens_results.read_results("smollm2")}
-    (smollm2,) = results.values()
+    found = {"SmolLM2": results.read("pretrained/20-smollm2")}
+    (smollm2,) = found.values()
     example = smollm2["example"]
     grid = lens_figures.grid(example["top"], example["p"], example["tokens"], "t", " Oslo", 3)
     assert "·Oslo" in said(grid) and len(grid.axes[0].patches) == 1
     columns = {"a": [(" x", 1.0)], "sum": [(" x", 1.04), ("\n", -2.0)]}
     assert {"+1.0", "-2.0", "=", "·x"} <= set(said(lens_figures.columns_of_a_sum(columns, "", "t")))
     assert "final output" in said(lens_figures.by_depth(smollm2, "t"))
-    assert "— real heads" in said(lens_figures.by_norm(results, "t"))
+    assert "— real heads" in said(lens_figures.by_norm(found, "t"))
     found = {50: {"real": [(0.2, 0.0), (0.1, 0.0)], "random": [(0.2, 0.0), (0.3, 0.1)]}}
     assert {"real", "random"} <= set(said(lens_figures.with_and_without(found, "t")))
     effects = {Head(i, h): (torch.zeros(3), torch.ones(3)) for i in range(2) for h in range(4)}

@@ -9,6 +9,7 @@ import pytest
 import torch
 from matplotlib.text import Text
 
+from aot_helpers.base import results
 from aot_helpers.models.protocol import Head
 from aot_helpers.teaching.exercises import grade
 from chapters.nb18_queries_meet_keys import figures as drawings
@@ -24,7 +25,7 @@ from chapters.nb18_queries_meet_keys.geometry import (
 )
 from chapters.nb18_queries_meet_keys.texts import TEXTS, TYPES, token_type
 
-MINILM = study.read_results("minilm")
+MINILM = results.read("geometry/minilm")
 
 
 def points(n_texts=3, n=10, d_head=6, seed=0):
@@ -198,7 +199,6 @@ def test_the_previous_key_is_found_where_it_is_the_nearest():
 
 def test_a_models_result_fits_in_json_and_comes_back(make_model, tmp_path, monkeypatch):
     model = make_model(positions="none").requires_grad_(False)
-    monkeypatch.setattr(study, "FOLDER", tmp_path / "geometry")
     tokens = [
         torch.randint(11, (10,), generator=torch.Generator().manual_seed(i)) for i in range(12)
     ]
@@ -207,8 +207,8 @@ def test_a_models_result_fits_in_json_and_comes_back(make_model, tmp_path, monke
         "Some", (), {"token_strings": lambda self, ids: [str(int(i)) for i in ids]}
     )()
     result = study.examine(model, "tiny")
-    study.write_results(result)
-    again = study.read_results("tiny")
+    results.write("geometry/tiny", result, tmp_path, rows="heads")
+    again = results.read("geometry/tiny", tmp_path)
     assert again["heads"] == result["heads"] and again["tokens"][0] == [
         str(int(i)) for i in tokens[0]
     ]
@@ -218,8 +218,6 @@ def test_a_models_result_fits_in_json_and_comes_back(make_model, tmp_path, monke
         study.head_of(again, Head(2, 0))
     with pytest.raises(ValueError, match="tiny has no map by 'umap'"):
         study.map_of(again, Head(0, 0), "umap")
-    with pytest.raises(ValueError, match="no results of 'gpt5', but of: tiny; run make geometry"):
-        study.read_results("gpt5")
 
 
 def test_a_packed_map_keeps_its_shape():
@@ -244,7 +242,8 @@ def test_what_is_shipped_of_minilm_is_whole_and_small():
     longest = max(map(len, MINILM["tokens"]))
     assert all(study.unpacked(each["top above"], 1).shape == (n, 1) for each in MINILM["heads"])
     assert max(study.unpacked(each["top"], 3).max() for each in MINILM["heads"]) < longest
-    assert all(path.stat().st_size < 1_000_000 for path in study.FOLDER.glob("*.json"))
+    paths = (results.RESULTS / "geometry").glob("*.json")
+    assert all(path.stat().st_size < 1_000_000 for path in paths)
 
 
 def test_kinds_of_tokens():

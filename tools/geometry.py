@@ -10,6 +10,7 @@ import time
 
 import aot_helpers
 import here  # noqa: F401
+from aot_helpers.base.results import write
 from aot_helpers.models.checkpoints import list_checkpoints
 from chapters.nb18_queries_meet_keys import measure as query_key_maps
 
@@ -39,7 +40,7 @@ def main() -> None:
         # Maps by UMAP, and the film of two heads at all scales, are drawn of MiniLM alone.
         maps = ("tsne", "umap") if name == "minilm" else ("tsne",)
         result = query_key_maps.examine(model, name, chosen.seed, maps)
-        query_key_maps.write_results(result | {"seed": chosen.seed})
+        write(f"geometry/{name}", result | {"seed": chosen.seed}, rows="heads")
         print(f"{name}: {len(result['heads'])} heads, {time.perf_counter() - start:.0f} s")
 
 

@@ -7,7 +7,6 @@ well. `make` has glibc give memory back at once: SmolLM2 then stays below 1.2 GB
 """
 
 import argparse
-import json
 import platform
 import time
 from collections.abc import Callable
@@ -18,7 +17,7 @@ import torch
 
 import aot_helpers
 import here  # noqa: F401
-from aot_helpers.base.files import DATA, write_atomically
+from aot_helpers.base.results import RESULTS, write
 from chapters.nb00_start_here import measure as first_look
 from chapters.nb07_one_layer_skip_trigrams import idioms
 from chapters.nb20_logit_lens import results as lens_results
@@ -26,7 +25,6 @@ from chapters.nb21_information_flow import results as flow_study
 from chapters.nb22_norms_neurons_names import results as part_results
 from chapters.nb24_who_says_mary import measure as name_forms
 
-FOLDER = DATA / "results" / "pretrained"
 NAMES = ("docstrings-gpt2", "smollm2", "gpt2")
 # What each notebook measures: a model and its name to what JSON can hold.
 NOTEBOOKS: dict[str, Callable] = {
@@ -53,7 +51,7 @@ def provenance(model, name: str) -> dict:
     return {"model": name, "source": model.tokenizer.source} | shape | {"versions": versions}
 
 
-def main(names: list[str], notebooks: list[str], seed: int, folder: Path = FOLDER) -> None:
+def main(names: list[str], notebooks: list[str], seed: int, folder: Path = RESULTS) -> None:
     """Measure each model that can be read, for each notebook, and say which could not."""
     done, left_out = [], []
     for name in names:
@@ -70,11 +68,9 @@ def main(names: list[str], notebooks: list[str], seed: int, folder: Path = FOLDE
             start = time.perf_counter()
             found = provenance(model, name) | NOTEBOOKS[notebook](model, name)
             found["seconds"] = round(time.perf_counter() - start)
-            path = folder / f"{notebook}-{Path(name).name}.json"
-            folder.mkdir(parents=True, exist_ok=True)
-            text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
-            write_atomically(path, (text + "\n").encode())
-            print(f"notebook {notebook}, {name}: {path.name}, {found['seconds']} s")
+            kept = f"{notebook}-{Path(name).name}"
+            write(f"pretrained/{kept}", found, folder)
+            print(f"notebook {notebook}, {name}: {kept}.json, {found['seconds']} s")
         done.append(name)
     print(f"measured: {', '.join(done) or 'none'}; out of reach: {', '.join(left_out) or 'none'}")
 

@@ -35,3 +35,25 @@ def check_whole(name: str, value, least: int, most: float = math.inf, unit: str 
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         limit = f"from {least} to {most}" if most < math.inf else f">= {least}"
         raise ValueError(f"{name} must be a whole number{unit} {limit}, got {value!r}")
+
+
+def check_one_of(kind: str, name: str, known: Iterable[str]) -> None:
+    """Raise ValueError, an `unknown_name`, unless the name is among those known."""
+    if name not in known:
+        raise unknown_name(kind, name, known)
+
+
+def check_finite(name: str, values) -> None:
+    """Raise ValueError for a tensor with NaN or infinity in it."""
+    if not values.isfinite().all():
+        raise ValueError(f"{name} must be finite: leave out or mend NaN and infinity first")
+
+
+def check_shape(name: str, shape: Iterable[int], wanted: Iterable[int], remedy: str) -> None:
+    """Raise ValueError unless a tensor has the shape that is wanted.
+
+    remedy: what else fits, or how to make it fit.
+    """
+    shape, wanted = tuple(shape), tuple(wanted)
+    if shape != wanted:
+        raise ValueError(f"{name} must have shape {wanted}, got {shape}: {remedy}")

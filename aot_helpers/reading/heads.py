@@ -151,31 +151,6 @@ def induction_scores(model: Model, tokens: Int[Tensor, "batch pos"]) -> Float[Te
     return head_scores(model, tokens, "induction", repeat_length(tokens) + 1).scores
 
 
-def bootstrap_interval(
-    values: Float[Tensor, " n"], n_resamples: int = 2000, share: float = 0.95, seed: int = 0
-) -> tuple[float, float]:
-    """(low, high) of the mean of the values: the middle `share` of the means of resamples.
-
-    A resample draws n of the n values with replacement. The values must be independent of each
-    other: one per text or per seed, say, not one per token. Raises ValueError for fewer than 2
-    values, values that are not finite, a share not in (0, 1) and n_resamples < 1.
-    """
-    n = len(values)
-    if n < 2:
-        raise ValueError(f"a spread needs at least 2 values, got {n}: measure more texts or seeds")
-    if not torch.isfinite(values).all():
-        raise ValueError("values must be finite: leave out or mend NaN and infinity first")
-    if not 0 < share < 1 or n_resamples < 1:
-        got = f"got share = {share}, n_resamples = {n_resamples}"
-        raise ValueError(f"need share between 0 and 1, such as 0.95, n_resamples >= 1, {got}")
-    generator = torch.Generator().manual_seed(seed)
-    values = values.detach().double().cpu()
-    draws = [torch.randint(n, (n,), generator=generator) for _ in range(n_resamples)]
-    means = torch.stack([values[draw].mean() for draw in draws])
-    outside = (1 - share) / 2
-    return means.quantile(outside).item(), means.quantile(1 - outside).item()
-
-
 def head_output(
     model: Model, cache: dict[str, Tensor], head: Head
 ) -> Float[Tensor, "batch pos d_model"]:

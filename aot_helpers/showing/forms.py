@@ -305,7 +305,8 @@ def points(
     )  # fmt: skip
     for axis, (panel, groups) in zip(axes[0], data.items(), strict=True):
         for name, (x, y) in groups.items():
-            few = np.size(x) <= 300
+            x, y = np.ravel(x), np.ravel(y)
+            few = x.size <= 300
             look = {"s": 26 if few else 8, "alpha": 0.8 if few else 0.4, "lw": 0}
             axis.scatter(x, y, color=hues[name], **look)
         axis.set_title(panel, **TITLE)

@@ -4,14 +4,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aot_helpers.base.files import DATA, read_json
+from aot_helpers.base.results import rounded
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.heads import head_scores, induction_scores
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.text.batches import repeated_tokens
 from aot_helpers.training.losses import next_token_losses
 
-FOLDER = DATA / "results" / "pretrained"
 FRIEND = "Grace Hopper"  # whom the made-up names meet
 REMOVED = (1, 2, 4, 8, 16)  # so many heads of a pretrained model are ablated
 
@@ -169,7 +168,7 @@ def pretrained(model: Model, name: str = "", n_names: int = 30) -> dict:
     found |= {"first": once.mean().item(), "second": again.mean().item()}
     found |= {"other": other.mean().item(), "removed": removed}
     text["tokens"] = model.tokenizer.token_strings(tokens[1:])
-    return _rounded(found | {"text": text})
+    return rounded(found | {"text": text}, ".4f")
 
 
 def _others(heads, k, n_heads, generator):
@@ -181,23 +180,3 @@ def _others(heads, k, n_heads, generator):
         order = torch.randperm(len(free), generator=generator).tolist()
         drawn += [Head(layer, free[i]) for i in order[: len(taken)]]
     return drawn
-
-
-def _rounded(found):
-    """Every number in it to four decimals."""
-    if isinstance(found, dict):
-        return {key: _rounded(each) for key, each in found.items()}
-    if isinstance(found, list):
-        return [_rounded(each) for each in found]
-    return round(found, 4) if isinstance(found, float) else found
-
-
-def read_results(name: str = "smollm2") -> dict:
-    """What `make pretrained` wrote for notebook 00. Raises ValueError where it is not there."""
-    path = FOLDER / f"00-{name}.json"
-    if not path.is_file():
-        known = ", ".join(p.stem[3:] for p in sorted(FOLDER.glob("00-*.json"))) or "none"
-        raise ValueError(
-            f"nothing was measured of {name!r} (there are: {known}): make pretrained does it"
-        )
-    return read_json(path)

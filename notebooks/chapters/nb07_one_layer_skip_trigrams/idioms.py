@@ -4,10 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from aot_helpers.base.files import DATA, read_json
 from aot_helpers.models.protocol import Model
 
-FOLDER = DATA / "results" / "pretrained"
 VERB, RIGHT = "keep", {"in": "mind", "at": "bay"}
 STARTS = ("We should", "They will", "You must", "I want to")
 OBJECTS = ("them", "it", "the enemy", "this")
@@ -53,14 +51,3 @@ def pretrained(model: Model, name: str = "") -> dict:
             )
         }
     return {"texts": len(STARTS) * len(OBJECTS), "verbs": OTHER_VERBS, "after": found}
-
-
-def read_results(name: str = "smollm2") -> dict:
-    """What `make pretrained` wrote for notebook 07. Raises ValueError where it is not there."""
-    path = FOLDER / f"07-{name}.json"
-    if not path.is_file():
-        known = ", ".join(p.stem[3:] for p in sorted(FOLDER.glob("07-*.json"))) or "none"
-        raise ValueError(
-            f"nothing was measured of {name!r} (there are: {known}): make pretrained does it"
-        )
-    return read_json(path)

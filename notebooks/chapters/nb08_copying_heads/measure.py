@@ -203,20 +203,6 @@ def beyond_chance(
     return bool(score > max(random.quantile(0.999), permuted.mean() + 3.1 * permuted.std()))
 
 
-def rank_correlation(one: Float[Tensor, " n"], other: Float[Tensor, " n"]) -> float:
-    """Correlation of the ranks of two lists of numbers; equal numbers share their mean rank.
-
-    Raises ValueError for fewer than 3 pairs, and for numbers that are not finite.
-    """
-    if len(one) < 3 or not torch.isfinite(torch.stack([one, other])).all():
-        raise ValueError(f"3 pairs of finite numbers or more are wanted, got {len(one)} pairs")
-    ranks = []
-    for each in (one, other):
-        below, equal = (each[:, None] > each).sum(dim=1), (each[:, None] == each).sum(dim=1)
-        ranks.append(below + (equal + 1) / 2)
-    return torch.corrcoef(torch.stack(ranks))[0, 1].item()
-
-
 def dealt_anew(
     values: Shaped[Tensor, " n"], of_model: Int[Tensor, " n"], n_deals: int
 ) -> Shaped[Tensor, "deal n"]:

@@ -8,25 +8,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from aot_helpers.base.files import DATA, read_json
 from chapters.nb16_too_good.report_model import FAULTS, LEARNED
 
 ON_REVIEWS = [name for name in LEARNED if name != "padding counts"]  # rows of 20 have no filling
 SEEDS = (0, 1, 2)
 
 
-def load(name: str) -> dict:
-    """A results file, "autopsy" or "sweep". Raises FileNotFoundError where none was measured."""
-    path = DATA / "results" / f"{name}.json"
-    if not path.is_file():
-        raise FileNotFoundError(f"no {path}: `make {name}` measures and writes it")
-    return read_json(path)
-
-
 def runs(found: dict, group: str, faults: Collection[str] = (), **setting) -> list[dict]:
     """The set-ups of a group that were trained with just these faults and settings, seed by seed.
 
-    found: what `load("autopsy")` gives. Raises ValueError where there are none.
+    found: what `read("autopsy")` of base/results gives. Raises ValueError where there are none.
     """
     kept = [
         one

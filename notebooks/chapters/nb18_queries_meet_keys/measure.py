@@ -5,7 +5,6 @@ of its section 1.2, beside their nulls, and whether a map's nearest key is the o
 """
 
 import base64
-import json
 import math
 
 import numpy as np
@@ -13,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aot_helpers.base.files import DATA, read_json, write_atomically
+from aot_helpers.base.results import rounded
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.models.transformer import AttentionOnlyTransformer
 from chapters.nb18_queries_meet_keys.geometry import (
@@ -32,7 +31,6 @@ from chapters.nb18_queries_meet_keys.geometry import (
 from chapters.nb18_queries_meet_keys.texts import texts_for
 
 FILMED = (Head(1, 2), Head(3, 3))  # S1's figures 3 and 4 show the heads of these names, of GPT
-FOLDER = DATA / "results" / "geometry"
 
 
 def attention(
@@ -201,7 +199,7 @@ def examine(model: Model, name: str, seed: int = 0, maps: tuple = ("tsne",)) -> 
         each["tsne, no shift"] = packed_map(*joint_map(v.q, v.k, seed=seed))
         if head in FILMED and "umap" in maps:
             each["film"] = film(v, seed)
-        heads.append(_rounded(each))
+        heads.append(rounded(each, ".5g"))
         print(name, head, flush=True)
     tokens = [model.tokenizer.token_strings(each) for each in texts]
     sizes = {"n_layers": c.n_layers, "n_heads": c.n_heads, "causal": c.causal}
@@ -341,32 +339,3 @@ def head_of(result: dict, head: Head) -> dict:
             return each
     size = f"{result['n_layers']} layers of {result['n_heads']} heads"
     raise ValueError(f"there is no head {head}: {result['model']} has {size}, counted from 0")
-
-
-def _rounded(value):
-    """Floats to 5 digits, NaN as None, which JSON has."""
-    if isinstance(value, dict):
-        return {name: _rounded(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_rounded(each) for each in value]
-    if not isinstance(value, float):
-        return value
-    return float(f"{value:.5g}") if math.isfinite(value) else None
-
-
-def write_results(result: dict) -> None:
-    """Keep what `examine` gave, one line a head, in data/results/geometry/."""
-    heads = ",\n".join(json.dumps(each, allow_nan=False) for each in result["heads"])
-    rest = json.dumps({name: each for name, each in result.items() if name != "heads"})
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    content = f'{rest[:-1]}, "heads": [\n{heads}\n]}}\n'
-    write_atomically(FOLDER / f"{result['model']}.json", content.encode())
-
-
-def read_results(name: str) -> dict:
-    """What `make geometry` measured of a model. ValueError names the models there are."""
-    path = FOLDER / f"{name}.json"
-    if not path.is_file():
-        there = ", ".join(sorted(each.stem for each in FOLDER.glob("*.json"))) or "none"
-        raise ValueError(f"there are no results of {name!r}, but of: {there}; run make geometry")
-    return read_json(path)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from aot_helpers.base.files import DATA, read_json
+from aot_helpers.base.results import rounded
 from aot_helpers.models.protocol import Model, all_heads
 from aot_helpers.reading.logit_lens import lens, probability, rank, read, top_tokens
 from aot_helpers.text.corpora import load_corpus
@@ -23,7 +23,6 @@ from chapters.nb20_logit_lens.readings import (
 )
 from chapters.nb20_logit_lens.templates import Prompts, by_kind, predictions, some, subjects
 
-FOLDER = DATA / "results" / "pretrained"
 EXAMPLE = "The capital of Norway is"
 TARGETS = ("attention output", "block output", "final")
 MADE_UP = ("by lot", "by lot, of equal norm")
@@ -55,14 +54,7 @@ def summary(values: Float[Tensor, "prompt layer *more"]) -> dict:
     found |= {"layers": each.nanmean(dim=0), "low": ends[0, 1:], "high": ends[1, 1:]}
     if values.ndim > 2:
         found["more"] = values.nanmean(dim=0)
-    return {name: _plain(part.tolist()) for name, part in found.items()}
-
-
-def _plain(values):
-    """Four digits; None for NaN."""
-    if isinstance(values, list):
-        return [_plain(each) for each in values]
-    return None if values != values else float(f"{values:.4g}")
+    return {name: rounded(part.tolist()) for name, part in found.items()}
 
 
 def shares(r: Readings) -> dict[str, Tensor]:
@@ -250,7 +242,7 @@ def heads_say(model: Model, tokens: Tensor, n: int = 4) -> dict[str, dict]:
         for head in all_heads(model):
             vectors = {each: read(model, cache, each, head)[0, -1] for each in HEAD}
             said = [strings(top_tokens(lens(model, v), n)) for v in vectors.values()]
-            norm = _plain(vectors["head"].norm().item())
+            norm = rounded(vectors["head"].norm().item())
             found[str(head)] = {"words": said[0], "naked": said[1], "norm": norm}
     return found
 
@@ -263,7 +255,7 @@ def example(model: Model, text: str = EXAMPLE) -> dict:
         "tokens": strings(tokens),
         "said": strings(found["said"]),
         "top": [strings(row) for row in found["top"]],
-        "p": _plain(found["p"].tolist()),
+        "p": rounded(found["p"].tolist()),
         "rank": found["rank"].tolist(),
         "heads": heads_say(model, tokens),
     }
@@ -277,15 +269,3 @@ def pretrained(model: Model, name: str) -> dict:
     if name.startswith("docstrings"):
         return measure(model, load_corpus("docstrings", "test", quiet=True).texts)
     return measure(model, counts=(60, 40, 40)) | {"example": example(model)}
-
-
-def read_results(name: str) -> dict:
-    """The measured numbers of a pretrained model. Raises ValueError where there are none yet."""
-    path = FOLDER / f"20-{name}.json"
-    if not path.is_file():
-        there = ", ".join(sorted(each.stem[3:] for each in FOLDER.glob("20-*.json"))) or "none"
-        raise ValueError(
-            f"no results of {name!r} for notebook 20 (there are: {there}): "
-            f"python tools/pretrained.py {name} measures them"
-        )
-    return read_json(path)

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from aot_helpers.base.errors import unknown_name
+from aot_helpers.base.results import rounded
 from aot_helpers.reading import logit_lens as lens
 from aot_helpers.reading.norms import frozen_norm
 from chapters.nb21_information_flow.flow import (
@@ -290,20 +291,14 @@ def as_data(graph: Graph, n_top: int = 5) -> dict:
         odds = logs[:, list(graph.targets)].exp()
         spread = -(logs.exp() * logs).sum(dim=-1) / math.log(logits.shape[1])
         for i, node in enumerate(graph.nodes[start : start + CHUNK]):
-            chances = [_short(p) for p in odds[i].tolist()]
             top = [] if flat[i] else say(tops[i].tolist())
-            read = top, ranks[i].tolist(), chances, _short(spread[i].item())
+            read = top, ranks[i].tolist(), odds[i].tolist(), spread[i].item()
             rows.append([*node, *read])
-    edges = [
-        [e.source, e.into, e.kind, *(_short(x) for x in (e.coefficient, e.norm)),
-         [_short(x) for x in e.shares], _short(e.score)]
-        for e in graph.edges
-    ]  # fmt: skip
     layers = graph.run.layers
-    return {
+    found = {
         "tokens": say(graph.run.tokens.tolist()),
         "targets": say(list(graph.targets)),
-        "logits": [_short(x) for x in graph.logits],
+        "logits": graph.logits,
         "from": "less the mean logit"
         if graph.against is None
         else f"less {say([graph.against])[0]!r}",
@@ -311,9 +306,6 @@ def as_data(graph: Graph, n_top: int = 5) -> dict:
         "unfolded": [graph.most, graph.least],
         "d_vocab": model.config.d_vocab,
         "nodes": rows,
-        "edges": edges,
+        "edges": [list(edge) for edge in graph.edges],
     }
-
-
-def _short(x: float) -> float:
-    return float(f"{x:.4g}")
+    return rounded(found)

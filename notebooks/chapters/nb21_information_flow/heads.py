@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from aot_helpers.base.statistics import rank_correlation
 from aot_helpers.models.protocol import Model
 from aot_helpers.reading import logit_lens as lens
 from chapters.nb21_information_flow.ablation import LastEdges, aims, chunk, keep
@@ -49,18 +50,3 @@ def within_layers(a: Float[Tensor, "layer head"], b: Float[Tensor, "layer head"]
     """The mean over layers of the rank correlation over a layer's heads."""
     each = [rank_correlation(x, y) for x, y in zip(a, b, strict=True)]
     return sum(each) / len(each)
-
-
-def linear_correlation(a: Float[Tensor, "*shape"], b: Float[Tensor, "*shape"]) -> float:
-    """Pearson's correlation: large values count more than small ones."""
-    return torch.corrcoef(torch.stack([a.flatten(), b.flatten()]))[0, 1].nan_to_num(0).item()
-
-
-def rank_correlation(a: Float[Tensor, "*shape"], b: Float[Tensor, "*shape"]) -> float:
-    """Spearman's correlation: of the ranks, equal values sharing theirs."""
-
-    def ranks(x):
-        x = x.flatten()
-        return (x[:, None] > x).float().sum(1) + 0.5 * (x[:, None] == x).float().sum(1)
-
-    return linear_correlation(ranks(a), ranks(b))

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import torch
 
-from aot_helpers.base.files import DATA, read_json
+from aot_helpers.base.results import rounded
+from aot_helpers.base.statistics import correlation, rank_correlation
 from aot_helpers.models.protocol import Model
 from chapters.nb21_information_flow import ablation, checks, heads, means
 from chapters.nb21_information_flow.ablation import LEVELS, ORDERS, LastEdges
@@ -19,7 +20,6 @@ from chapters.nb21_information_flow.summaries import (
 )
 from chapters.nb21_information_flow.templates import Prompt, written_prompts
 
-FOLDER = DATA / "results" / "pretrained"
 MOST, LEAST = 4, 0.1  # of the graphs whose edges are tested alone
 STILL = 2, 0.4  # most, least: of the graph that is drawn of a model from outside
 PART = 0.25  # of the heads and MLPs that stay when the rest is set to its mean
@@ -172,12 +172,12 @@ def _heads(model, edges, other: int) -> dict:
     found = {}
     for name in ("rank", "other rank", "share", "other share", "norm"):
         says = facts[name] * (-1 if "rank" in name else 1)
-        found[name] = heads.rank_correlation(says, facts["lost"])
+        found[name] = rank_correlation(says, facts["lost"])
         if name in ("rank", "norm"):
             found[f"{name}, within layers"] = heads.within_layers(says, facts["lost"])
     for name in ("rank", "share", "other share"):
         says = -(facts[name] + 1).log() if name == "rank" else facts[name]
-        found[f"{name}, linear"] = heads.linear_correlation(says, facts["lost"])
+        found[f"{name}, linear"] = correlation(says, facts["lost"])
     same = facts["share"].argmax() == facts["lost"].argmax()
     return found | {"largest share is worth most": float(same)}
 
@@ -267,7 +267,7 @@ def pretrained(model: Model, name: str, seed: int = 0) -> dict:
     if model.config.family == "llama":
         found["gate signs"] = gate_signs(model, prompts)
     texts = {"text": model.tokenizer.decode(prompts[0].tokens), "n_asked": n_asked}
-    return _short(found | texts | drawn(model, prompts[0]))
+    return rounded(found | texts | drawn(model, prompts[0]), ".5g")
 
 
 def drawn(model: Model, prompt: Prompt) -> dict:
@@ -276,20 +276,3 @@ def drawn(model: Model, prompt: Prompt) -> dict:
     still = as_data(prune(graph, "share", 0, *STILL))
     cut = checks.after_cut(model, ablation.last_edges(model, prompt))
     return {"graph": as_data(graph), "still": still, "cut": cut}
-
-
-def read_results(name: str) -> dict:
-    """What `make pretrained` measured of a model for notebook 21. ValueError names those there."""
-    path = FOLDER / f"21-{name}.json"
-    if not path.is_file():
-        there = ", ".join(sorted(p.stem[3:] for p in FOLDER.glob("21-*.json"))) or "none"
-        raise ValueError(f"there are no results of {name!r}, but of: {there}; run make pretrained")
-    return read_json(path)
-
-
-def _short(value):
-    if isinstance(value, dict):
-        return {name: _short(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_short(each) for each in value]
-    return float(f"{value:.5g}") if isinstance(value, float) else value

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from aot_helpers.base.statistics import correlation
 from aot_helpers.models.protocol import Edits, Model
 from aot_helpers.reading.logit_lens import lens
 from aot_helpers.reading.norms import check_norm
@@ -177,11 +178,6 @@ def moved(
         numbers = (each[ids].tolist() for each in (before, after, words))
         found[said] = list(zip(strings(ids), *numbers, strict=True))
     return found
-
-
-def correlation(a: Tensor, b: Tensor) -> float:
-    """Pearson's correlation of two rows of numbers."""
-    return torch.corrcoef(torch.stack([a, b]).double())[0, 1].item()
 
 
 @contextlib.contextmanager

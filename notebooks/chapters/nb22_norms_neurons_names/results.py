@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from aot_helpers.base.files import DATA, read_json
+from aot_helpers.base.results import rounded
+from aot_helpers.base.statistics import correlation
 from aot_helpers.models.protocol import Model
 from aot_helpers.reading.logit_lens import lens, rank
 from chapters.names.pieces import (
@@ -19,7 +20,6 @@ from chapters.nb22_norms_neurons_names import always_on
 from chapters.nb22_norms_neurons_names import norms as norm_words
 from chapters.nb22_norms_neurons_names.name_results import names
 
-FOLDER = DATA / "results" / "pretrained"
 ORDERS, DIRECTIONS, DRAWS = 5, 3, 5  # of gains, of the stream, of other neurons and heads
 ALONE = 8  # so many of the neurons are silenced one by one
 
@@ -35,27 +35,7 @@ def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
         "neurons": neurons(model, ends, held_out, windows(model, split="train"), seed),
         "names": names(model, seed),
     }
-    return _short(found)
-
-
-def _short(found):
-    """The same, each number with four digits."""
-    if isinstance(found, dict):
-        return {name: _short(each) for name, each in found.items()}
-    if isinstance(found, list):
-        return [_short(each) for each in found]
-    return float(f"{found:.4g}") if isinstance(found, float) else found
-
-
-def read_results(name: str = "smollm2") -> dict:
-    """What `make pretrained` wrote for notebook 22. Raises ValueError where it is not there."""
-    path = FOLDER / f"22-{name}.json"
-    if not path.is_file():
-        known = ", ".join(p.stem[3:] for p in sorted(FOLDER.glob("22-*.json"))) or "none"
-        raise ValueError(
-            f"nothing was measured of {name!r} (there are: {known}): make pretrained does it"
-        )
-    return read_json(path)
+    return rounded(found)
 
 
 def norms(model: Model, ends: Ends, seed: int = 0) -> dict:
@@ -93,8 +73,8 @@ def norms(model: Model, ends: Ends, seed: int = 0) -> dict:
                     "falls": strings(falls),
                     "rises": strings(rises),
                     "as probable": list(norm_words.as_probable(real, words)),
-                    "alike": norm_words.correlation(real.difference, alike.difference),
-                    "random": norm_words.correlation(real.difference, random.difference),
+                    "alike": correlation(real.difference, alike.difference),
+                    "random": correlation(real.difference, random.difference),
                     "bare": bare,
                 }
             )
@@ -118,7 +98,7 @@ def norms_apart(model: Model, ends: Ends, seed: int = 0) -> list[dict]:
         with norm_words.in_another_order(norm, seed):
             pair = (norm_words.change(model, norm, v) for v in (x, norm_words.alike(x, seed)))
             real, alike = (each.difference for each in pair)
-        row["alike in another order"] = norm_words.correlation(real, alike)
+        row["alike in another order"] = correlation(real, alike)
         row |= {"one by one": one.median().item(), "rise": (left > 1).float().mean().item()}
         rows.append(row)
     return rows

@@ -15,12 +15,12 @@ from jaxtyping import Bool, Float, Int
 from safetensors import safe_open
 from torch import Tensor
 
-from aot_helpers.base.files import DATA, read_json, write_safetensors
+from aot_helpers.base.files import write_safetensors
+from aot_helpers.base.results import RESULTS, read
 from aot_helpers.models.protocol import Head, Model
 from chapters.names.patches import end_outputs, give
 from chapters.names.templates import single_names
 
-FOLDER = DATA / "results" / "pretrained"
 OPENING = "When Mary and John went to the store, John gave a drink to"
 # A and B in this order; S is one of them, C and D come once.
 STARTS = (
@@ -194,26 +194,27 @@ def opening(model: Model, text: str = OPENING, io: str = "Mary", s: str = "John"
     } | {"parts": list(rows)}
 
 
-def write_opening(model: Model, name: str, folder=FOLDER) -> None:
+def write_opening(model: Model, name: str) -> None:
     """Keep what each part writes in half precision, 350 kB, for readers without the model."""
     kept = opening(model)
     parts = kept.pop("parts")
     logits = kept.pop("logits")
     half = {key: x.half().contiguous() for key, x in kept.items()} | {"logits": logits.contiguous()}
-    write_safetensors(folder / f"24-{name}-opening.safetensors", half, {"parts": ",".join(parts)})
+    path = RESULTS / f"pretrained/24-{name}-opening.safetensors"
+    write_safetensors(path, half, {"parts": ",".join(parts)})
 
 
-def read_opening(name: str = "smollm2", folder=FOLDER) -> tuple[list[str], dict[str, Tensor]]:
+def read_opening(name: str = "smollm2") -> tuple[list[str], dict[str, Tensor]]:
     """The parts of the opening prompt, and its tensors as floats."""
-    path = folder / f"24-{name}-opening.safetensors"
+    path = RESULTS / f"pretrained/24-{name}-opening.safetensors"
     with safe_open(path, "pt") as file:
         tensors = {key: file.get_tensor(key).float() for key in file.keys()}  # noqa: SIM118
         return json.loads(file.metadata()["aot"])["parts"].split(","), tensors
 
 
-def read_forms(name: str = "smollm2", folder=FOLDER) -> dict:
+def read_forms(name: str = "smollm2") -> dict:
     """What `make pretrained` measured for notebook 24."""
-    return read_json(folder / f"24-{name}.json")
+    return read(f"pretrained/24-{name}")
 
 
 class TwoNames(NamedTuple):
@@ -232,9 +233,9 @@ class TwoNames(NamedTuple):
     repair: dict[str, float | list[float]]  # without the name movers
 
 
-def read_two_names(name: str = "smollm2", folder=FOLDER) -> TwoNames:
+def read_two_names(name: str = "smollm2") -> TwoNames:
     """The part of notebook 22's results that 24 goes on with, as tensors."""
-    r = read_json(folder / f"22-{name}.json")["names"]
+    r = read(f"pretrained/22-{name}")["names"]
     order = torch.arange(r["tested"]) // 4 % 2 == 0  # in fours: IO first, S first, and again
     repair = ("movers added", "movers left", "fall without movers", "by sigma", "rest grows")
     repair += ("against grows", "against writes")
@@ -265,13 +266,13 @@ class Asked(NamedTuple):
     attention: dict[str, float]  # from the end to this mention, {head: weight}
 
 
-def read_asked(name: str = "smollm2", folder=FOLDER, later: bool = False) -> list[Asked]:
+def read_asked(name: str = "smollm2", later: bool = False) -> list[Asked]:
     """The names of the forms that came first, or of the later ones.
 
     Where the property hangs on the order of the first two names, the orders stand apart.
     """
     found = []
-    for form, row in read_json(folder / f"24-{name}.json")["forms"].items():
+    for form, row in read(f"pretrained/24-{name}")["forms"].items():
         if (form in LATER) != later:
             continue
         for slot, measured in row["slots"].items():
@@ -367,7 +368,7 @@ def heads_of(names: Sequence[str]) -> list[Head]:
 
 def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
     """What the entry 24 of `make pretrained` writes; the heads are those that 22 has found."""
-    known = read_json(FOLDER / f"22-{name}.json")["names"]
+    known = read(f"pretrained/22-{name}")["names"]
     roles, others = known["roles"], known["others"]
     few = ("suppress", "tells")
     sets = {role: roles[role] for role in (*few, "movers")}

@@ -1,0 +1,77 @@
+"""What is measured once: files of results, spreads and correlations."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from aot_helpers.base import results
+from aot_helpers.base.statistics import bootstrap_interval, correlation, rank_correlation
+
+
+def test_results_come_back_and_those_that_are_not_there_name_the_rest(tmp_path):
+    found = {"model": "tiny, ü", "heads": [{"p": 0.5}, {"p": None}]}
+    for rows in (None, "heads"):
+        results.write("geometry/tiny", found, tmp_path, rows)
+        assert results.read("geometry/tiny", tmp_path) == found
+    assert len((tmp_path / "geometry/tiny.json").read_text("utf-8").splitlines()) == 4
+    with pytest.raises(ValueError, match="'geometry/gpt5', but: tiny; make geometry"):
+        results.read("geometry/gpt5", tmp_path)
+    with pytest.raises(ValueError):
+        results.write("nan", {"p": math.nan}, tmp_path)
+
+
+def test_every_float_is_rounded_and_what_json_lacks_is_none():
+    found = {"a": [1.23456, 7, "x", True, None], "b": {"c": (math.nan, math.inf, -0.000123456)}}
+    assert results.rounded(found) == {
+        "a": [1.235, 7, "x", True, None],
+        "b": {"c": [None, None, -0.0001235]},
+    }
+    assert results.rounded([1234.56789, 1e-7], ".2f") == [1234.57, 0.0]
+    json.dumps(results.rounded(found), allow_nan=False)
+
+
+def test_correlations_of_values_and_ranks():
+    one = torch.tensor([3.0, 1.0, 2.0, 10.0])
+    for measure in (correlation, rank_correlation):
+        assert measure(one, 2 * one + 5) == pytest.approx(1)
+        assert measure(one, -one) == pytest.approx(-1)
+        assert measure(one, torch.ones(4)) == 0
+        assert measure(one.view(2, 2), one.view(2, 2)) == pytest.approx(1)
+        for wrong in (torch.tensor([1.0]), torch.tensor([1.0, 2.0, math.nan])):
+            with pytest.raises(ValueError, match="2 pairs, got 1|must be finite"):
+                measure(wrong, wrong)
+    assert rank_correlation(one, one.exp()) == pytest.approx(1) != correlation(one, one.exp())
+    ties = torch.tensor([1.0, 0.0, 0.0, 1.0])  # ranks 3.5, 1.5, 1.5, 3.5 against 3, 1, 2, 4
+    assert rank_correlation(one, ties) == pytest.approx(2 / 5**0.5)
+
+
+def test_a_bootstrap_interval_is_near_the_normal_one():
+    values = 3 + 2 * torch.randn(400, generator=torch.Generator().manual_seed(0))
+    low, high = bootstrap_interval(values)
+    error = values.std().item() / 20
+    assert low == pytest.approx(values.mean().item() - 1.96 * error, abs=0.15 * error)
+    assert high == pytest.approx(values.mean().item() + 1.96 * error, abs=0.15 * error)
+    half = bootstrap_interval(values, share=0.5)
+    assert half[1] - half[0] == pytest.approx(2 * 0.6745 * error, rel=0.1)
+    assert bootstrap_interval(values) == (low, high) != bootstrap_interval(values, seed=1)
+
+
+def test_a_bootstrap_of_two_values_covers_what_their_resamples_can_be():
+    assert bootstrap_interval(torch.tensor([0.0, 1.0]), share=0.9) == (0.0, 1.0)
+    assert bootstrap_interval(torch.tensor([5.0, 5.0, 5.0])) == (5.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "settings", "message"),
+    [
+        ([1.0], {}, "at least 2 .*got 1"),
+        ([1.0, float("nan")], {}, "finite"),
+        ([1.0, 2.0], {"share": 95.0}, "share .* got 95"),
+        ([1.0, 2.0], {"n_resamples": 0}, "n_resamples .* got 0"),
+    ],
+)
+def test_a_bootstrap_of_nothing_is_refused(values, settings, message):
+    with pytest.raises(ValueError, match=message):
+        bootstrap_interval(torch.tensor(values), **settings)
