@@ -8,12 +8,12 @@ import pytest
 import torch
 from matplotlib.text import Text as Words
 
+from aot_helpers.models.losses import copy_losses
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import HEAD_PATTERNS, head_scores, uniform_pattern
 from aot_helpers.teaching.exercises import grade
 from aot_helpers.text.batches import repeated_tokens
-from aot_helpers.training.losses import copy_losses
 from chapters.nb17_attention_maps import ablation as costs
 from chapters.nb17_attention_maps import by_place as moving
 from chapters.nb17_attention_maps import figures as drawings

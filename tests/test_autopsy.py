@@ -5,9 +5,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from aot_helpers.models.losses import count_losses
 from aot_helpers.models.transformer import ModelConfig
 from aot_helpers.text.tokenization import train_bpe, train_wordpiece
-from aot_helpers.training.losses import count_losses
 from chapters.nb16_too_good import report_model as autopsy
 from chapters.nb16_too_good.report_model import (
     FAULTS,

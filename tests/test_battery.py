@@ -5,6 +5,7 @@ import torch
 import transformers
 
 from aot_helpers.models.handmade import HANDMADE, induction_model
+from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.pretrained import PretrainedTransformer
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.circuits import composition_scores, copying_score, full_ov
@@ -12,7 +13,6 @@ from aot_helpers.reading.head_table import PARTS, battery
 from aot_helpers.reading.heads import head_output, head_scores
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.text.batches import repeat_segments, repeated_tokens
-from aot_helpers.training.losses import next_token_losses
 
 HEADS = [Head(layer, head) for layer in range(2) for head in range(2)]
 SIZE = dict(vocab_size=11, hidden_size=16, num_hidden_layers=2, num_attention_heads=2)

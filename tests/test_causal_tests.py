@@ -8,11 +8,11 @@ import torch
 
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.handmade import induction_model
+from aot_helpers.models.losses import copy_losses, next_token_losses
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.teaching.exercises import grade
 from aot_helpers.text.batches import repeated_tokens
-from aot_helpers.training.losses import copy_losses, next_token_losses
 from chapters.nb11_causal_tests import figures as causal_drawings
 from chapters.nb11_causal_tests import measure as causal_tests
 

@@ -12,8 +12,8 @@ from aot_helpers.models.handmade import (
     skip_trigram_model,
     stream_block,
 )
+from aot_helpers.models.losses import copy_accuracy
 from aot_helpers.reading.heads import HEAD_PATTERNS, head_scores, induction_scores
-from aot_helpers.training.losses import copy_accuracy
 
 D_VOCAB, STRENGTH = 40, 30.0
 # keep … in → mind, keep … at → bay, keep … up → bay: one source; turn … on → light; tie … in → knot

@@ -3,6 +3,7 @@ import itertools
 import pytest
 import torch
 
+from aot_helpers.models.losses import copy_accuracy, copy_losses, in_context_score
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.heads import (
     HEAD_PATTERNS,
@@ -13,11 +14,6 @@ from aot_helpers.reading.heads import (
     uniform_score,
 )
 from aot_helpers.text.batches import repeated_tokens
-from aot_helpers.training.losses import (
-    copy_accuracy,
-    copy_losses,
-    in_context_score,
-)
 
 # The same behaviors in words: does a head of this kind look from query q at key k?
 LOOKS = {

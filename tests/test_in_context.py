@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from aot_helpers.models.checkpoints import load_checkpoint
+from aot_helpers.models.losses import in_context_score
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.teaching.exercises import grade, write
 from aot_helpers.text.batches import repeated_tokens, token_stream
 from aot_helpers.text.corpora import load_corpus
-from aot_helpers.training.losses import in_context_score
 from chapters.nb12_in_context_learning import figures as drawings
 from chapters.nb12_in_context_learning import measure as study
 from chapters.nb12_in_context_learning import over_training as training

@@ -8,10 +8,10 @@ import torch
 from matplotlib.text import Text
 
 from aot_helpers.models.checkpoints import load_checkpoint
+from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.training.config import TrainConfig
-from aot_helpers.training.losses import next_token_losses
 from aot_helpers.training.train import train
 from chapters.nb05_training_and_sampling import figures as loss_ladder_drawings
 from chapters.nb05_training_and_sampling import measure as loss_ladder

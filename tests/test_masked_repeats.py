@@ -6,7 +6,7 @@ from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import uniform_score
 from aot_helpers.text.batches import MaskedWindows, Windows
 from aot_helpers.training.config import TrainConfig
-from aot_helpers.training.losses import NOT_ASKED, OBJECTIVES
+from aot_helpers.training.objectives import NOT_ASKED, OBJECTIVES
 from aot_helpers.training.train import train
 from chapters.nb19_induction_both_ways.repeats import (
     KINDS,

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from aot_helpers.models.losses import copy_accuracy, copy_losses, next_token_losses
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.head_table import battery
 from aot_helpers.reading.heads import HEAD_PATTERNS, head_scores, induction_scores
@@ -19,7 +20,6 @@ from aot_helpers.reading.paths import (
     score_terms,
     term_importance,
 )
-from aot_helpers.training.losses import copy_accuracy, copy_losses, next_token_losses
 
 NO_TOKENS = {
     "a list": ([[0, 1, 2, 1, 2]], "whole numbers, got list: torch.tensor"),

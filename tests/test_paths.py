@@ -5,6 +5,7 @@ import torch
 import transformers
 from torch import nn
 
+from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.pretrained import PretrainedTransformer
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.circuits import folded_W_U
@@ -18,7 +19,6 @@ from aot_helpers.reading.paths import (
     score_terms,
     term_importance,
 )
-from aot_helpers.training.losses import next_token_losses
 
 close = torch.testing.assert_close
 POSITIONS = ["standard", "shortformer", "relative", "none"]

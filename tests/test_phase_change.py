@@ -13,6 +13,7 @@ import torch
 from matplotlib.text import Text
 
 from aot_helpers.models.checkpoints import load_checkpoint, load_measurements
+from aot_helpers.models.losses import copy_losses, next_token_losses
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading import trajectories
@@ -20,7 +21,6 @@ from aot_helpers.reading.heads import induction_scores
 from aot_helpers.teaching.exercises import grade, write
 from aot_helpers.text.batches import repeated_tokens, token_stream
 from aot_helpers.text.corpora import load_corpus
-from aot_helpers.training.losses import copy_losses, next_token_losses
 from chapters.nb09_phase_change import figures as phase_change_drawings
 from chapters.nb09_phase_change import measure as phase_change
 

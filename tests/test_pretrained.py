@@ -15,13 +15,13 @@ from torch import nn
 
 from aot_helpers.base import files
 from aot_helpers.models import pretrained
+from aot_helpers.models.losses import copy_accuracy, next_token_losses
 from aot_helpers.models.pretrained import PUBLISHED, PretrainedTransformer, load_pretrained
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.offline import gguf_files, network
 from aot_helpers.reading.heads import HEAD_PATTERNS, pattern_score
 from aot_helpers.text.batches import repeated_tokens
 from aot_helpers.text.tokenization import train_bpe
-from aot_helpers.training.losses import copy_accuracy, next_token_losses
 from gpt2_class import to_gpt2
 
 SIZE = dict(vocab_size=11, hidden_size=16, num_hidden_layers=2, num_attention_heads=4)

@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.sampling import generate
 from aot_helpers.training import train as train_module
 from aot_helpers.training.config import TrainConfig
-from aot_helpers.training.losses import next_token_losses
 from aot_helpers.training.train import History, NonFiniteLoss, measured_seconds, train
 
 

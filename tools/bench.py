@@ -28,6 +28,7 @@ from torch import nn
 from aot_helpers import setup
 from aot_helpers.base import files
 from aot_helpers.base.files import read_json, write_atomically, write_safetensors
+from aot_helpers.models.losses import copy_accuracy, copy_losses, repeat_length
 from aot_helpers.models.pretrained import load_pretrained
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import POSITIONS, AttentionOnlyTransformer, ModelConfig
@@ -40,7 +41,6 @@ from aot_helpers.text.corpora import Corpus, load_corpus
 from aot_helpers.text.tokenization import train_bpe
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.copying import copying_recipe
-from aot_helpers.training.losses import copy_accuracy, copy_losses, repeat_length
 from aot_helpers.training.optimizers import make_optimizer
 from aot_helpers.training.train import has_fast_bf16, measured_seconds, train
 from publish import describe_machine

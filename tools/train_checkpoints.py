@@ -23,6 +23,13 @@ from aot_helpers import parallel, setup
 from aot_helpers.base import files
 from aot_helpers.base.files import check_writable, write_atomically, write_safetensors
 from aot_helpers.models import checkpoints
+from aot_helpers.models.losses import (
+    copy_accuracy,
+    copy_losses,
+    count_losses,
+    in_context_score,
+    next_token_losses,
+)
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import head_scores, induction_scores
 from aot_helpers.text.batches import MaskedWindows, repeated_tokens, token_stream
@@ -30,14 +37,7 @@ from aot_helpers.text.corpora import load_corpus
 from aot_helpers.text.tokenization import Tokenizer
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.copying import copying_start, two_sided_start
-from aot_helpers.training.losses import (
-    OBJECTIVES,
-    copy_accuracy,
-    copy_losses,
-    count_losses,
-    in_context_score,
-    next_token_losses,
-)
+from aot_helpers.training.objectives import OBJECTIVES
 from aot_helpers.training.train import History, train
 from chapters.nb19_induction_both_ways.repeats import KINDS, hidden_accuracy, induction_map, repeats
 from checkpoint_runs import (

@@ -17,12 +17,12 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from aot_helpers import setup
 from aot_helpers.base import files
 from aot_helpers.base.files import check_writable, write_atomically
+from aot_helpers.models.losses import count_losses
 from aot_helpers.models.pretrained import PretrainedTransformer
 from aot_helpers.text.batches import token_stream
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.text.tokenization import train_bpe
 from aot_helpers.training.config import TrainConfig
-from aot_helpers.training.losses import count_losses
 from aot_helpers.training.train import train
 from checkpoint_runs import Run, held_out, training_windows
 from train_checkpoints import measure

@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aot_helpers.base.errors import unknown_name
+from aot_helpers.models.losses import repeat_length
 from aot_helpers.models.protocol import Head, Model, check_tokens
-from aot_helpers.training.losses import repeat_length
 
 
 def keys_back(tokens: Int[Tensor, "batch pos"], back: int) -> Bool[Tensor, "batch query key"]:

@@ -4,11 +4,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Head, Model, check_tokens
 from aot_helpers.reading.circuits import check_unembedding, qk_circuit
 from aot_helpers.reading.heads import head_output
 from aot_helpers.reading.norms import Parts, check_pre_norm, frozen_norm, has_norm
-from aot_helpers.training.losses import next_token_losses
 
 
 def check_additive(model: Model, frozen_sigma: bool = False, mlps: bool = False) -> None:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from aot_helpers.base.errors import check_whole, unknown_name
-from aot_helpers.training.losses import OBJECTIVES
+from aot_helpers.training.objectives import OBJECTIVES
 
 
 def _is_number(value) -> bool:

@@ -4,12 +4,12 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from aot_helpers.models.losses import copy_accuracy
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.text.batches import Windows, repeated_tokens, token_stream
 from aot_helpers.text.corpora import Corpus
 from aot_helpers.text.tokenization import Tokenizer, train_bpe
 from aot_helpers.training.config import TrainConfig
-from aot_helpers.training.losses import copy_accuracy
 from aot_helpers.training.train import train
 
 

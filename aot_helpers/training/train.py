@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from aot_helpers import parallel
 from aot_helpers.base.files import check_writable, write_safetensors
 from aot_helpers.training.config import TrainConfig
-from aot_helpers.training.losses import OBJECTIVES
+from aot_helpers.training.objectives import OBJECTIVES
 from aot_helpers.training.optimizers import make_optimizer
 
 

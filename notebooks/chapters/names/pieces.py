@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Edits, Model, check_mlp
 from aot_helpers.text.batches import pad_batch
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.text.tokenization import Tokenizer
-from aot_helpers.training.losses import next_token_losses
 
 # The closed classes: articles, pronouns, prepositions, conjunctions, auxiliaries, "not" and so on.
 _CLOSED = """

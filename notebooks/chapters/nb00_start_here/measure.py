@@ -5,11 +5,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aot_helpers.base.results import rounded
+from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.heads import head_scores, induction_scores
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.text.batches import repeated_tokens
-from aot_helpers.training.losses import next_token_losses
 
 FRIEND = "Grace Hopper"  # whom the made-up names meet
 REMOVED = (1, 2, 4, 8, 16)  # so many heads of a pretrained model are ablated

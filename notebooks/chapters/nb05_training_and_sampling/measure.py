@@ -10,11 +10,11 @@ from IPython.display import display
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
+from aot_helpers.models.losses import next_token_losses
 from aot_helpers.showing import diagrams, plots
 from aot_helpers.showing.diagrams import DPI, INK, PALE
 from aot_helpers.showing.texts import SURPRISE, shaded_texts, strip
 from aot_helpers.text.batches import pad_batch
-from aot_helpers.training.losses import next_token_losses
 from chapters.nb05_training_and_sampling.figures import DRAWN, choices
 
 RUNGS = {  # what each knows

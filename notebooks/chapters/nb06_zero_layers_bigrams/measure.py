@@ -9,12 +9,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.text.corpora import Corpus, load_corpus
 from aot_helpers.text.markov import MarkovChain
 from aot_helpers.text.planted import FILLERS
 from aot_helpers.text.tokenization import Tokenizer
-from aot_helpers.training.losses import next_token_losses
 
 VOWELS = "aeiou"
 

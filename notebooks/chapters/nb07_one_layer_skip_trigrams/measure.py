@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Edits, Model
 from aot_helpers.models.transformer import AttentionOnlyTransformer
 from aot_helpers.text.planted import BUG, BUG_OBJECTS, FILLERS, P_VERB, PlantedTruth
 from aot_helpers.text.tokenization import word_ids
-from aot_helpers.training.losses import next_token_losses
 
 Planted = dict[tuple[str, str], str]  # {(source, destination): out}
 

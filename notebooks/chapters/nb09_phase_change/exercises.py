@@ -6,11 +6,11 @@ from functools import partial
 
 import torch
 
+from aot_helpers.models.losses import copy_losses, next_token_losses
 from aot_helpers.reading.trajectories import reached
 from aot_helpers.teaching.exercises import NotYet, attempted
 from aot_helpers.teaching.exercises.references import against, draw, where_to_look
 from aot_helpers.text.batches import repeated_tokens
-from aot_helpers.training.losses import copy_losses, next_token_losses
 from chapters.nb09_phase_change.measure import middle_half
 
 

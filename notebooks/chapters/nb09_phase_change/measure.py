@@ -10,12 +10,12 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from aot_helpers.models.checkpoints import load_checkpoint, load_measurements
+from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Edits, Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.trajectories import measured, reached
 from aot_helpers.showing.diagrams import DPI, KEY, PALE, QUERY, headline
 from aot_helpers.text.batches import repeat_segments
-from aot_helpers.training.losses import next_token_losses
 from chapters.nb09_phase_change.figures import RANDOM, STORIES, colored_text, draw_pattern
 
 Texts = Int[Tensor, "batch pos"]

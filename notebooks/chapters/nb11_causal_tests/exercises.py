@@ -2,11 +2,11 @@
 
 import math
 
+from aot_helpers.models.losses import copy_losses
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate, freeze_patterns, merge
 from aot_helpers.teaching.exercises import NotYet, attempted
 from aot_helpers.teaching.exercises.references import near, read_numbers
-from aot_helpers.training.losses import copy_losses
 
 NEAR = 0.2  # of 11.2
 LITTLE, MUCH = 0.1, 2  # nats, of 11.3

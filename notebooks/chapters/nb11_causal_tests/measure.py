@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from aot_helpers.models.losses import copy_losses, in_context_score, next_token_losses
 from aot_helpers.models.protocol import Edits, Head, Model, all_heads
 from aot_helpers.reading.interventions import ablate, freeze_patterns, merge, patch_heads
 from aot_helpers.text.tokenization import Tokenizer
-from aot_helpers.training.losses import copy_losses, in_context_score, next_token_losses
 
 Texts = Int[Tensor, "text pos"]
 OtherTexts = Int[Tensor, "other_text other_pos"]

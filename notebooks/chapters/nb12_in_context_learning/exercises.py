@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 
 from aot_helpers.models.checkpoints import checkpoint_steps, load_checkpoint
+from aot_helpers.models.losses import copy_accuracy
 from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from aot_helpers.teaching.exercises.references import against, draw, read_numbers
-from aot_helpers.training.losses import copy_accuracy
 from chapters.nb12_in_context_learning.measure import LENGTH, losses_of
 
 EARLY, LATE = (4, 12), (96, 127)  # tokens 5 to 12 and 97 to 127, counted from 1

@@ -8,10 +8,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aot_helpers.models.checkpoints import load_measurements
+from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Edits, Head, Model, all_heads
 from aot_helpers.reading.heads import earlier_copies, head_scores, induction_scores
 from aot_helpers.text.batches import token_stream
-from aot_helpers.training.losses import next_token_losses
 
 LENGTH = 127  # tokens of text in a piece, after BOS
 N_LAST = 8  # the tokens that are predicted with every length of context

@@ -15,10 +15,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from aot_helpers.base.errors import unknown_name
+from aot_helpers.models.losses import count_losses
 from aot_helpers.models.transformer import AttentionOnlyTransformer, Block, ModelConfig
 from aot_helpers.text.batches import pad_batch
 from aot_helpers.text.tokenization import Tokenizer
-from aot_helpers.training.losses import count_losses
 
 LENGTHS = (20, 50, 80)  # tokens in a row (S0, section VIII A); one less is predicted
 PROMPT = "This movie is"

@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from aot_helpers.models.losses import copy_losses
 from aot_helpers.models.protocol import Edits, Model, all_heads
 from aot_helpers.reading.interventions import ablate
-from aot_helpers.training.losses import copy_losses
 from chapters.nb17_attention_maps.measure import Text
 
 

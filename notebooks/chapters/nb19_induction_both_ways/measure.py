@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from aot_helpers.models.losses import repeat_length
 from aot_helpers.models.protocol import Edits, Head, Model
 from aot_helpers.reading.heads import (
     HEAD_PATTERNS,
@@ -14,7 +15,6 @@ from aot_helpers.reading.heads import (
     pattern_score,
 )
 from aot_helpers.reading.interventions import ablate, cut_paths, merge
-from aot_helpers.training.losses import repeat_length
 from chapters.nb19_induction_both_ways.repeats import (
     AT_ONCE,
     Hidden,

@@ -1,4 +1,4 @@
-"""Logits to losses: next token, masked token, copies, what a context is worth."""
+"""What a model pays: losses of next tokens, of copies, of counting, and what a context is worth."""
 
 import torch
 import torch.nn.functional as F
@@ -6,26 +6,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aot_helpers.models.protocol import Edits, Model, check_tokens
-
-NOT_ASKED = -100  # a target that no loss counts: PyTorch's ignore_index
-
-
-def next_token(batch: Int[Tensor, "batch pos"]) -> tuple[Tensor, Tensor]:
-    """What a causal model sees, and what it is asked: at each token, the one after it."""
-    return batch[:, :-1], batch[:, 1:]
-
-
-def masked_token(batch: Int[Tensor, "batch pos"]) -> tuple[Tensor, Tensor]:
-    """What a model sees, and what it is asked: only the tokens that are hidden from it.
-
-    batch: as MaskedWindows makes it, the tokens as they are seen and then as they are.
-    """
-    seen, tokens = batch.chunk(2, dim=1)
-    return seen, tokens.masked_fill(seen == tokens, NOT_ASKED)
-
-
-# Objective: batch to (what the model sees [batch, pos], targets [batch, pos] or NOT_ASKED).
-OBJECTIVES = {"next token": next_token, "masked token": masked_token}
 
 
 def next_token_losses(
