@@ -35,6 +35,12 @@ def rank() -> int:
     return dist.get_rank() if size() > 1 else 0
 
 
+def say(text: str, quiet: bool = False) -> None:
+    """Print, in process 0 alone."""
+    if rank() == 0 and not quiet:
+        print(text)
+
+
 def wait() -> None:
     """Go on when all processes have come here."""
     if size() > 1:
@@ -70,14 +76,13 @@ def start_alike(model, facts: dict, history):
 
 def agree(loss: Tensor, presses: list) -> float:
     """The mean loss of all processes. Raises KeyboardInterrupt in all if one has presses."""
-    if size() == 1:
-        return loss.item()
-    both = torch.stack([loss.detach() / size(), loss.new_tensor(float(len(presses)))])
-    dist.all_reduce(both)
-    mean, stops = both.tolist()
+    both = torch.stack([loss.detach(), loss.new_tensor(float(len(presses)))])
+    if size() > 1:
+        dist.all_reduce(both)
+    total, stops = both.tolist()
     if stops:
         raise KeyboardInterrupt
-    return mean
+    return total / size()
 
 
 def average_gradients(model) -> None:

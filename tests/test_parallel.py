@@ -25,7 +25,7 @@ from aot_helpers.base import files
 from aot_helpers.models import checkpoints
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.text.corpora import load_corpus
-from aot_helpers.training import train as train_module
+from aot_helpers.training import precision
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.optimizers import make_optimizer
 from aot_helpers.training.train import NonFiniteLoss, train
@@ -121,8 +121,8 @@ def everything(folder):
     )
     saw["nan"] = message_of(NonFiniteLoss, *poisoned(rank), settings())
     saw["gradients"] = gradients_of(parallel.share(Batches()[0]), parallel.average_gradients)
-    train_module.has_fast_bf16 = lambda device: True
-    train_module.measured_seconds = lambda *_: {"fp32": 2.0, "bf16": 1.0 + 2 * rank}
+    precision.has_fast_bf16 = lambda device: True
+    precision.measured_seconds = lambda *_: {"fp32": 2.0, "bf16": 1.0 + 2 * rank}
     history = train(tiny(), Batches(), settings(bf16=None), quiet=True)
     saw["bf16"] = [history.bf16, history.losses]
     (folder / f"{rank}.json").write_text(json.dumps(saw))

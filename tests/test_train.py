@@ -11,9 +11,11 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.sampling import generate
-from aot_helpers.training import train as train_module
+from aot_helpers.training import precision
 from aot_helpers.training.config import TrainConfig
-from aot_helpers.training.train import History, NonFiniteLoss, measured_seconds, train
+from aot_helpers.training.history import History
+from aot_helpers.training.precision import measured_seconds
+from aot_helpers.training.train import NonFiniteLoss, train
 
 
 class Batches:
@@ -108,8 +110,8 @@ def test_the_schedule_reaches_the_optimizer(make_model):
 
 @pytest.mark.parametrize("seconds", [{"fp32": 3.0, "bf16": 2.0}, {"fp32": 1.1, "bf16": 1.0}])
 def test_bf16_is_kept_where_it_was_measured_to_be_faster(make_model, monkeypatch, seconds):
-    monkeypatch.setattr(train_module, "has_fast_bf16", lambda device: True)
-    monkeypatch.setattr(train_module, "measured_seconds", lambda *_: seconds)
+    monkeypatch.setattr(precision, "has_fast_bf16", lambda device: True)
+    monkeypatch.setattr(precision, "measured_seconds", lambda *_: seconds)
     history = train(make_model(), Batches(), settings(bf16=None), quiet=True)
     assert history.measured == seconds and history.bf16 == (seconds["fp32"] == 3.0)
     expected = train(make_model(), Batches(), settings(bf16=history.bf16), quiet=True)
@@ -127,18 +129,18 @@ def test_measuring_changes_neither_weights_nor_gradients_nor_random_numbers(make
 
 
 def test_without_a_gpu_or_amx_nothing_is_measured(make_model, monkeypatch):
-    monkeypatch.setattr(train_module, "has_fast_bf16", lambda device: False)
+    monkeypatch.setattr(precision, "has_fast_bf16", lambda device: False)
     history = train(make_model(), Batches(), settings(bf16=None), quiet=True)
     assert history.bf16 is False and history.measured == {}
 
 
 def test_a_resumed_run_keeps_its_precision(make_model, tmp_path, monkeypatch):
     config = settings(checkpoint=str(tmp_path / "run.safetensors"), bf16=None)
-    monkeypatch.setattr(train_module, "has_fast_bf16", lambda device: True)
-    monkeypatch.setattr(train_module, "measured_seconds", lambda *_: {"fp32": 2.0, "bf16": 1.0})
+    monkeypatch.setattr(precision, "has_fast_bf16", lambda device: True)
+    monkeypatch.setattr(precision, "measured_seconds", lambda *_: {"fp32": 2.0, "bf16": 1.0})
     stop = Batches(before=raise_once(KeyboardInterrupt(), at=5))
     assert train(make_model(), stop, config, quiet=True).bf16
-    monkeypatch.setattr(train_module, "has_fast_bf16", lambda device: False)
+    monkeypatch.setattr(precision, "has_fast_bf16", lambda device: False)
     history = train(make_model(), Batches(), config, quiet=True)
     expected = train(make_model(), Batches(), settings(bf16=True), quiet=True)
     assert history.bf16 and history.losses == expected.losses

@@ -42,7 +42,8 @@ from aot_helpers.text.tokenization import train_bpe
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.copying import copying_recipe
 from aot_helpers.training.optimizers import make_optimizer
-from aot_helpers.training.train import has_fast_bf16, measured_seconds, train
+from aot_helpers.training.precision import has_fast_bf16, measured_seconds
+from aot_helpers.training.train import train
 from publish import describe_machine
 
 THREADS = int(os.environ.get("BENCH_THREADS", "2"))

@@ -23,6 +23,8 @@ class TrainConfig:
     bf16: None measures it where a GPU or AMX is found, and takes it if a fifth faster.
     objective: "next token", or "masked token" with batches of MaskedWindows (in several processes
         the mean of their means, whatever number of tokens each of them hides).
+    threads: on the CPU while it trains; None takes one for a model of less than a million weights,
+        which a second one makes no faster, and for others what `setup` or PyTorch has set.
     compile: fuse the model with torch.compile; needs a C++ compiler and 10 to 30 s at the start.
     """
 
@@ -38,6 +40,7 @@ class TrainConfig:
     checkpoint: str | None = None
     checkpoint_every: int = 500
     bf16: bool | None = None
+    threads: int | None = None
     compile: bool = False
     optimizer: str = "adamw"
     learning_rate_heads: float = 0.02
@@ -47,6 +50,8 @@ class TrainConfig:
         for name in ("steps", "log_every", "checkpoint_every"):
             check_whole(name, getattr(self, name), 1, unit=" of steps")
         check_whole("warmup_steps", self.warmup_steps, 0, unit=" of steps")
+        if self.threads is not None:
+            check_whole("threads", self.threads, 1)
         if self.optimizer not in ("adamw", "muon"):
             raise unknown_name("optimizer", self.optimizer, ("adamw", "muon"))
         if self.objective not in OBJECTIVES:
