@@ -71,7 +71,7 @@ def restore_run(path: Path | None, model, optimizer, facts: dict) -> History | N
         with safe_open(path, "pt") as file:
             saved = json.loads(file.metadata()["aot"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError, TypeError) as error:
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
         what = f"{path} is damaged or not a training checkpoint ({error})"
         raise ValueError(f"{what}: delete it") from error
     if saved.pop("sha256", None) != _digest(tensors, saved):
