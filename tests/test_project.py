@@ -1,62 +1,51 @@
-"""The files around the package agree with each other, and Binder's scripts work."""
+"""The files around the package agree with each other and with what is there."""
 
 import json
 import os
 import re
-import shutil
-import subprocess
-import sys
-import sysconfig
+import statistics
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
+import aot_helpers
 import publish
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "data/README.md"]
+PAGES += sorted((ROOT / "docs").glob("*.md"))
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+CI = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
 
 
-def read_pins(path):
+def read_pins(name):
     """The requirement lines of a pinned file, without comments and options."""
-    lines = path.read_text().splitlines()
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
     return [line for line in lines if line and not line.startswith(("#", "-"))]
 
 
-def python_environment(version):
-    """The marker values of Linux with one Python version."""
-    return {"python_version": version, "python_full_version": f"{version}.9", "os_name": "posix"}
-
-
-def declared_dependencies():
-    project = publish.tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    project = project["project"]
-    extras = project["optional-dependencies"]["dev"]
-    return [Requirement(line) for line in project["dependencies"] + extras]
-
-
-def test_root_and_binder_pins_agree():
-    assert read_pins(ROOT / "requirements.txt") == read_pins(ROOT / "binder/requirements.txt")
+def test_root_and_binder_pins_agree_and_bring_no_cuda():
+    pins = read_pins("requirements.txt")
+    assert pins == read_pins("binder/requirements.txt")
     assert "--extra-index-url" not in (ROOT / "requirements.txt").read_text()
-
-
-def test_torch_is_pinned_without_its_cuda_packages():
-    pins = read_pins(ROOT / "requirements.txt")
     assert "torch==2.13.0" in pins
     assert not [pin for pin in pins if re.match(r"(nvidia|cuda|triton)\b", pin)]
 
 
-@pytest.mark.parametrize("version", PYTHONS)
+@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13"])
 def test_every_dependency_has_one_pin_inside_its_range(version):
-    here = python_environment(version)
+    here = {"python_version": version, "python_full_version": f"{version}.9", "os_name": "posix"}
     pins = {}
-    for requirement in map(Requirement, read_pins(ROOT / "requirements.txt")):
+    for requirement in map(Requirement, read_pins("requirements.txt")):
         if requirement.marker is None or requirement.marker.evaluate(here):
             assert requirement.name not in pins, f"two pins for {requirement.name}"
             pins[requirement.name] = str(requirement.specifier).removeprefix("==")
-    for dependency in declared_dependencies():
+    told = publish.tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for line in [*told["dependencies"], *told["optional-dependencies"]["dev"]]:
+        dependency = Requirement(line)
         if dependency.marker is None or dependency.marker.evaluate(here):
             assert dependency.specifier.contains(pins[dependency.name]), dependency
 
@@ -74,74 +63,69 @@ def test_scripts_are_executable(name):
     assert (ROOT / name).read_text().startswith("#!/usr/bin/env bash\n")
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Binder's scripts need bash")
-def test_binder_post_build_and_start(tmp_path):
-    """In a fresh environment that sees the installed packages, as on Binder, with no network."""
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, copy)
-    ignore = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "aot_helpers", copy / "aot_helpers", ignore=ignore)
-    shutil.copytree(ROOT / "binder", copy / "binder")
-    command = [sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")]
-    subprocess.run(command, check=True)
-    # The packages of this environment, pip and setuptools among them, come after the new one's own.
-    new_packages = next((tmp_path / "venv").glob("lib/python*/site-packages"))
-    (new_packages / "installed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    environment = {
-        **os.environ,
-        "PATH": f"{tmp_path / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}",
-        "PIP_NO_BUILD_ISOLATION": "0",  # pip reads it the wrong way round: 0 means no isolation
-        "PIP_NO_INDEX": "1",
-    }
-
-    def call(*command, cwd=copy):
-        done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    call(str(copy / "binder" / "postBuild"))
-    # Asked from another folder, so that only the installation can answer.
-    where = call("python", "-c", "import aot_helpers; print(aot_helpers.__file__)", cwd=tmp_path)
-    assert Path(where.strip()).is_relative_to(copy)
-    start = str(copy / "binder" / "start")
-    assert call(start, "sh", "-c", "echo $OMP_NUM_THREADS") == "1\n"
-
-
 def test_links_name_the_repository_of_pyproject():
-    """README, notebooks and CITATION link to one repository; `make notebooks` rewrites them."""
+    """README and tours link to one repository; `make notebooks` rewrites them."""
     repository = publish.repository_name(ROOT)
-    assert "/attention-only-transformers" in repository
-    assert f"mybinder.org/v2/gh/{repository}/HEAD" in README
-    assert f"colab.research.google.com/github/{repository}/" in README
-    assert publish.replace_repository(README, repository) == README
-    for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")):
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        sources = ["".join(cell["source"]) for cell in cells]
-        assert publish.replace_repository("\n".join(sources), repository) == "\n".join(sources)
-        assert (
-            f"mybinder.org/v2/gh/{repository}/HEAD?urlpath=lab/tree/{path.parent.name}/"
-            in (sources[0])
-        ), path.name
-        badge = f"colab.research.google.com/github/{repository}/blob/HEAD/notebooks/{path.name}"
-        assert badge in sources[0], path.name
+    for path in [ROOT / "README.md", *sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))]:
+        text = path.read_text(encoding="utf-8")
+        assert publish.replace_repository(text, repository) == text, path.name
+        for badge in ("mybinder.org/v2/gh/{}/HEAD", "colab.research.google.com/github/{}/blob/"):
+            assert badge.format(repository) in text, path.name
 
 
-def test_readme_describes_every_make_target():
-    targets = re.findall(r"^(\w+):.*##", (ROOT / "Makefile").read_text(), flags=re.M)
-    assert {"run", "test", "lab", "notebooks", "clean"} <= set(targets)
-    missing = [name for name in targets if name != "help" and f"make {name}" not in README]
-    assert not missing, f"README.md does not mention make {', make '.join(missing)}"
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_local_links_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    local = [link for link in links if not re.match(r"https?://", link)]
+    assert [link for link in local if not (page.parent / link).exists()] == []
 
 
-def test_the_readmes_table_of_heads_is_what_its_lines_print(capsys):
-    section = README.split("## Every head in one table")[1].split("\n## ")[0]
-    code, shown = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", section, re.S).groups()
-    exec(code, {})
-    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert printed == [line.split() for line in shown.splitlines()]
+def test_docs_describe_every_make_target():
+    targets = re.findall(r"^([\w-]+):.*#[#:]", MAKEFILE, flags=re.M)
+    told = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
+    assert [name for name in targets if f"`make {name}" not in told] == []
 
 
-def test_the_readmes_first_lines_of_code_run():
-    exec(re.search(r"```python\n(.*?)```", README.split("## The package")[1], re.S)[1], {})
+def test_commands_of_ci_and_docs_exist():
+    """Every make target, script and test file that CI or a block of a page calls."""
+    steps = [(job, step) for job in CI["jobs"].values() for step in job["steps"]]
+    rows = [each for job, _ in steps for each in job.get("strategy", {}).get("matrix", {}).values()]
+    made = {row["target"] for each in rows for row in each if "target" in row}
+    lines = "\n".join(step.get("run", "") for _, step in steps)
+    assert "pytest" in lines and "make" in lines and made
+    blocks = [re.findall(r"```\n(.*?)```", p.read_text(encoding="utf-8"), re.S) for p in PAGES]
+    lines = "\n".join([lines, *sum(blocks, [])])
+    made |= set(re.findall(r"^make (?:[A-Z]+=\S+ )*([a-z][\w-]*)", lines, flags=re.M))
+    assert {name for name in made if not re.search(rf"^{name}:", MAKEFILE, re.M)} == set()
+    files = re.findall(r"(?<!\S)\.?[\w./-]+\.(?:py|txt|ipynb|cfg)(?!\S)", lines)
+    assert files and [name for name in files if not (ROOT / name).exists()] == []
+
+
+def test_the_readme_is_short_and_maps_every_folder():
+    assert len(README.splitlines()) <= 150
+    drawn = re.search(r"aot_helpers/\n(.*?)notebooks/\n", README, flags=re.S)[1]
+    package = ROOT / "aot_helpers"
+    there = {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
+    there |= {path.name for path in package.glob("[a-z]*.py")}
+    assert set(re.findall(r"^  (\S+)", drawn, flags=re.M)) == there
+
+
+def test_the_readmes_claim_is_the_ledgers():
+    entries = [json.loads(p.read_text()) for p in ROOT.glob("data/results/claims/**/10.json")]
+    claim = next(each["10.5"] for each in entries if each["10.5"]["seeds"] == 5)
+    values, control = claim["values"], claim["control"]
+    assert f"{min(values):.2f} to {max(values):.2f} of" in README
+    assert f"{min(control):.2f} to {max(control):.2f}, with" in README
+    assert f"a median of {statistics.median(control):.2f}." in README
+
+
+@pytest.mark.parametrize("page", PAGES[:1] + PAGES[3:], ids=lambda page: page.name)
+def test_code_of_the_pages_runs_and_prints_what_is_shown(page, capsys):
+    text = page.read_text(encoding="utf-8")
+    for code in re.findall(r"```python\n(.*?)```", text, flags=re.S):
+        names = re.findall(r"\baot\.(\w+)", code)
+        assert [name for name in names if not hasattr(aot_helpers, name)] == []
+        if "mytext.txt" not in code and "chapters" not in code:
+            exec(code, {"aot": aot_helpers})
+        printed = capsys.readouterr().out.split()
+        assert "print(" not in code or " ".join(printed) in " ".join(text.split())
