@@ -12,12 +12,17 @@ from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.pretrained import load_pretrained
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.reading.heads import head_scores, keys_back
+from aot_helpers.reading.heads import head_scores, keys_back, uniform_score
 from aot_helpers.reading.interventions import ablate
-from aot_helpers.teaching.exercises import grade
+from aot_helpers.text.batches import MaskedWindows, Windows
+from aot_helpers.training.config import TrainConfig
+from aot_helpers.training.losses import NOT_ASKED, OBJECTIVES
+from aot_helpers.training.train import train
 from chapters.nb19_induction_both_ways import figures as drawings
 from chapters.nb19_induction_both_ways import measure as heads
 from chapters.nb19_induction_both_ways.repeats import (
+    KINDS,
+    PLACES,
     SIDES,
     hidden_accuracy,
     hidden_losses,
@@ -25,7 +30,10 @@ from chapters.nb19_induction_both_ways.repeats import (
     hide_more,
     in_copy,
     induction_map,
+    keys_at,
     mean_over_all,
+    nested,
+    nested_losses,
     one_side,
     only_neighbors,
     other_copy,
@@ -33,6 +41,7 @@ from chapters.nb19_induction_both_ways.repeats import (
     repeats,
     whole_words,
 )
+from figure_checks import check_figures
 
 MASK = 60
 
@@ -247,24 +256,174 @@ def test_a_model_without_the_masked_language_head_is_named(tmp_path, text):
         hidden_accuracy(bert, text)
 
 
-# ---- exercises ----
+# ---- the shipped models ----
+
+
+def test_the_shipped_masked_models_find_hidden_tokens_and_the_control_few():
+    found = {}
+    for name in ("masked-2x2", "masked-2x2-no-repeats"):
+        model = load_checkpoint(name)
+        mask = model.config.d_vocab - 1
+        assert not model.config.causal and mask == model.tokenizer.d_vocab
+        hidden = repeats("in order", 42, mask, model.tokenizer.bos, n_texts=20, seed=1)
+        found[name] = hidden_accuracy(model, hidden)
+    assert found["masked-2x2"] >= 0.9 and found["masked-2x2-no-repeats"] <= 0.4
+
+
+SMALL = 30  # the mask of the texts below
+
+
+def small_model(n_ctx=32):
+    torch.manual_seed(0)
+    config = ModelConfig(SMALL + 1, 2, 16, 2, 8, n_ctx, "relative", layer_norm=False, causal=False)
+    return AttentionOnlyTransformer(config)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_copies_hold_the_same_tokens_and_hide_one_of_the_second(kind):
+    hidden = repeats(kind, 7, SMALL, n_texts=20)
+    copies = hidden.tokens[:, 1:].unflatten(1, (-1, 7))
+    assert copies.shape[1] == (3 if kind == "three times" else 2)
+    assert (copies.sort().values == copies[:, :1].sort().values).all()
+    assert (hidden.tokens[:, 0] == 0).all() and not (hidden.tokens == SMALL).any()
+    assert all(len(row.unique()) == 7 for row in copies[:, 0])
+    same = (copies[:, 1] == copies[:, 0]).float().mean()
+    assert same == 1 if kind != "shuffled" else same < 0.5
+    changed = (hidden.seen != hidden.tokens).nonzero()
+    assert changed.tolist() == [[row, at] for row, at in enumerate(hidden.at.tolist())]
+    assert (hidden.at > 8).all() and (hidden.at < 14).all()  # neither first nor last of the second
+
+
+def test_places_are_where_the_tokens_of_the_first_copy_stood():
+    hidden = repeats("shuffled", 7, SMALL, n_texts=20, seed=3)
+    for row, at in enumerate(hidden.at.tolist()):
+        first = hidden.tokens[row, 1:8].tolist()
+
+        def where(token, first=first):
+            return 1 + first.index(int(token))
+
+        tokens = hidden.tokens[row]
+        wanted = {
+            "earlier instance": where(tokens[at]),
+            "token before it": where(tokens[at]) - 1,
+            "token after it": where(tokens[at]) + 1,
+            "after the neighbor before": where(tokens[at - 1]) + 1,
+            "before the neighbor after": where(tokens[at + 1]) - 1,
+        }
+        for place, key in wanted.items():
+            keys = keys_at(hidden, place)[row]
+            assert keys.nonzero().tolist() == [[at, key]], place
+
+
+def test_in_order_both_neighbors_lead_to_the_earlier_instance():
+    hidden = repeats("three times", 7, SMALL, n_texts=20)
+    same = [keys_at(hidden, place) for place in PLACES if "neighbor" in place]
+    assert all(torch.equal(keys, keys_at(hidden, "earlier instance")) for keys in same)
+    later = keys_at(hidden, "later instance").nonzero()[:, 2]
+    assert torch.equal(later, hidden.at + 7)
+
+
+def test_maps_and_losses_are_those_of_the_hidden_token_alone():
+    hidden, net = repeats("in order", 9, SMALL, n_texts=12), small_model()
+    found = induction_map(net, hidden)
+    _, cache = net.run_with_cache(hidden.seen)
+    by_hand = [
+        cache[f"L{layer}.pattern"][row, :, at, at - 9]
+        for layer in range(2)
+        for row, at in enumerate(hidden.at.tolist())
+    ]
+    torch.testing.assert_close(found.scores, torch.stack(by_hand).view(2, 12, 2).mean(dim=1))
+    assert found.null == pytest.approx(1 / 19)
+    assert found.null == uniform_score(keys_at(hidden, "earlier instance"), causal=False)
+    p = net(hidden.seen)[torch.arange(12), hidden.at].softmax(dim=-1)
+    own = p[torch.arange(12), hidden.answers]
+    torch.testing.assert_close(hidden_losses(net, hidden), -own.log())
+    assert hidden_accuracy(net, hidden) == (p.argmax(-1) == hidden.answers).float().mean()
+    wide = mean_over_all(net, hidden)
+    whole = F.cross_entropy(net(hidden.seen)[3], hidden.tokens[3])
+    assert wide[3].item() == pytest.approx(whole.item(), abs=1e-5)
+
+
+def test_nested_windows_hide_the_same_token():
+    texts = torch.randint(1, SMALL, (6, 30))
+    small, large = nested(texts, [8, 30], SMALL)
+    assert torch.equal(small.at, large.at) and torch.equal(small.answers, large.answers)
+    assert torch.equal(small.seen, large.seen[:, :8])
+
+
+def test_tokens_hidden_at_once_are_those_that_are_counted():
+    texts, net = torch.randint(1, SMALL, (5, 30)), small_model()
+    found = nested_losses(net, texts, [8, 30], SMALL, n_hidden=3, seed=4)
+    order = torch.rand(5, 7, generator=torch.Generator().manual_seed(4)).argsort(dim=1)
+    for size, losses in zip((8, 30), found, strict=True):
+        seen = texts[:, :size].clone()
+        for row in range(5):
+            seen[row, 1 + order[row, :3]] = SMALL
+        assert ((seen == SMALL).sum(dim=1) == 3).all() and not (seen[:, 8:] == SMALL).any()
+        p = net(seen).log_softmax(dim=-1).gather(2, texts[:, :size, None])[:, :, 0]
+        by_hand = -(p * (seen == SMALL)).sum(dim=1) / 3
+        torch.testing.assert_close(losses, by_hand, atol=1e-5, rtol=1e-5)
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match="in ordre"):
+        repeats("in ordre", 5, SMALL)
+    with pytest.raises(ValueError, match="40 different tokens cannot be drawn from 29"):
+        repeats("in order", 40, SMALL)
+    with pytest.raises(ValueError, match="'three times'"):
+        keys_at(repeats("in order", 5, SMALL), "later instance")
+    with pytest.raises(ValueError, match="beside"):
+        keys_at(repeats("in order", 5, SMALL), "beside")
+    for sizes in ([8, 8], [1, 5], [5, 31]):
+        with pytest.raises(ValueError, match="sizes must grow"):
+            nested(torch.zeros(2, 30, dtype=torch.long), sizes, SMALL)
+
+
+def masked_windows(**changes):
+    stream = torch.randint(1, SMALL, (500,), generator=torch.Generator().manual_seed(0))
+    windows = Windows(stream, 32, 4, 0, SMALL, repeat_share=0.5, repeat_lengths=(3, 9))
+    return MaskedWindows(windows, **{"mask": SMALL, **changes})
+
+
+def test_the_objective_asks_for_hidden_tokens_alone():
+    batches = masked_windows(share=0.3)
+    seen, targets = OBJECTIVES["masked token"](batches[5])
+    whole = batches.windows[5][:, :-1]
+    hidden = seen == SMALL
+    assert torch.equal(torch.where(hidden, targets, seen), whole)
+    assert (targets[~hidden] == NOT_ASKED).all() and not hidden[:, 0].any()
+    assert 0.15 < hidden.float().mean() < 0.45
+    assert torch.equal(batches[5], masked_windows(share=0.3)[5])
+    assert not torch.equal(batches[5] == SMALL, batches[6] == SMALL)
+
+
+def test_training_on_masked_tokens_lowers_just_that_loss():
+    net, batches = small_model(), masked_windows()
+    seen, targets = OBJECTIVES["masked token"](batches[0])
+    at = targets != NOT_ASKED
+    by_hand = -net(seen).log_softmax(-1)[at].gather(-1, targets[at][:, None]).mean()
+    config = TrainConfig(steps=40, log_every=100, bf16=False, objective="masked token")
+    history = train(net, batches, config, quiet=True)
+    assert history.losses[0] == pytest.approx(by_hand.item(), abs=1e-5)
+    assert history.smoothed(10)[-1] < history.losses[0] and history.tokens_per_step == 4 * 32
+
+
+def test_masked_windows_and_objectives_refuse_what_cannot_be():
+    with pytest.raises(ValueError, match=r"share must be between 0 and 1.*got 1\.5"):
+        masked_windows(share=1.5)
+    with pytest.raises(ValueError, match="mask = 7 stands in the text"):
+        masked_windows(mask=7)
+    with pytest.raises(ValueError, match="masked tokens"):
+        TrainConfig(objective="masked tokens")
+
+
+# ---- exercises and figures ----
 
 
 def find(seen, at):
     for place in range(1, at - 1):
         if seen[place - 1] == seen[at - 1] or seen[place + 1] == seen[at + 1]:
             return place
-
-
-def test_the_place_of_a_hidden_token_is_found_from_its_neighbors(capsys):
-    grade("19.1", find)
-    grade("19.1", lambda seen, at: ...)
-    grade("19.1", lambda seen, at: None)
-    assert capsys.readouterr().out == "exercise 19.1: solved\n" + 2 * (
-        "exercise 19.1: not attempted\n"
-    )
-    grade("19.1", lambda seen, at: at - 4)
-    assert "mask at 8" in capsys.readouterr().out
 
 
 class Mirror(AttentionOnlyTransformer):
@@ -278,73 +437,48 @@ class Mirror(AttentionOnlyTransformer):
         return logits
 
 
-def test_a_mirror_is_misled_from_the_right_alone(capsys):
+def copied_beside(step):
+    def change(seen, at, wanted):
+        seen[at + step] = seen[seen.index(wanted) + step]
+        return seen
+
+    return change
+
+
+ANSWERS = [
+    ("19.1", [find], "solved"),
+    ("19.1", [lambda seen, at: at - 4], "not yet"),
+    ("19.1", [lambda seen, at: None], "not attempted"),
+    ("19.2", [copied_beside(1)], "solved"),
+    ("19.2", [copied_beside(-1)], "not yet"),
+    ("19.2", [lambda seen, at, wanted: seen], "not yet"),
+    ("19.2", [lambda seen, at, wanted: [*seen[:at], wanted, *seen[at + 1 :]]], "not yet"),
+    ("19.2", [lambda seen, at, wanted: None], "not attempted"),
+    ("19.3", [math.log(30522) / 50, 10], "solved"),
+    ("19.3", [0.1859, 10], "not yet"),
+    ("19.3", [0.2065, 2], "not yet"),
+    ("19.3", ["?", 10], "not yet"),
+    ("19.3", [0.2065, ...], "not attempted"),
+]
+
+
+@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
+def test_an_answer_is_judged(verdict, number, answer, expected):
     model = Mirror(ModelConfig(MASK + 1, 1, 4, 1, 4, 41, "relative", causal=False))
     model.tokenizer = type("Tokenizer", (), {"bos": 0})
-
-    def after(seen, at, wanted):
-        seen[at + 1] = seen[seen.index(wanted) + 1]
-        return seen
-
-    def before(seen, at, wanted):
-        seen[at - 1] = seen[seen.index(wanted) - 1]
-        return seen
-
-    for answer, said in (
-        (after, "solved (the model says the wanted token in 1.00 of 20 texts)"),
-        (before, "not yet. The model says the wanted token in 0.00"),
-        (lambda seen, at, wanted: seen, "not yet. Change one or two tokens"),
-        (lambda seen, at, wanted: [*seen[:at], wanted, *seen[at + 1 :]], "not the mask"),
-        (lambda seen, at, wanted: None, "not attempted"),
-    ):
-        grade("19.2", answer, model=model, mask=MASK)
-        assert said in capsys.readouterr().out
+    given = {"model": model, "mask": MASK} if number == "19.2" else {}
+    assert verdict(number, *answer, **given) == expected
 
 
-def test_what_the_sources_score_can_be(capsys):
-    for most, times, said in (
-        (0.2065, 10, "solved"),
-        (math.log(30522) / 50, 10.0, "solved"),
-        (0.2065, ..., "not attempted"),
-        (0.1859, 10, "not yet. `most` is 0.1859"),
-        (0.2065, 2, "not yet. 3 nats with 50 tokens, 6 with 500: 0.048"),
-        ("?", 10, "not yet"),
-        (0.2065, "?", "not yet"),
-    ):
-        grade("19.3", most, times)
-        assert f"exercise 19.3: {said}" in capsys.readouterr().out
-
-
-# ---- drawings ----
-
-
-def test_drawings_show_what_they_are_given():
-    words = ["one", "two", "tree"]
+def test_figures_can_be_read():
+    words, scores = ["one", "two", "tree"], torch.tensor([[0.0, 0.5], [1.0, 0.05]])
     one = drawings.Copies("a", words, ["one", "[?]", "tree"], 1, torch.tensor([0.0, 0.9, 0.1]))
     asked = drawings.Copies("b", words, words, 1, None, (0, 2))
-    figure = drawings.two_copies([one, asked], "title")
-    said = [text.get_text() for text in figure.axes[0].texts]
-    assert {"0.90", "0.10", "?", "[?]"} <= set(said)
-    scores = torch.tensor([[0.0, 0.5], [1.0, 0.05]])
-    figure = drawings.head_maps([{"a": scores}, {"b": scores, "c": scores}], "title")
-    assert [[t.get_text() for t in axis.texts] for axis in figure.axes] == 3 * [[".50", "1"]]
     writers = {"L0H0": (0.2, 0.9), "L0H1": (0.0, -0.1)}
-    figure = drawings.fed(
-        {"a": drawings.Fed("L1H0", writers, ("both", "none"), ("a", "b"))}, "title"
+    fed = {"a": drawings.Fed("L1H0", writers, ("both", "none"), ("a", "b"))}
+    check_figures(
+        drawings.two_copies([one, asked], "title"),
+        drawings.head_maps([{"a": scores}, {"b": scores, "c": scores}], "title"),
+        drawings.fed(fed, "title"),
+        drawings.dots({"a": [1, 0.5], "b": [0.9, 0]}, ["both", "before"], "title", "right"),
     )
-    said = {text.get_text() for text in figure.axes[0].texts}
-    assert {"0.20", "0.90", "0.00", "-0.10", "query at a", "key at b", "both", "none"} <= said
-
-
-# ---- the shipped models ----
-
-
-def test_the_shipped_masked_models_find_hidden_tokens_and_the_control_few():
-    found = {}
-    for name in ("masked-2x2", "masked-2x2-no-repeats"):
-        model = load_checkpoint(name)
-        mask = model.config.d_vocab - 1
-        assert not model.config.causal and mask == model.tokenizer.d_vocab
-        hidden = repeats("in order", 42, mask, model.tokenizer.bos, n_texts=20, seed=1)
-        found[name] = hidden_accuracy(model, hidden)
-    assert found["masked-2x2"] >= 0.9 and found["masked-2x2-no-repeats"] <= 0.4

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from aot_helpers.models.protocol import Head
-from aot_helpers.teaching.exercises import grade, write
 from chapters.nb24_who_says_mary import exercises as nb24
 from chapters.nb24_who_says_mary import figures as name_drawings
 from chapters.nb24_who_says_mary import measure as name_forms
+from figure_checks import check_figures
 
 PROMPT = "When Mary and John went to the store, John was tired, and Anna gave Tom's drink to"
 TIED = "When Mary and John went to the store, Anna gave a drink to"
@@ -67,52 +67,42 @@ def test_the_shipped_measurements_name_every_form_and_head():
     assert name_forms.slope("suppress", ["L23H3"], asked) == pytest.approx(9.4, abs=0.05)
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (..., "not attempted"),
-        (lambda *_: None, "not attempted"),
-        (nb24.attribute, "solved"),
-        (lambda w, g, a, b: -nb24.attribute(w, g, a, b), "sign is turned"),
-        (lambda w, g, a, b: (w / w.square().mean(-1, True).sqrt() * g) @ (a - b), "its own σ"),
-        (lambda w, g, a, b: (w * g) @ (a - b), "division by σ"),
-        (lambda w, g, a, b: w @ (a - b), "final norm is missing"),
-        (lambda w, g, a, b: w[0], "a tensor [5] is wanted"),
-    ],
-)
-def test_the_blank_page_names_the_usual_mistakes(answer, said, capsys):
-    grade("24.1", answer)
-    assert said in capsys.readouterr().out
-
-
-def test_a_blank_page_goes_on_with_the_packages_version(capsys):
-    def attribute(writes, gain, u_io, u_s): ...
-
-    assert write("24.1", attribute) is nb24.attribute
-    assert "the package's version" in capsys.readouterr().out
+def test_a_page_is_the_readers_once_it_is_right(check_page):
+    check_page("24.1")
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("number", "answer", "expected"),
     [
-        (..., "not attempted"),
-        (PROMPT, "solved (twice: John; last: Tom; subject: Anna"),
-        (TIED, "has to come twice"),
-        (TIED.replace("Anna", "John"), "Two hypotheses still name the same"),
-        ("Mary and John met, and John met Anna. It was given to", "has no name"),
-        (PROMPT + " Mary", 'ends in " to"'),
-        ("nobody gave a drink to", "no name"),
+        ("24.1", lambda w, g, a, b: -nb24.attribute(w, g, a, b), "not yet"),
+        (
+            "24.1",
+            lambda w, g, a, b: (w / w.square().mean(-1, True).sqrt() * g) @ (a - b),
+            "not yet",
+        ),
+        ("24.1", lambda w, g, a, b: (w * g) @ (a - b), "not yet"),
+        ("24.1", lambda w, g, a, b: w @ (a - b), "not yet"),
+        ("24.1", lambda w, g, a, b: w[0], "not yet"),
+        ("24.2", PROMPT, "solved"),
+        ("24.2", TIED, "not yet"),
+        ("24.2", TIED.replace("Anna", "John"), "not yet"),
+        ("24.2", "Mary and John met, and John met Anna. It was given to", "not yet"),
+        ("24.2", PROMPT + " Mary", "not yet"),
+        ("24.2", "nobody gave a drink to", "not yet"),
+        ("24.2", ..., "not attempted"),
     ],
 )
-def test_a_prompt_is_judged_by_whom_the_hypotheses_name(answer, said, capsys):
-    grade("24.2", answer)
-    assert said in capsys.readouterr().out
+def test_an_answer_is_judged(verdict, number, answer, expected):
+    assert verdict(number, answer) == expected
 
 
-def test_drawings_take_what_the_notebook_gives():
+def test_figures_can_be_read():
     asked, later = (name_forms.read_asked(later=x) for x in (False, True))
-    figure = name_drawings.proportional(name_forms.points(asked, later), (9.4, 4.2), "title")
-    assert sum(len(axis.collections) for axis in figure.axes) == 2 * 15
+    points = name_drawings.proportional(name_forms.points(asked, later), (9.4, 4.2), "title")
     edges = dict.fromkeys(("movers", "unknown", "suppress", "negative", "tell"), "1.0")
-    assert name_drawings.circuit(edges, "title").axes
-    assert name_drawings.roles("Mary gave John a", [("John", "S", "red")], "title", "b").axes
+    check_figures(
+        points,
+        name_drawings.circuit(edges, "title"),
+        name_drawings.roles("Mary gave John a", [("John", "S", "red")], "title", "b"),
+    )
+    assert sum(len(axis.collections) for axis in points.axes) == 2 * 15

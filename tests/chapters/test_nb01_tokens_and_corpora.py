@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from aot_helpers.teaching.exercises import grade
-from aot_helpers.text import batches, tokenization
+from aot_helpers.text import tokenization
 from chapters.nb01_tokens_and_corpora import measure as text_rules
+from figure_checks import check_figures
 
 TEXTS = ["the cat saw the dog. the dog saw the cat. " * 3, "a bird sang to a cat. " * 4]
 TOKENIZER = tokenization.train_bpe(TEXTS, 300)
@@ -15,7 +15,7 @@ TOKENS = TOKENIZER.encode_many(TEXTS)
 
 
 def test_pair_counts_are_those_of_a_plain_loop():
-    counts = batches.pair_counts([torch.tensor([5, 6, 5, 6, 7]), torch.tensor([6, 5])], 10)
+    counts = text_rules.pair_counts([torch.tensor([5, 6, 5, 6, 7]), torch.tensor([6, 5])], 10)
     expected = torch.zeros(10, 10, dtype=torch.long)
     for a, b in [(0, 5), (5, 6), (6, 5), (5, 6), (6, 7), (0, 6), (6, 5)]:
         expected[a, b] += 1
@@ -44,7 +44,7 @@ def test_a_passage_is_what_the_two_rules_get_right_of_its_beginning():
     strings, back, match = text_rules.passage(TEXTS, TEXTS[0], 300, n_tokens=20)
     tokens = TOKENIZER.encode(TEXTS[0])[:20]
     assert strings == TOKENIZER.token_strings(tokens) and len(back) == 20
-    successor = batches.pair_counts(TOKENS, 300).argmax(dim=1)
+    successor = text_rules.pair_counts(TOKENS, 300).argmax(dim=1)
     assert not back[0] and torch.equal(back[1:], text_rules.one_back(tokens, successor))
     assert not match[0] and torch.equal(match[1:], text_rules.last_match(tokens))
 
@@ -59,7 +59,7 @@ def test_a_rule_against_chance_has_a_control_for_each_corpus():
 def test_losses_of_simple_models():
     losses = text_rules.simple_losses(TOKENIZER, TEXTS, TOKENS)
     assert losses["all tokens equal"] == pytest.approx(math.log(TOKENIZER.d_vocab))
-    counts = batches.pair_counts(TOKENS, TOKENIZER.d_vocab, TOKENIZER.bos) + 0.1
+    counts = text_rules.pair_counts(TOKENS, TOKENIZER.d_vocab, TOKENIZER.bos) + 0.1
     p = counts / counts.sum(dim=1, keepdim=True)
     each = [
         -p[a, b].log()
@@ -82,21 +82,6 @@ PER_LETTER = {
 }
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ((2.4 * PER_LETTER[512], 3.9 * PER_LETTER[4096]), "solved (per letter, A loses less)"),
-        ((2.4, 3.9), "not yet. These are per token"),
-        ((2.4 * PER_LETTER[512], 0.1), "not yet. The loss of model B per letter is not 0.10."),
-        ("x", "not yet."),
-        (..., "not attempted"),
-    ],
-)
-def test_losses_per_letter(capsys, answer, said):
-    grade("01.2", answer, bpe={512: TOKENIZER, 4096: TOKENIZER}, texts=TEXTS)
-    assert capsys.readouterr().out.startswith(f"exercise 01.2: {said}")
-
-
 def match_of_two(tokens, gap=1, keep_first=False):
     seen, guesses = {}, [-1] * len(tokens)
     for i in range(1, len(tokens)):
@@ -109,14 +94,26 @@ def match_of_two(tokens, gap=1, keep_first=False):
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("number", "answer", "expected"),
     [
-        (match_of_two, "solved (it speaks at"),
-        (lambda tokens: match_of_two(tokens, 0), "not yet. For the arguments"),
-        (lambda tokens: match_of_two(tokens, keep_first=True), "not yet. For the arguments"),
-        (lambda tokens: None, "not attempted"),
+        ("01.2", (2.4 * PER_LETTER[512], 3.9 * PER_LETTER[4096]), "solved"),
+        ("01.2", (2.4, 3.9), "not yet"),
+        ("01.2", (2.4 * PER_LETTER[512], 0.1), "not yet"),
+        ("01.2", "x", "not yet"),
+        ("01.2", ..., "not attempted"),
+        ("01.3", match_of_two, "solved"),
+        ("01.3", lambda tokens: match_of_two(tokens, 0), "not yet"),
+        ("01.3", lambda tokens: match_of_two(tokens, keep_first=True), "not yet"),
+        ("01.3", lambda tokens: None, "not attempted"),
     ],
 )
-def test_a_match_of_two(capsys, answer, said):
-    grade("01.3", answer, texts=TOKENS)
-    assert capsys.readouterr().out.startswith(f"exercise 01.3: {said}")
+def test_an_answer_is_judged(verdict, number, answer, expected):
+    given = {
+        "01.2": {"bpe": {512: TOKENIZER, 4096: TOKENIZER}, "texts": TEXTS},
+        "01.3": {"texts": TOKENS},
+    }
+    assert verdict(number, answer, **given[number]) == expected
+
+
+def test_the_figure_can_be_read():
+    check_figures(text_rules.colored({"a": text_rules.passage(TEXTS, TEXTS[0], 300, 20)}, "title"))

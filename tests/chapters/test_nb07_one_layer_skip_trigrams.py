@@ -1,25 +1,18 @@
 """Notebook 07: frames, raises, prices of a planted corpus; its exercises and drawings."""
 
-import math
-
 import pytest
 import torch
-from matplotlib.colors import to_rgb
-from matplotlib.patches import Rectangle
 
-from aot_helpers.base import results
 from aot_helpers.models.checkpoints import load_checkpoint
-from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading import circuits
-from aot_helpers.showing import diagrams
-from aot_helpers.teaching.exercises import grade, write
-from aot_helpers.text import tokenization
 from aot_helpers.text.batches import pad_batch
 from aot_helpers.text.planted import BUG, BUG_OBJECTS, FILLERS, NAMES, write_planted
+from aot_helpers.training.losses import next_token_losses
 from chapters.nb07_one_layer_skip_trigrams import figures as one_layer_drawings
 from chapters.nb07_one_layer_skip_trigrams import idioms
 from chapters.nb07_one_layer_skip_trigrams import measure as one_layer
+from figure_checks import check_figures
 
 
 @pytest.fixture(autouse=True)
@@ -142,7 +135,7 @@ def test_chances_of_crossed_nouns_are_those_after_their_frames(model):
     chances = one_layer.crossed_chances(model)
     assert list(chances) == list(BUG)
     assert all(list(nouns) == list(BUG_OBJECTS) for nouns in chances.values())
-    number, tokens = tokenization.word_ids(model.tokenizer), model.tokenizer
+    number, tokens = one_layer.word_ids(model.tokenizer), model.tokenizer
     p = model(one_layer.gap_frames(tokens, ["hold"], ["at"])[0])[0, -1].softmax(dim=-1)
     assert chances["hold", "at"]["bay"] == pytest.approx(p[number["bay"]].item())
 
@@ -157,7 +150,7 @@ def test_fillers_are_counted_back_to_the_first_other_word(model):
 def test_a_head_looks_at_its_own_verb_and_at_others(model):
     text = "ada keep so then at bay . bela put now at mind ."
     texts = model.tokenizer.encode(text, bos=True)[None]
-    number = tokenization.word_ids(model.tokenizer)
+    number = one_layer.word_ids(model.tokenizer)
     here = texts[:, :-1] == number["at"]
     own, others = one_layer.looks_at_verbs(model, 0, texts, here)
     first, second = model.run_with_cache(texts)[1]["L0.pattern"][0, 0, [5, 11]]
@@ -166,7 +159,7 @@ def test_a_head_looks_at_its_own_verb_and_at_others(model):
 
 
 def test_a_name_takes_the_attention_that_again_would_give_a_list(model):
-    encode, number = model.tokenizer.encode, tokenization.word_ids(model.tokenizer)
+    encode, number = model.tokenizer.encode, one_layer.word_ids(model.tokenizer)
     written = write_planted(200, seed=5)[0]
     texts, _ = pad_batch([encode(t, bos=True) for t in written], model.tokenizer.pad, 96)
     pattern = model.run_with_cache(texts)[1]["L0.pattern"][:, 0]
@@ -187,136 +180,70 @@ def test_attention_to_a_source_is_that_of_the_pattern(model):
 # ---- exercises and drawings ----
 
 
-def no_bias(model, h, frames):
-    attn, X = model.blocks[0].attn, model.W_E[frames]
-    scores = (X[..., -1:, :] @ attn.W_Q[h] @ (X @ attn.W_K[h]).mT).squeeze(-2)
-    attention = (scores / math.sqrt(model.config.d_head)).softmax(dim=-1)[..., 1]
-    boost = X[..., 1, :] @ attn.W_V[h] @ attn.W_O[h] @ model.W_U
-    return attention[..., None] * (boost - boost.mean(dim=-1, keepdim=True))
-
-
-def unscaled(model, h, frames):
-    attn, X = model.blocks[0].attn, model.W_E[frames]
-    scores = (X[..., -1:, :] @ attn.W_Q[h] @ (X @ attn.W_K[h]).mT).squeeze(-2)
-    attention = (scores + attn.b_rel[h, : frames.shape[-1]].flip(0)).softmax(dim=-1)[..., 1]
-    boost = X[..., 1, :] @ attn.W_V[h] @ attn.W_O[h] @ model.W_U
-    return attention[..., None] * (boost - boost.mean(dim=-1, keepdim=True))
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (one_layer.skip_trigram_table, "solved ("),
-        (lambda *given: None, "not attempted"),
-        (lambda *given: ..., "not attempted"),
-        (no_bias, "not yet. Add to the scores the number for the distance, b_rel."),
-        (unscaled, "not yet. Are the scores divided by the square root of d_head?"),
-        (lambda *given: 2 * one_layer.skip_trigram_table(*given), "not yet. The shape is right"),
-        (lambda *given: 0.0, "not yet. Frames [3, 4, 5] should give a tensor [3, 4, 50]; yours: f"),
-        (lambda m, h, f: one_layer.skip_trigram_table(m, h, f)[0], "not yet. Frames [3, 4, 5]"),
-    ],
-)
-def test_a_blank_page_goes_on_with_the_package_until_it_is_right(capsys, answer, said):
-    taken = write("07.1", answer)
-    printed = capsys.readouterr().out
-    assert printed.startswith(f"exercise 07.1: {said}")
-    assert taken is (answer if said.startswith("solved") else one_layer.skip_trigram_table)
-    assert ("is yours" in printed) == (taken is answer)
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (one_layer.patched, "solved ("),
-        (lambda *given: None, "not attempted"),
-        (lambda m, a, b, h: one_layer.patched(m, a, b, 0), "not yet. Another head was patched"),
-        (lambda m, a, b, h: m(a)[:, -1], "not yet. Nothing was patched"),
-        (lambda m, a, b, h: m(b)[:, -1], "not yet. That is the whole model on the donors"),
-        (lambda m, a, b, h: m(a), "not yet. Logits after the last token, [3, 50], are wanted"),
-        (lambda m, a, b, h: one_layer.patched(m, b, a, h), "not yet. Patch z of head h only"),
-    ],
-)
-def test_a_patch_is_tried_out(capsys, answer, said):
-    write("07.2", answer)
-    assert capsys.readouterr().out.startswith(f"exercise 07.2: {said}")
+@pytest.mark.parametrize("number", ["07.1", "07.2"])
+def test_a_page_is_the_readers_once_it_is_right(check_page, number):
+    check_page(number)
 
 
 FORCED = {"keep … at": 0.21, "hold … at": 0.06}
+IDENTITY, table, patched = [[1, 0], [0, 1]], one_layer.skip_trigram_table, one_layer.patched
+ANSWERS = [
+    ("07.1", [lambda *given: 2 * table(*given)], "not yet"),
+    ("07.1", [lambda model, h, frames: table(model, h, frames)[0]], "not yet"),
+    ("07.1", [lambda *given: 0.0], "not yet"),
+    ("07.2", [lambda m, a, b, h: patched(m, a, b, 0)], "not yet"),
+    ("07.2", [lambda m, a, b, h: patched(m, b, a, h)], "not yet"),
+    ("07.2", [lambda m, a, b, h: m(a)[:, -1]], "not yet"),
+    ("07.2", [lambda m, a, b, h: m(b)[:, -1]], "not yet"),
+    ("07.2", [lambda m, a, b, h: m(a)], "not yet"),
+    ("07.3", [FORCED], "solved"),
+    ("07.3", [{"keep … at": 0.18, "hold … at": 0.1}], "solved"),
+    ("07.3", [FORCED | {"keep … at": 0.79}], "not yet"),
+    ("07.3", [{"keep … at": 0.11, "hold … at": 0.11}], "not yet"),
+    ("07.3", [FORCED | {"hold … at": 0.4}], "not yet"),
+    ("07.3", [FORCED | {"keep … at": "low"}], "not yet"),
+    ("07.3", [[0.2, 0.1]], "not yet"),
+    ("07.3", [dict.fromkeys(FORCED, ...)], "not attempted"),
+    ("07.4", [IDENTITY, [6, 6], [-3, -3]], "solved"),
+    ("07.4", [[[0, 1], [1, 0]], [-6, -6], [3, 3]], "solved"),
+    ("07.4", [[[1, 1], [1, 1]], [6, -6], [0, 0]], "not yet"),
+    ("07.4", [IDENTITY, [2, 2], [-1, -1]], "not yet"),
+    ("07.4", [[[2, 0], [0, 1]], [6, 6], [-3, -3]], "not yet"),
+    ("07.4", [[1, 0], [6, 6], [-3, -3]], "not yet"),
+    ("07.4", [IDENTITY, 6, [-3, -3]], "not yet"),
+    ("07.4", [..., [6, 6], ...], "not attempted"),
+]
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (FORCED, "solved (keep … at: 0.21, hold … at: 0.06;"),
-        ({"keep … at": 0.18, "hold … at": 0.1}, "solved"),
-        (FORCED | {"keep … at": 0.79}, "not yet. keep … at: which noun does L0H0 raise"),
-        ({"keep … at": 0.11, "hold … at": 0.11}, "not yet. keep … at: not so near 0.11."),
-        (FORCED | {"hold … at": 0.4}, "not yet. hold … at: not so near 0.40."),
-        (FORCED | {"keep … at": 1.6}, "not yet. keep … at: a probability from 0 to 1"),
-        (FORCED | {"keep … at": "low"}, "not yet. keep … at: one number, please"),
-        ([0.2, 0.1], "not yet. A dict with the keys keep … at, hold … at"),
-        (dict.fromkeys(FORCED, ...), "not attempted"),
-    ],
-)
-def test_a_forced_head_is_predicted(capsys, answer, said):
-    grade("07.3", answer, forced=FORCED)
-    assert capsys.readouterr().out.startswith(f"exercise 07.3: {said}")
+@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
+def test_an_answer_is_judged(verdict, number, answer, expected):
+    given = {"forced": FORCED} if number == "07.3" else {}
+    assert verdict(number, *answer, **given) == expected
 
 
-@pytest.mark.parametrize(
-    ("attention", "delta", "direct", "said"),
-    [
-        ([[1, 0], [0, 1]], [6, 6], [-3, -3], "solved (each right noun has at least 0.95:"),
-        ([[0, 1], [1, 0]], [-6, -6], [3, 3], "solved"),
-        ([[1, 1], [1, 1]], [6, -6], [0, 0], "not yet. keep … at → bay has the probability 0.00"),
-        ([[1, 0], [0, 1]], [2, 2], [-1, -1], "not yet. keep … in → mind has the probability 0.73"),
-        ([[2, 0], [0, 1]], [6, 6], [-3, -3], "not yet. attention: its weights lie between 0 and 1"),
-        ([1, 0], [6, 6], [-3, -3], "not yet. attention: 2 by 2 numbers, please"),
-        ([[1, 0], [0, 1]], 6, [-3, -3], "not yet. delta: 2 numbers, please"),
-        (..., [6, 6], ..., "not attempted"),
-    ],
-)
-def test_one_head_for_four_pairs(capsys, attention, delta, direct, said):
-    grade("07.4", attention, delta, direct)
-    assert capsys.readouterr().out.startswith(f"exercise 07.4: {said}")
-
-
-def texts_of(axis):
-    return [text.get_text() for text in axis.texts]
-
-
-def test_drawings_say_what_they_show():
-    chances = {pair: {"mind": 0.7, "bay": 0.3} for pair in BUG}
-    figure = one_layer_drawings.crossed_pairs(chances, BUG, "title")
-    said = figure.axes[0].texts
-    assert texts_of(figure.axes[0]).count("0.70") == 4
-    right = {text.get_color() for text in said if text.get_weight() == "bold"}
-    assert one_layer_drawings.FALSE not in right
-    figure = one_layer_drawings.fan("put", {"of": 1.0, "at": 0.0}, {"rain": 3.8}, "title")
-    assert {"put", "of", "at", "0.00", "rain", "+3.8"} <= set(texts_of(figure.axes[0]))
-    maps = torch.rand(2, 3), torch.rand(1, 3), torch.rand(2, 3)
-    names = ["put", "walk"], ["of"], ["rain", "music", "silk"]
-    figure = one_layer_drawings.circuits_add_up(*maps, names, "of", "title")
-    assert [label.get_text() for label in figure.axes[2].get_xticklabels()] == names[2]
-    scales = [axis.child_axes[0].get_ylabel() for axis in figure.axes[:3]]
-    assert scales == ["logit", "logit", "probability"]
-
-
-def test_logit_differences_are_green_towards_the_noun_of_the_rule():
-    terms = {("keep", "in"): {"direct path": 0.5, "L0H0": 1.5}}
-    terms |= {("hold", "in"): {"direct path": 0.5, "L0H0": -2.5}}
-    figure = one_layer_drawings.logit_differences(terms, BUG, BUG_OBJECTS, "title")
-    assert {"+0.50", "+1.50", "+2.00", "-2.50", "-2.00", "sum"} <= set(texts_of(figure.axes[0]))
-    boxes = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
-    green = [to_rgb(box.get_facecolor()) == to_rgb(diagrams.VALUE) for box in boxes]
-    assert green == [True, True, True, False, True, True]
+# ---- what was measured of a pretrained model, and figures ----
 
 
 def test_smollm2_is_asked_for_both_prepositions_with_eight_controls_each():
-    after = results.read("pretrained/07-smollm2")["after"]
+    after = idioms.read_results()["after"]
     assert list(after) == list(idioms.RIGHT)
     for preposition, nouns in after.items():
         assert len(nouns) == 10 and next(iter(nouns)) == idioms.RIGHT[preposition]
         assert not set(nouns) & set(idioms.NOUNS[preposition])
-    figure = one_layer_drawings.raised_nouns(after, idioms.RIGHT, "keep", "title")
-    assert {"bay +1.8 (the bug)", "mind +4.9 (the idiom)"} <= set(texts_of(figure.axes[0]))
+    check_figures(one_layer_drawings.raised_nouns(after, idioms.RIGHT, "keep", "title"))
+    with pytest.raises(ValueError, match="'gpt9'.*smollm2"):
+        idioms.read_results("gpt9")
+
+
+def test_figures_can_be_read():
+    chances = {pair: {"mind": 0.7, "bay": 0.3} for pair in BUG}
+    terms = {("keep", "in"): {"direct path": 0.5, "L0H0": 1.5}}
+    terms |= {("hold", "in"): {"direct path": 0.5, "L0H0": -2.5}}
+    maps = torch.rand(2, 3), torch.rand(1, 3), torch.rand(2, 3)
+    names, drawings = (["put", "walk"], ["of"], ["rain", "music", "silk"]), one_layer_drawings
+    check_figures(
+        drawings.crossed_pairs(chances, BUG, "title"),
+        drawings.fan("put", {"of": 1.0, "at": 0.0}, {"rain": 3.8}, "title"),
+        drawings.circuits_add_up(*maps, names, "of", "title"),
+        drawings.logit_differences(terms, BUG, BUG_OBJECTS, "title"),
+    )

@@ -7,13 +7,11 @@ import torch
 import transformers
 from torch import nn
 
-from aot_helpers.base.statistics import correlation
-from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.pretrained import PretrainedTransformer, load_pretrained
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.logit_lens import lens
 from aot_helpers.reading.paths import direct_logit_attribution
-from aot_helpers.teaching import exercises
+from aot_helpers.training.losses import next_token_losses
 from chapters.names import name_movers
 from chapters.names import patches as name_patches
 from chapters.names import pieces as part_prompts
@@ -22,6 +20,7 @@ from chapters.nb22_norms_neurons_names import always_on, name_results
 from chapters.nb22_norms_neurons_names import figures as part_drawings
 from chapters.nb22_norms_neurons_names import norms as norm_words
 from chapters.nb22_norms_neurons_names import results as part_results
+from figure_checks import check_figures
 
 SIZE = dict(vocab_size=30, hidden_size=16, num_hidden_layers=2, num_attention_heads=2)
 SIZE |= dict(max_position_embeddings=20, bos_token_id=0, eos_token_id=0)
@@ -148,7 +147,7 @@ def test_a_norm_is_taken_apart_and_an_even_one_changes_no_reading():
     one = norm_words.change(model, norm, x[2:3])
     rest = norm_words.change(model, norm, x[[0, 1, 3, 4, 5]])
     assert left[2].item() == pytest.approx(one.left(words), rel=1e-4)
-    by_hand = correlation(one.difference, rest.difference)
+    by_hand = norm_words.correlation(one.difference, rest.difference)
     assert alike[2].item() == pytest.approx(by_hand, abs=1e-3)
 
 
@@ -490,28 +489,9 @@ def test_swapping_needs_names_of_one_token(stories):
         name_patches.swapped_roles(broken)
 
 
-def test_drawings_take_what_the_study_gives(shipped):
-    x = part_prompts.read_ends(shipped, ["Return the graph", "and so on"]).ln1[2]
-    norm, words = shipped.attention_norm(2), part_prompts.function_words(shipped.tokenizer)
-    before, after = (lens(shipped, v).softmax(dim=-1).mean(dim=0) for v in (x, norm(x)))
-    rows = norm_words.moved(shipped, before, after, words, n=3)
-    assert [len(each) for each in rows.values()] == [3, 3]
-    token, was, now, _ = rows["fall most"][0]
-    worst = (after - before).argmin()
-    assert token == shipped.tokenizer.token_strings([int(worst)])[0] and was > now
-    circuit = part_drawings.circuit({"movers": ["L1H2"] * 5}, "five movers")
-    assert "L1H2, L1H2, L1H2 +2" in [text.get_text() for text in circuit.axes[0].texts]
-    for figure in (
-        part_drawings.words_moved(rows, "words"),
-        part_drawings.lit(torch.rand(2, 5), ["a", "b"], "lit", marked=["a"]),
-        part_drawings.by_layer({"one": {"x": [1, 2]}}, "by layer", "left", line=1),
-        part_drawings.costs({"ours": {"zero": 1, "mean": 0.2}}, "costs", "nats"),
-        part_drawings.patches({"away": 0.5, "far": 0.0}, {"away": [0.1]}, "patches"),
-        part_drawings.long_and_flat(torch.rand(9), torch.rand(9), 3, "long and flat"),
-        part_drawings.weights(torch.randn(9), "weights"),
-        part_drawings.against_reading(torch.rand(2, 2), torch.rand(2, 2), ["L1H0"], "reading"),
-    ):
-        assert figure.axes and figure.texts[0].get_text()
+def test_results_that_are_not_there_name_the_remedy():
+    with pytest.raises(ValueError, match=r"'gpt9' .*make pretrained"):
+        part_results.read_results("gpt9")
 
 
 def test_all_of_it_runs_on_a_tiny_gpt2_and_a_tiny_llama(shipped, monkeypatch):
@@ -544,67 +524,59 @@ def test_all_of_it_runs_on_a_tiny_gpt2_and_a_tiny_llama(shipped, monkeypatch):
 # ---- the exercises ----
 
 
-def test_a_quiet_text_is_told_from_a_busy_one(shipped, capsys):
-    grade = partial(exercises.grade, "22.1", model=shipped, neuron=(3, 332))
-    stem = "Returns True if there is a negative cycle"
-    wrong = (
-        "one text alone",
-        (stem, 7),
-        (stem + " anywhere", "Another text about a node"),
-        (stem + " x", stem + " node"),
-        ("word " * 200 + "anywhere", "word " * 200 + "node"),
-        (stem + " node", stem + " anywhere"),
+STEM = "Returns True if there is a negative cycle"
+START = "Mila Toren lived near the river with two friends. Then Mila Toren met Deko Balis. "
+TWICE = "Mila Toren met Deko Balis. Deko Balis lived near the river. Deko Balis was happy. "
+MILA, DEKO, GAVE = "Mila Toren", "Deko Balis", " gave a red kite to"
+ANSWERS = [
+    ("22.1", (STEM + " anywhere", STEM + " node"), "solved"),
+    ("22.1", "one text alone", "not yet"),
+    ("22.1", (STEM, 7), "not yet"),
+    ("22.1", (STEM + " anywhere", "Another text about a node"), "not yet"),
+    ("22.1", (STEM + " x", STEM + " node"), "not yet"),
+    ("22.1", ("word " * 200 + "anywhere", "word " * 200 + "node"), "not yet"),
+    ("22.1", (STEM + " node", STEM + " anywhere"), "not yet"),
+    ("22.1", ..., "not attempted"),
+    ("22.2", lambda gain, bias, W, b: (gain[:, None] * W, b + bias @ W), "solved"),
+    ("22.2", lambda gain, bias, W, b: (gain[:, None] * W, b), "not yet"),
+    ("22.2", lambda gain, bias, W, b: (W * gain, b + bias), "not yet"),
+    ("22.2", lambda gain, bias, W, b: (W.T, b), "not yet"),
+    ("22.2", lambda *parts: 3, "not yet"),
+    ("22.2", lambda *parts: None, "not attempted"),
+    ("22.3", (TWICE + MILA + GAVE, MILA, DEKO), "solved"),
+    ("22.3", (START + MILA + GAVE, MILA, DEKO), "not yet"),
+    ("22.3", (START + DEKO + GAVE, MILA, DEKO), "not yet"),
+    ("22.3", (START + DEKO + GAVE, DEKO, MILA), "not yet"),
+    ("22.3", (START + MILA + " gave a red kite", MILA, DEKO), "not yet"),
+    ("22.3", "a text", "not yet"),
+    ("22.3", ..., "not attempted"),
+]
+
+
+@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
+def test_an_answer_is_judged(shipped, stories, verdict, number, answer, expected):
+    given = {"22.1": {"model": shipped, "neuron": (3, 332)}, "22.3": {"model": stories}}
+    assert verdict(number, answer, **given.get(number, {})) == expected
+
+
+def test_figures_can_be_read_and_words_are_those_that_move(shipped):
+    x = part_prompts.read_ends(shipped, ["Return the graph", "and so on"]).ln1[2]
+    norm, words = shipped.attention_norm(2), part_prompts.function_words(shipped.tokenizer)
+    before, after = (lens(shipped, v).softmax(dim=-1).mean(dim=0) for v in (x, norm(x)))
+    rows = norm_words.moved(shipped, before, after, words, n=3)
+    assert [len(each) for each in rows.values()] == [3, 3]
+    token, was, now, _ = rows["fall most"][0]
+    worst = (after - before).argmin()
+    assert token == shipped.tokenizer.token_strings([int(worst)])[0] and was > now
+    drawings = part_drawings
+    check_figures(
+        drawings.circuit({"movers": ["L1H2"] * 5}, "five movers"),
+        drawings.words_moved(rows, "words"),
+        drawings.lit(torch.rand(2, 5), ["a", "b"], "lit", marked=["a"]),
+        drawings.by_layer({"one": {"x": [1, 2]}}, "by layer", "left", line=1),
+        drawings.costs({"ours": {"zero": 1, "mean": 0.2}}, "costs", "nats"),
+        drawings.patches({"away": 0.5, "far": 0.0}, {"away": [0.1]}, "patches"),
+        drawings.long_and_flat(torch.rand(9), torch.rand(9), 3, "long and flat"),
+        drawings.weights(torch.randn(9), "weights"),
+        drawings.against_reading(torch.rand(2, 2), torch.rand(2, 2), ["L1H0"], "reading"),
     )
-    for answer in (..., *wrong, (stem + " anywhere", stem + " node")):
-        grade(answer)
-    said = [line.split(": ", 1)[1] for line in capsys.readouterr().out.splitlines()]
-    assert said[0][:13] == "not attempted" and said[-1].startswith("solved (")
-    parts = ("Give two texts", "Give two texts", "the same in both", "letters or more")
-    for part, line in zip((*parts, "model sees 128", "is silent"), said[1:-1], strict=True):
-        assert line.startswith("not yet") and part in line
-
-
-def test_a_fold_is_tried_on_numbers(capsys):
-    def forgets_the_bias(gain, bias, W, b):
-        return gain[:, None] * W, b
-
-    answers = (
-        ...,
-        lambda *parts: None,
-        lambda *parts: 3,
-        lambda gain, bias, W, b: (W.T, b),
-        lambda gain, bias, W, b: (W * gain, b + bias),
-        forgets_the_bias,
-        lambda gain, bias, W, b: (gain[:, None] * W, b + bias @ W),
-    )
-    for answer in answers:
-        exercises.grade("22.2", answer)
-    said = capsys.readouterr().out.splitlines()
-    assert [line.split(": ", 1)[1][:7] for line in said] == [
-        "not att", "not att", "not yet", "not yet", "not yet", "not yet", "solved",
-    ]  # fmt: skip
-    assert "With gain and bias [4], W [4, 3], b [3] your function stops: The size" in said[4]
-
-
-def test_a_story_with_the_wrong_giver_is_tried_on_the_model(stories, capsys):
-    start = "Mila Toren lived near the river with two friends. Then Mila Toren met Deko Balis. "
-    names = ["Mila Toren", "Deko Balis"]
-    answers = (
-        ...,
-        "a text",
-        (start + "Mila Toren gave a red kite", *names),
-        (start + "Deko Balis gave a red kite to", *names),
-        (start + "Deko Balis gave a red kite to", *names[::-1]),
-        (start + "Mila Toren gave a red kite to", *names),
-        (
-            "Mila Toren met Deko Balis. Deko Balis lived near the river. Deko Balis was happy. "
-            "Mila Toren gave a red kite to",
-            *names,
-        ),
-    )
-    for answer in answers:
-        exercises.grade("22.3", answer, model=stories)
-    said = [line.split(": ", 1)[1] for line in capsys.readouterr().out.splitlines()]
-    assert said[0] == "not attempted" and said[-1].startswith("solved (it prefers Mila Toren")
-    assert [line[:7] for line in said[1:-1]] == ["not yet"] * 5
-    assert "Deko Balis has to be named more often" in said[-2]

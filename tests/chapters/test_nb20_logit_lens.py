@@ -1,22 +1,17 @@
 """Notebook 20's prompts, readings and removals, each against a second way to the same number."""
 
 import json
-import re
-from pathlib import Path
 
 import pytest
 import torch
 
 import pretrained as tool
-from aot_helpers.base import results
 from aot_helpers.models.pretrained import load_pretrained
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.reading.logit_lens import intersection, lens, overlap, read, top_tokens
-from aot_helpers.teaching import exercises
 from aot_helpers.text.tokenization import train_bpe
 from chapters.nb20_logit_lens import controls as lens_controls
-from chapters.nb20_logit_lens import exercises as nb20
 from chapters.nb20_logit_lens import figures as lens_figures
 from chapters.nb20_logit_lens import readings as lens_readings
 from chapters.nb20_logit_lens import removals as lens_removals
@@ -24,6 +19,7 @@ from chapters.nb20_logit_lens import results as lens_results
 from chapters.nb20_logit_lens import sums as lens_sums
 from chapters.nb20_logit_lens import templates as lens_prompts
 from chapters.nb20_logit_lens.templates import Prompts
+from figure_checks import check_figures
 
 
 @pytest.fixture
@@ -311,7 +307,7 @@ def test_a_folder_is_measured_and_gpt2_out_of_reach_is_said(
     tool.main([str(tiny_gpt2), "gpt2"], ["20"], 0, out)
     said = capsys.readouterr().out
     assert "gpt2 is left out" in said and "out of reach: gpt2" in said
-    found = json.loads((out / f"pretrained/20-{tiny_gpt2.name}.json").read_text("utf-8"))
+    found = json.loads((out / f"20-{tiny_gpt2.name}.json").read_text("utf-8"))
     assert found["family"] == "gpt2" and found["prompts"]["right"] == 6
     assert len(found["example"]["top"]) == 3 and len(found["example"]["heads"]) == 6
     assert found["shares"]["right"]["head | final"]["mean"] >= 0
@@ -321,6 +317,12 @@ def test_a_folder_is_measured_and_gpt2_out_of_reach_is_said(
 def test_a_model_that_knows_no_fact_is_refused(tiny_gpt2):
     with pytest.raises(ValueError, match="answers .* of the kind that it was trained on"):
         lens_results.measure(load_pretrained(tiny_gpt2))
+
+
+def test_missing_results_say_how_to_measure(monkeypatch, tmp_path):
+    monkeypatch.setattr(lens_results, "FOLDER", tmp_path)
+    with pytest.raises(ValueError, match="'gpt2'.*there are: none.*tools/pretrained.py gpt2"):
+        lens_results.read_results("gpt2")
 
 
 @torch.no_grad()
@@ -350,50 +352,9 @@ def test_in_the_last_layer_the_direct_effect_is_the_total_one(stories):
 
 
 def test_random_vectors_of_equal_norm_are_not_ranked():
-    found = {"SmolLM2": results.read("pretrained/20-smollm2")}
+    found = {"SmolLM2": lens_results.read_results("smollm2")}
     assert lens_sums.steepness(found, True)["SmolLM2"] > 0.5
     assert abs(lens_sums.steepness(found, False)["SmolLM2"]) < 0.25
-
-
-def said(figure):
-    return [text.get_text() for each in (figure, *figure.axes) for text in each.texts]
-
-
-def test_the_figures_of_the_tour_say_their_numbers(capsys):
-    found = {"SmolLM2": results.read("pretrained/20-smollm2")}
-    (smollm2,) = found.values()
-    example = smollm2["example"]
-    grid = lens_figures.grid(example["top"], example["p"], example["tokens"], "t", " Oslo", 3)
-    assert "·Oslo" in said(grid) and len(grid.axes[0].patches) == 1
-    columns = {"a": [(" x", 1.0)], "sum": [(" x", 1.04), ("\n", -2.0)]}
-    assert {"+1.0", "-2.0", "=", "·x"} <= set(said(lens_figures.columns_of_a_sum(columns, "", "t")))
-    assert "final output" in said(lens_figures.by_depth(smollm2, "t"))
-    assert "— real heads" in said(lens_figures.by_norm(found, "t"))
-    found = {50: {"real": [(0.2, 0.0), (0.1, 0.0)], "random": [(0.2, 0.0), (0.3, 0.1)]}}
-    assert {"real", "random"} <= set(said(lens_figures.with_and_without(found, "t")))
-    effects = {Head(i, h): (torch.zeros(3), torch.ones(3)) for i in range(2) for h in range(4)}
-    assert "L1H3" in said(lens_figures.direct_and_total(effects, "t"))
-    three = dict.fromkeys(("a", "b", "c"), smollm2)
-    assert "the lens's pick" in said(lens_figures.patched(three, "t"))
-    assert {"+2.7", "+3.2", "0.0"} <= set(said(lens_figures.ranks(example, smollm2, "t")))
-    lens_sums.print_shared(smollm2, (2, 23))
-    lens_sums.print_ranges(found)
-    printed = capsys.readouterr().out
-    assert "L2 14.8 (13.9), L23 6.7 (0.3)" in printed
-    assert "random: 0.20 to 0.30 with the head in the sum, 0.00 to 0.10 without it" in printed
-
-
-NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "20_logit_lens.ipynb"
-
-
-def folded_solutions() -> dict:
-    """What the notebook's folded solutions define."""
-    cells = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
-    prose = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
-    names = {"torch": torch, "Head": Head}
-    for block in re.findall(r"```python\n(.*?)```", prose, re.S):
-        exec(block, names)
-    return names
 
 
 @pytest.fixture
@@ -403,23 +364,6 @@ def asked(stories):
         for a, b in (("Deko", "Balis"), ("Tavi", "Zorin"))
     )
     return {"model": stories.requires_grad_(False), "tokens": tokens, "other": other}
-
-
-def blank(*arguments):
-    """A page nobody has written on."""
-    ...
-
-
-@pytest.mark.parametrize("number", nb20.PAGES)
-def test_a_page_is_the_packages_until_it_is_right_and_then_the_readers(asked, capsys, number):
-    given = asked if number == "20.4" else {}
-    assert exercises.write(number, blank, **given) is nb20.PAGES[number]
-    assert capsys.readouterr().out.startswith(f"exercise {number}: not attempted\n")
-    assert exercises.write(number, lambda *arguments: 3, **given) is nb20.PAGES[number]
-    assert f"exercise {number}: not yet. " in capsys.readouterr().out
-    own = folded_solutions()[nb20.PAGES[number].__name__]
-    assert exercises.write(number, own, **given) is own
-    assert capsys.readouterr().out.startswith(f"exercise {number}: solved (")
 
 
 def stretched(heads, made):
@@ -434,78 +378,78 @@ def small(heads, W_O):
     return torch.randn(*heads.shape[:-1], W_O.shape[1])
 
 
-MISTAKES = {
-    "20.1": {
-        "You left the final norm out": lambda x, ln, W, k: nb20.logit_lens(x, lambda y: y, W, k),
-        "The ids come first": lambda *a: nb20.logit_lens(*a)[::-1],
-        "These are the logits": lambda x, ln, W, k: ((ln(x) @ W).topk(k).indices, ln(x) @ W),
-        "Your softmax does not run over the vocabulary": lambda x, ln, W, k: (
-            nb20.logit_lens(x, ln, W, k)[0],
-            (ln(x) @ W).softmax(dim=0),
-        ),
-        "These are the tokens with the smallest": lambda x, ln, W, k: (
-            (-ln(x) @ W).topk(k).indices,
-            (ln(x) @ W).softmax(dim=-1),
-        ),
-        "Return two things": lambda x, ln, W, k: (ln(x) @ W).softmax(dim=-1),
-        "ids: the shape (2, 5, 4) is wanted": lambda x, ln, W, k: (
-            (ln(x) @ W).topk(1).indices,
-            (ln(x) @ W).softmax(dim=-1),
-        ),
-    },
-    "20.2": {
-        "Head 0 could not have written these": lambda h, W: stretched(h, torch.randn(h.shape)),
-        "The norms do not match": lambda h, W: through(h, W, small(h, W)),
-        "Two calls give the same vectors": lambda h, W: h,
-        "All prompts get the same random direction": lambda h, W: stretched(
-            h, through(h, W, small(h, W)[:1].expand(len(h), -1, -1))
-        ),
-        "Only the norm of all heads together": lambda h, W: (
-            (made := through(h, W, small(h, W)))
-            * h.flatten(1).norm(dim=1)[:, None, None]
-            / made.flatten(1).norm(dim=1)[:, None, None]
-        ),
-        "Yours still point where the heads point": lambda h, W: stretched(
-            h, h / h.norm(dim=-1, keepdim=True) + 0.05 * torch.randn(h.shape)
-        ),
-        "the random vectors: the shape": lambda h, W: small(h, W),
-    },
-    "20.4": {
-        "Here and there have changed": lambda x, here, there, W: x + here @ W - there @ W,
-        "What the head wrote here is still in it": lambda x, here, there, W: x + there @ W,
-        "You took the head out": lambda x, here, there, W: x - here @ W,
-        "These are the head's own logits": lambda x, here, there, W: there @ W,
-        "For L1H2, the patched run has logits": lambda x, here, there, W: x,
-        "the logits: the shape": lambda x, here, there, W: there,
-    },
-}
+BROKEN = {"loud": (Head(1, 2), 4), "quiet": (Head(0, 3), 12)}  # as the folded solution
 
 
-@pytest.mark.parametrize(
-    ("number", "said"), [(number, said) for number, each in MISTAKES.items() for said in each]
-)
-def test_a_common_mistake_is_named(asked, capsys, number, said):
-    exercises.grade(number, MISTAKES[number][said], **(asked if number == "20.4" else {}))
-    assert f"exercise {number}: not yet. {said}" in capsys.readouterr().out
+def wrong(change):
+    """A wrong `norm_matched`: `change` of (what heads wrote, what they could have written)."""
+
+    def page(heads, W_O):
+        z = torch.randn(*heads.shape[:-1], W_O.shape[1])
+        return change(heads, (z[..., None, :] @ W_O)[..., 0, :])
+
+    return page
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({}, "solved (a value that reads ' M' (0.66) changes nothing, and one that ranks"),
-        ({"loud": (Head(1, 2), 12)}, "not yet. loud: the value at ' Bal' gives ' Bal' only 0.18"),
-        ({"loud": (Head(1, 2), 1)}, "not yet. loud: the value at 'T' gives"),
-        ({"loud": (Head(0, 2), 4)}, "not yet. loud: take a value of a head of layer 1"),
-        ({"loud": ...}, "not yet. One is still open: loud"),
-        ({"quiet": (Head(1, 0), 22)}, "not yet. quiet: its reading has the word at rank 1;"),
-        ({"quiet": (Head(0, 0), 12)}, "not yet. quiet: without it the probability is still 0.94"),
-        ({"quiet": (Head(0, 3), 23)}, "not yet. quiet: there is no position 23"),
-        ({"quiet": 3}, "not yet. quiet: a head and a position"),
-        ({"quiet": (Head(0, 9), 3)}, "not yet. quiet: a head and a position"),
-        ({"loud": ..., "quiet": ...}, "not attempted"),
-    ],
-)
-def test_a_lens_is_fooled_in_both_directions(asked, capsys, changes, said):
-    broken = folded_solutions()["broken"] | changes
-    exercises.grade("20.3", broken, model=asked["model"], tokens=asked["tokens"])
-    assert capsys.readouterr().out.startswith(f"exercise 20.3: {said}")
+def lens_page(x, norm, W, k):
+    p = (norm(x) @ W).softmax(dim=-1)
+    return p.topk(k).indices, p
+
+
+ANSWERS = [
+    ("20.1", lens_page, "solved"),
+    ("20.1", lambda x, norm, W, k: lens_page(x, lambda y: y, W, k), "not yet"),
+    ("20.1", lambda *given: lens_page(*given)[::-1], "not yet"),
+    ("20.1", lambda x, norm, W, k: (lens_page(x, norm, W, k)[0], norm(x) @ W), "not yet"),
+    ("20.1", lambda x, norm, W, k: lens_page(x, norm, -W, k), "not yet"),
+    ("20.1", lambda *given: lens_page(*given)[1], "not yet"),
+    ("20.2", lambda heads, W_O: heads, "not yet"),
+    ("20.2", lambda heads, W_O: torch.randn(heads.shape), "not yet"),
+    ("20.2", wrong(lambda heads, made: made), "not yet"),  # other norms
+    ("20.2", wrong(lambda heads, made: made[:1].expand_as(heads)), "not yet"),
+    ("20.4", lambda x, here, there, W: x - here @ W + there @ W, "solved"),
+    ("20.4", lambda x, here, there, W: x + here @ W - there @ W, "not yet"),
+    ("20.4", lambda x, here, there, W: x + there @ W, "not yet"),
+    ("20.4", lambda x, here, there, W: x - here @ W, "not yet"),
+    ("20.4", lambda x, here, there, W: there @ W, "not yet"),
+    ("20.4", lambda x, here, there, W: there, "not yet"),
+    ("20.3", {}, "solved"),
+    ("20.3", {"loud": (Head(1, 2), 12)}, "not yet"),
+    ("20.3", {"loud": (Head(0, 2), 4)}, "not yet"),
+    ("20.3", {"loud": ...}, "not yet"),
+    ("20.3", {"quiet": (Head(1, 0), 22)}, "not yet"),
+    ("20.3", {"quiet": (Head(0, 0), 12)}, "not yet"),
+    ("20.3", {"quiet": (Head(0, 3), 23)}, "not yet"),
+    ("20.3", {"quiet": 3}, "not yet"),
+    ("20.3", {"loud": ..., "quiet": ...}, "not attempted"),
+]
+
+
+@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
+def test_an_answer_is_judged(asked, verdict, number, answer, expected):
+    given = {"20.4": asked, "20.3": {name: asked[name] for name in ("model", "tokens")}}
+    answer = BROKEN | answer if number == "20.3" else answer
+    assert verdict(number, answer, **given.get(number, {})) == expected
+
+
+@pytest.mark.parametrize("number", ["20.1", "20.2", "20.4"])
+def test_a_page_is_the_readers_once_it_is_right(asked, check_page, number):
+    check_page(number, **(asked if number == "20.4" else {}))
+
+
+def test_figures_can_be_read():
+    smollm2 = lens_results.read_results("smollm2")
+    example, figures = smollm2["example"], lens_figures
+    columns = {"a": [(" x", 1.0)], "sum": [(" x", 1.04), ("\n", -2.0)]}
+    found = {50: {"real": [(0.2, 0.0), (0.1, 0.0)], "random": [(0.2, 0.0), (0.3, 0.1)]}}
+    effects = {Head(i, h): (torch.zeros(3), torch.ones(3)) for i in range(2) for h in range(4)}
+    check_figures(
+        figures.grid(example["top"], example["p"], example["tokens"], "t", " Oslo", 3),
+        figures.columns_of_a_sum(columns, "", "t"),
+        figures.by_depth(smollm2, "t"),
+        figures.by_norm({"SmolLM2": smollm2}, "t"),
+        figures.with_and_without(found, "t"),
+        figures.direct_and_total(effects, "t"),
+        figures.patched(dict.fromkeys(("a", "b", "c"), smollm2), "t"),
+        figures.ranks(example, smollm2, "t"),
+    )

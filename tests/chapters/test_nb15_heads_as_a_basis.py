@@ -1,12 +1,16 @@
+"""Notebook 15: what heads know alone, covered facts against lots; its figures and exercises."""
+
 import pytest
 import torch
+import torch.nn.functional as F
 
-from answers import verdict
 from chapters.nb15_heads_as_a_basis import exercises as nb15
+from chapters.nb15_heads_as_a_basis import figures as torus_teams
 from chapters.nb15_heads_as_a_basis import measure as torus_division
 from chapters.torus import networks as torus
 from chapters.torus.networks import new_nets
-from chapters.torus.training import list_runs, load_run, targets
+from chapters.torus.training import Learned, list_runs, load_run, targets
+from figure_checks import check_figures
 
 NETS, FACTS = new_nets([0, 1]), targets("random", [0, 1])
 WHOLE = torus.logits(NETS, *torus.pairs(NETS))
@@ -50,51 +54,6 @@ def test_division_is_one_where_all_is_covered_and_near_zero_by_lot():
     found = torus_division.compare_with_lots(torch.rand(400, 3, 25, generator=draw) < 0.4)
     low, division, high = torus_division.division_ends(found)
     assert low < division < high and abs(division) < 0.06
-
-
-def team():
-    heads, _ = torus_division.terms(load_run("specialists").nets)
-    return heads[0], list_runs()["specialists"].owners()[0], FACTS[0]
-
-
-def test_the_penalty_is_the_loss_of_each_owner():
-    from_heads, owners, facts = team()
-    by_hand = [
-        -from_heads[owner, pair].log_softmax(dim=-1)[fact]
-        for pair, (owner, fact) in enumerate(zip(owners, facts, strict=True))
-    ]
-    assert torch.allclose(nb15.penalty(from_heads, owners, facts), torch.stack(by_hand).mean())
-    assert verdict("15.4", nb15.penalty) == "solved"
-    assert "expected" in verdict("15.4", lambda heads, owners, facts: heads.mean())
-
-
-TEAM = [[1, 0, 0], [4, 5, 0], [2, 0, 4]]  # as in the folded solution
-
-
-@pytest.mark.parametrize(
-    ("votes", "said"),
-    [
-        (TEAM, "solved"),
-        (torch.tensor(TEAM) / 10, "solved"),
-        (..., "not attempted"),
-        (
-            [[1, 0, 0], [4, 5, 0], [2, 0, 8]],
-            "All heads together: [7.0, 5.0, 8.0] says C; it should say A",
-        ),
-        (
-            [[0, 1, 0], [4, 5, 0], [4, 0, 4.5]],
-            "Head 0 alone: [0.0, 1.0, 0.0] says B; it should say",
-        ),
-        ([[3, 0, 0], [4, 5, 0], [0, 0, 4]], "The whole without head 0"),
-        ([[1, 0, 0], [5, 4, 0], [2, 0, 4]], "Head 1 alone: [5.0, 4.0, 0.0] says A; it should not"),
-        ([[1, 0, 0], [4, 5, 0], [2, 0, 1]], "The whole without head 1: [3.0, 0.0, 1.0] says A"),
-        ([[1, 0, 0], [4, 5, 0], [2, 0, 3]], "without head 1: [3.0, 0.0, 3.0] is a tie"),
-        ([[1, 0, 0]], "3 by 3 numbers"),
-        ("a team", "3 by 3 numbers"),
-    ],
-)
-def test_a_head_that_is_needed_for_what_it_does_not_know(votes, said):
-    assert said in verdict("15.3", votes)
 
 
 def test_what_is_known_alone_and_what_is_lost():
@@ -157,3 +116,95 @@ def test_patterns_are_read_off_corners_and_middles():
         corners, middles = places[net, :3, word].sum().item(), places[net, 3:, word].any().item()
         assert kinds[net, word] == k and (facts[net] == word).sum() >= 4
         assert (corners, middles) == ((1, 2, 0, 0)[k], (middles, middles, True, False)[k])
+
+
+def test_a_head_alone_is_the_packages_head():
+    net = torus.new_nets([4])
+    x = torch.stack(torus.pairs(net), dim=2)[0] + net.W_pos[0]
+    heads = zip(net.W_Q[0], net.W_K[0], net.W_V[0], net.W_O[0], strict=True)
+    found = torch.stack([nb15.head_alone(x, *W, net.W_U[0]) for W in heads])
+    assert torch.allclose(found, torus_division.terms(net)[0][0], atol=1e-5)
+
+
+def test_the_penalty_is_the_loss_of_each_owner():
+    heads = torus_division.terms(load_run("specialists").nets)[0][0]
+    owners, facts = list_runs()["specialists"].owners()[0], FACTS[0]
+    by_hand = [
+        -heads[owner, pair].log_softmax(dim=-1)[fact]
+        for pair, (owner, fact) in enumerate(zip(owners, facts, strict=True))
+    ]
+    assert torch.allclose(nb15.penalty(heads, owners, facts), torch.stack(by_hand).mean())
+
+
+# ---- figures and exercises ----
+
+
+def test_figures_can_be_read():
+    net, facts = NETS[0], torch.arange(25) % 5
+    answers = torch.arange(75).view(3, 25) % 4 < 2  # [head, pair]
+    learned = Learned(NETS, [0, 1], torch.tensor([[0.2], [0.9]]), torch.zeros(2, 1))
+    known, plain = {"a": (answers, 0.1, 0.2, 0.3)}, ("c", 0.0, 0.1, 0.2)
+    check_figures(
+        torus_teams.alone(net, facts, "a", facts % 3),
+        torus_teams.stages(net, facts, "a"),
+        torus_teams.hoped(facts, facts % 3, "a"),
+        torus_teams.null(torch.tensor([18, 20, 20]), 21, 19.3, "a"),
+        torus_teams.coverage({"a": ([0.6, 0.7], [0.5, 0.6])}, "b"),
+        torus_teams.triangles([(net, facts, 1)] * 4, "a", n=12),
+        torus_teams.courses({"a": learned}, "b"),
+        torus_teams.knowledge(known, facts, "b", plain),
+        torus_teams.lost_alone({"a": [0.2, 0.3, 0.5]}, "b"),
+    )
+
+
+@pytest.mark.parametrize("number", ["15.1", "15.2", "15.4"])
+def test_a_page_is_the_readers_once_it_is_right(check_page, number):
+    check_page(number)
+
+
+def counted_twice(alone):
+    return alone.float().mean(dim=-1).sum(dim=-1), nb15.coverage(alone)[1]
+
+
+def added_shares(alone):
+    return nb15.coverage(alone)[0], alone.float().mean(dim=-1).sum(dim=-1)
+
+
+def of_all_heads(heads, owners, facts):
+    return sum(F.cross_entropy(each, facts) for each in heads) / 3
+
+
+def summed(heads, owners, facts):
+    return len(facts) * nb15.penalty(heads, owners, facts)
+
+
+ANSWERS = [
+    ("15.1", lambda x, *W: nb15.head_alone(x.flip(1), *W), "not yet"),
+    ("15.1", lambda x, W_Q, *W: nb15.head_alone(x, W_Q * W_Q.shape[1] ** 0.5, *W), "not yet"),
+    ("15.1", lambda x, *W: nb15.head_alone(x, *W) + x[:, 1] @ W[-1], "not yet"),
+    ("15.2", lambda alone: list(nb15.coverage(alone)), "solved"),
+    ("15.2", counted_twice, "not yet"),
+    ("15.2", added_shares, "not yet"),
+    ("15.2", lambda alone: nb15.coverage(alone)[::-1], "not yet"),
+    ("15.2", lambda alone: nb15.coverage(alone)[0], "not yet"),
+    ("15.2", lambda alone: (alone.any(dim=-1).float(), alone.float()), "not yet"),
+    ("15.3", [[1, 0, 0], [4, 5, 0], [2, 0, 4]], "solved"),
+    ("15.3", torch.tensor([[1, 0, 0], [4, 5, 0], [2, 0, 4]]) / 10, "solved"),
+    ("15.3", [[1, 0, 0], [4, 5, 0], [2, 0, 8]], "not yet"),  # together they say C
+    ("15.3", [[0, 1, 0], [4, 5, 0], [4, 0, 4.5]], "not yet"),  # head 0 is wrong
+    ("15.3", [[3, 0, 0], [4, 5, 0], [0, 0, 4]], "not yet"),  # not needed
+    ("15.3", [[1, 0, 0], [5, 4, 0], [2, 0, 4]], "not yet"),  # head 1 knows it
+    ("15.3", [[1, 0, 0], [4, 5, 0], [2, 0, 3]], "not yet"),  # a tie without head 1
+    ("15.3", [[1, 0, 0]], "not yet"),
+    ("15.3", "a team", "not yet"),
+    ("15.3", ..., "not attempted"),
+    ("15.4", lambda heads, owners, facts: F.cross_entropy(heads.sum(dim=0), facts), "not yet"),
+    ("15.4", of_all_heads, "not yet"),
+    ("15.4", summed, "not yet"),
+    ("15.4", lambda heads, owners, facts: heads.mean(), "not yet"),
+]
+
+
+@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
+def test_an_answer_is_judged(verdict, number, answer, expected):
+    assert verdict(number, answer) == expected

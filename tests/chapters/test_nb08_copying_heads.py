@@ -1,9 +1,6 @@
 """Notebook 08: values of other tokens, what is carried, chance; its pages, exercises, drawings."""
 
 import copy
-import json
-import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,15 +11,12 @@ from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.circuits import copying_score, full_ov
 from aot_helpers.reading.factored import FactoredMatrix
 from aot_helpers.reading.head_table import PARTS, battery
-from aot_helpers.teaching.exercises import grade, write
 from aot_helpers.text.batches import repeated_tokens
 from aot_helpers.text.corpora import Corpus
 from aot_helpers.text.planted import PlantedTruth
-from chapters.nb08_copying_heads import exercises as nb08
 from chapters.nb08_copying_heads import figures as copying_drawings
 from chapters.nb08_copying_heads import measure as copying_heads
-
-NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "08_copying_heads.ipynb"
+from figure_checks import check_figures
 
 
 @pytest.fixture(autouse=True)
@@ -167,209 +161,15 @@ def test_what_a_layer_reads_of_a_token_alone_is_its_embedding_in_layer_0(small):
     torch.testing.assert_close(read[5], cache["L1.ln1_out"][0, 1])
 
 
-def blank(*arguments):
-    """A page nobody has written on."""
-    ...
-
-
-def folded_solutions() -> dict:
-    """{name: function} of the notebook's folded solutions that define one."""
-    cells = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
-    prose = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
-    names = {"torch": torch}
-    for block in re.findall(r"```python\n(def .*?)```", prose, re.S):
-        exec(block, names)
-    return names
-
-
-@pytest.mark.parametrize("number", nb08.PAGES)
-def test_a_page_is_the_packages_until_it_is_right_and_then_the_readers(capsys, number):
-    assert write(number, blank) is nb08.PAGES[number]
-    said = capsys.readouterr().out
-    assert said.startswith(f"exercise {number}: not attempted\n") and "`blank` is the" in said
-    assert write(number, lambda *arguments: 3) is nb08.PAGES[number]
-    assert f"exercise {number}: not yet. " in capsys.readouterr().out
-    own = folded_solutions()[nb08.PAGES[number].__name__]
-    assert write(number, own) is own
-    said = capsys.readouterr().out
-    assert said.startswith(f"exercise {number}: solved (") and "is yours" in said
-    assert write(number, nb08.PAGES[number]) is nb08.PAGES[number]
-
-
-def test_patched_values_are_those_of_the_donor_and_the_pattern_stays(model, text):
-    donors = torch.randint(1, 98, (3, 12))
-    logits = nb08.patch_values(model, text, donors, Head(0, 2))
-    edits = copying_heads.other_values(model, text, torch.arange(98), 0, [])
-    mine, theirs = (model.run_with_cache(t)[1] for t in (text, donors))
-    z = mine["L0.z"].clone()
-    z[:, :, 2] = mine["L0.pattern"][:, 2] @ theirs["L0.v"][:, :, 2]
-    torch.testing.assert_close(logits, model(text, edits=edits | {"L0.z": z}))
-
-
-def patching(name, which=lambda head: head.head):
-    """A page that patches another activation, or other heads."""
-
-    def page(model, texts, donors, head):
-        _, cache = model.run_with_cache(donors)
-        at = name.format(head.layer)
-        return model(texts, edits=nb08._exchange(cache, at, which(head)))
-
-    return page
-
-
-@pytest.mark.parametrize(
-    ("page", "said"),
-    [
-        (lambda model, texts, donors, head: model(texts), "Nothing has changed"),
-        (lambda model, texts, donors, head: model(donors), "These are the logits of `donors`"),
-        (lambda model, texts, donors, head: model(texts)[:, -1], "Logits of shape (3, 6, 11)"),
-        (lambda model, texts, donors, head: 2 * model(texts), "For head L0H1 the largest error"),
-        (patching("L{}.z"), "You patch z"),
-        (patching("L{}.k"), "You patch keys"),
-        (patching("L{}.v", lambda head: slice(None)), "You patch the values of all heads"),
-        (patching("L0.v"), "You always patch layer 0"),
-    ],
-)
-def test_a_common_mistake_of_the_patch_is_named(page, said, capsys):
-    grade("08.1", page)
-    assert capsys.readouterr().out.startswith(f"exercise 08.1: not yet. {said}")
-
-
-def eigenvalues(A, B):
-    return torch.linalg.eigvals(B @ A)
-
-
-@pytest.mark.parametrize(
-    ("page", "said"),
-    [
-        (lambda A, B: eigenvalues(A, B).sum() / eigenvalues(A, B).abs().sum(), "A complex number"),
-        (
-            lambda A, B: eigenvalues(A, B).real.sum() / eigenvalues(A, B).real.abs().sum(),
-            "Below the line",
-        ),
-        (
-            lambda A, B: eigenvalues(A, B).real.abs().sum() / eigenvalues(A, B).abs().sum(),
-            "Above the line",
-        ),
-        (lambda A, B: (eigenvalues(A, B).real > 0).float().mean(), "This is the share"),
-        (lambda A, B: (A @ B).trace(), "This is the sum above the line"),
-        (lambda A, B: (A @ B).trace() / torch.linalg.svdvals(A @ B).sum(), "You divide by singul"),
-        (
-            lambda A, B: (
-                torch.linalg.eigvalsh(B @ A).sum() / torch.linalg.eigvalsh(B @ A).abs().sum()
-            ),
-            "eigvalsh is for",
-        ),
-        (lambda A, B: 0.5, "For a table of rank 5"),
-        (lambda A, B: A, "one number, please"),
-    ],
-)
-def test_a_common_mistake_of_the_score_is_named(page, said, capsys):
-    grade("08.2", page)
-    assert capsys.readouterr().out.startswith(f"exercise 08.2: not yet. {said}")
-
-
-def test_the_page_of_the_score_is_the_packages_score():
-    A, B = torch.randn(9, 4), torch.randn(4, 9)
-    wanted = copying_score(FactoredMatrix(A, B))
-    assert nb08.copying_score(A, B).item() == pytest.approx(wanted, abs=1e-5)
-    grade("08.2", lambda A, B: nb08.copying_score(A, B).item())  # a plain number will do
-
-
-TRUTH = {"first saying": torch.tensor(0.1), "since the ;": torch.tensor(0.5)}
-
-
-@pytest.mark.parametrize(
-    ("answer", "says"),
-    [
-        (dict.fromkeys(TRUTH, ...), "not attempted"),
-        ({"first saying": 0.2, "since the ;": 0.6}, "solved (first saying: 0.10, since the ;"),
-        ({"first saying": 0.8, "since the ;": 0.6}, "less than 0.80"),
-        ({"first saying": 0.1, "since the ;": 0.1}, "more than 0.10"),
-        ([0.1, 0.5], "not yet. A dict"),
-        ({"first saying": 0.1, "since the ;": 0.8}, "0.90; there is 0.60"),
-        ({"first saying": 0.5, "since the ;": 0.1}, "less than 0.50.\n"),
-        ({"first saying": 0.1, "since the ;": "?"}, "one number, please"),
-    ],
-)
-def test_where_a_head_attends(answer, says, capsys):
-    grade("08.3", answer, truth=TRUTH)
-    assert says in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("answer", "says"),
-    [
-        (..., "not attempted"),
-        ("list pe le ki la ; pe la ki", "solved (la falls to 0.00, the model says le"),
-        ("list pe le ki la ; la le ki", "not yet. The model still gives la a probability of 0.47."),
-        ("list pe le ki la ; la le ki", "L0H1 does attend to that place (0.23)"),
-        ("list pe la ki la ; pe le ki", "hardly attends to that place (0.00)"),
-        ("list pe le ki la ; pe le ki", "you exchanged 0"),
-        ("list pe le ki la ; la la ki", "you exchanged 2"),
-        ("list pe le ki la ; pe le", "Your donor has 8 words, the text 9"),
-        ("list pe le ki la ; pe zebra ki", "not of this language"),
-        (7, "A text of 9 words is wanted, got 7"),
-    ],
-)
-def test_a_donor_that_makes_a_head_strike_off_the_wrong_word(model, answer, says, capsys):
-    grade("08.4", answer, model=model, text="list pe le ki la ; pe le ki", head=Head(0, 1))
-    assert says in capsys.readouterr().out
-
-
-def test_readings_show_what_is_carried_and_what_is_said():
-    rows = [
-        ("as it is", ["ada", "so", "again"], {}, {"ada": 0.9, "hugo": 0.05}),
-        ("L0H1 carries finn", ["ada", "so", "again"], {0: "finn"}, {"finn": 0.8}),
-    ]
-    figure = copying_drawings.readings(rows, "Readings")
-    said = [text.get_text() for text in figure.axes[0].texts]
-    assert {"ada 0.90", "hugo 0.05", "finn 0.80", "finn", "Readings"} <= set(said)
-
-
-def test_bars_say_what_is_recovered_and_who_wins():
-    shares = {("names", "L0H0"): 0.02, ("names", "L0H1"): 0.72}
-    shares |= {("codes", "L0H0"): 0.26, ("codes", "L0H1"): -0.01}
-    wins = {name: max(x, 0) for name, x in shares.items()}
-    figure = copying_drawings.recovered_bars(shares, wins, "Bars")
-    said = [text.get_text() for axis in figure.axes for text in axis.texts]
-    assert "0.72  (donor's word wins 72%)" in said and "-0.01  (donor's word wins 0%)" in said
-    assert [bar.get_width() for bar in figure.axes[1].patches] == [0.26, -0.01]
-
-
-def test_diagonals_share_a_scale_in_each_row_and_count_themselves():
-    tables = {
-        "names": [torch.eye(4), 3 * torch.eye(4)],
-        "codes": [-torch.eye(5), torch.ones(5, 5)],
-    }
-    axes = copying_drawings.diagonals(tables, "Tables").axes
-    limits = [axis.images[0].get_clim()[1] for axis in axes]
-    assert limits == pytest.approx([2.25, 2.25, 0.8, 0.8])  # each row less its mean
-    assert [axis.get_xlabel() for axis in axes[:3]] == [
-        "4 of 4 raise themselves most",
-        "4 of 4 raise themselves most",
-        "5 of 5 lower themselves most",
-    ]
-
-
-def test_eigenvalues_are_drawn_on_one_scale():
-    heads = [(torch.tensor([100.0, -4 + 0j]), 0.5), (torch.tensor([-9.0, 4 + 0j]), -1.0)]
-    figure = copying_drawings.eigenvalue_planes(heads, "Planes")
-    assert figure.axes[1].get_title() == "L0H1\ncopying score −1.00"
-    for axis in figure.axes:
-        ticks = [tick.get_text() for tick in axis.get_xticklabels()]
-        assert ticks == ["−80", "−20", "0", "20", "80"]
-        assert axis.get_xticks()[3:] == pytest.approx([20**0.5, 80**0.5])
-        assert [each.radius for each in axis.patches[-2:]] == pytest.approx([20**0.5, 80**0.5])
-
-
-def test_heads_that_score_and_patch_judge_differently_are_pink():
-    points = {0: (0.9, 0.8), 1: (-0.5, 0.6), 2: (0.5, 0.0), 3: (0.0, 0.0)}
-    figure = copying_drawings.against_score({"score": points}, "Against", 0.4, 0.1, {1: "missed"})
-    (axis,) = figure.axes
-    colors = [tuple(dots.get_edgecolor()[0]) for dots in axis.collections]
-    assert colors[1] == colors[2] != colors[0] != colors[3] != colors[1]
-    assert "missed" in [text.get_text() for text in axis.texts]
+def test_ranks_correlate_whatever_the_scale():
+    one = torch.tensor([3.0, 1.0, 2.0, 10.0])
+    assert copying_heads.rank_correlation(one, one.exp()) == pytest.approx(1)
+    assert copying_heads.rank_correlation(one, -one) == pytest.approx(-1)
+    ties = torch.tensor([1.0, 0.0, 0.0, 1.0])  # ranks 3.5, 1.5, 1.5, 3.5 against 3, 1, 2, 4
+    assert copying_heads.rank_correlation(one, ties) == pytest.approx(2 / 5**0.5)
+    for wrong in (torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0, float("nan")])):
+        with pytest.raises(ValueError, match="3 pairs"):
+            copying_heads.rank_correlation(wrong, wrong)
 
 
 def test_heads_are_dealt_anew_within_their_models_only():
@@ -409,3 +209,113 @@ def test_the_evaluator_and_the_eigenvalues_turn_over_with_the_sign_of_a_head(mod
     assert after[0, 1] == pytest.approx(whole[0, 1])  # the other heads' own output is as it was
     scores = [copying_score(full_ov(m, Head(0, 3)).centered_columns()) for m in (model, turned)]
     assert scores[0] == pytest.approx(-scores[1], abs=1e-4)
+
+
+@pytest.mark.parametrize("number", ["08.1", "08.2"])
+def test_a_page_is_the_readers_once_it_is_right(check_page, number):
+    check_page(number)
+
+
+def test_the_pages_are_the_packages_functions(model, text, solution):
+    """Values patched by hand: the donor's values under the text's own pattern."""
+    donors = torch.randint(1, 98, (3, 12))
+    logits = solution("08.1", "patch_values")(model, text, donors, Head(0, 2))
+    mine, theirs = (model.run_with_cache(t)[1] for t in (text, donors))
+    z = mine["L0.z"].clone()
+    z[:, :, 2] = mine["L0.pattern"][:, 2] @ theirs["L0.v"][:, :, 2]
+    torch.testing.assert_close(logits, model(text, edits={"L0.z": z}))
+    A, B = torch.randn(9, 4), torch.randn(4, 9)
+    found = solution("08.2", "copying_score")(A, B)
+    assert float(found) == pytest.approx(copying_score(FactoredMatrix(A, B)), abs=1e-5)
+
+
+def patching(name, which):
+    """A page that patches another activation, or other heads."""
+
+    def page(model, texts, donors, head):
+        at = name.format(head.layer)
+        theirs, heads = model.run_with_cache(donors)[1][at], which(head)
+
+        def put(value):
+            value = value.clone()
+            value[:, :, heads] = theirs[:, :, heads]
+            return value
+
+        return model(texts, edits={at: put})
+
+    return page
+
+
+def eigenvalues(A, B):
+    return torch.linalg.eigvals(B @ A)
+
+
+def one(head):
+    return head.head
+
+
+ITSELF = {"first saying": torch.tensor(0.1), "since the ;": torch.tensor(0.5)}
+GIVEN = {
+    "08.3": {"truth": ITSELF},
+    "08.4": {"text": "list pe le ki la ; pe le ki", "head": Head(0, 1)},
+}
+ANSWERS = [
+    ("08.1", patching("L{}.v", one), "solved"),
+    ("08.1", patching("L{}.z", one), "not yet"),
+    ("08.1", patching("L{}.k", one), "not yet"),
+    ("08.1", patching("L{}.v", lambda head: slice(None)), "not yet"),
+    ("08.1", patching("L0.v", one), "not yet"),
+    ("08.1", lambda model, texts, donors, head: model(texts), "not yet"),
+    ("08.1", lambda model, texts, donors, head: model(donors), "not yet"),
+    ("08.1", lambda model, texts, donors, head: model(texts)[:, -1], "not yet"),
+    ("08.2", lambda A, B: eigenvalues(A, B).sum() / eigenvalues(A, B).abs().sum(), "not yet"),
+    ("08.2", lambda A, B: (eigenvalues(A, B).real > 0).float().mean(), "not yet"),
+    ("08.2", lambda A, B: (A @ B).trace(), "not yet"),
+    ("08.2", lambda A, B: (A @ B).trace() / torch.linalg.svdvals(A @ B).sum(), "not yet"),
+    ("08.2", lambda A, B: 0.5, "not yet"),
+    ("08.2", lambda A, B: A, "not yet"),
+    ("08.3", {"first saying": 0.2, "since the ;": 0.6}, "solved"),
+    ("08.3", {"first saying": 0.8, "since the ;": 0.6}, "not yet"),
+    ("08.3", {"first saying": 0.1, "since the ;": 0.1}, "not yet"),
+    ("08.3", {"first saying": 0.1, "since the ;": "?"}, "not yet"),
+    ("08.3", [0.1, 0.5], "not yet"),
+    ("08.3", dict.fromkeys(ITSELF, ...), "not attempted"),
+    ("08.4", "list pe le ki la ; pe la ki", "solved"),
+    ("08.4", "list pe le ki la ; la le ki", "not yet"),
+    ("08.4", "list pe la ki la ; pe le ki", "not yet"),
+    ("08.4", "list pe le ki la ; pe le ki", "not yet"),
+    ("08.4", "list pe le ki la ; pe le", "not yet"),
+    ("08.4", "list pe le ki la ; pe zebra ki", "not yet"),
+    ("08.4", 7, "not yet"),
+    ("08.4", ..., "not attempted"),
+]
+
+
+@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
+def test_an_answer_is_judged(model, verdict, number, answer, expected):
+    given = GIVEN.get(number, {}) | ({"model": model} if number == "08.4" else {})
+    assert verdict(number, answer, **given) == expected
+
+
+def test_figures_can_be_read():
+    drawings, words = copying_drawings, ["ada", "so", "again"]
+    rows = [
+        ("as it is", words, {}, {"ada": 0.9, "hugo": 0.05}),
+        ("L0H1 carries finn", words, {0: "finn"}, {"finn": 0.8}),
+    ]
+    shares = {("names", "L0H0"): 0.02, ("names", "L0H1"): 0.72}
+    shares |= {("codes", "L0H0"): 0.26, ("codes", "L0H1"): -0.01}
+    wins = {name: max(x, 0) for name, x in shares.items()}
+    tables = {"names": [torch.eye(4), 3 * torch.eye(4)], "codes": [-torch.eye(5), torch.eye(5)]}
+    heads = [(torch.tensor([100.0, -4 + 0j]), 0.5), (torch.tensor([-9.0, 4 + 0j]), -1.0)]
+    points = {"score": {0: (0.9, 0.8), 1: (-0.5, 0.6), 2: (0.5, 0.0), 3: (0.0, 0.0)}}
+    diagonals = drawings.diagonals(tables, "Tables")
+    check_figures(
+        diagonals,
+        drawings.readings(rows, "Readings"),
+        drawings.recovered_bars(shares, wins, "Bars"),
+        drawings.eigenvalue_planes(heads, "Planes"),
+        drawings.against_score(points, "Against", 0.4, 0.1, {1: "missed"}),
+    )
+    limits = [axis.images[0].get_clim()[1] for axis in diagonals.axes]
+    assert limits == pytest.approx([2.25, 2.25, 0.8, 0.8])  # each row less its mean

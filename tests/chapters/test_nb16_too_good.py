@@ -1,3 +1,7 @@
+"""Notebook 16: a faulty report trained again, its results, its figures and its exercises."""
+
+import itertools
+import json
 import math
 from dataclasses import replace
 
@@ -5,10 +9,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from aot_helpers.models.losses import count_losses
+import autopsy as tool
+from aot_helpers.base.files import DATA
 from aot_helpers.models.transformer import ModelConfig
 from aot_helpers.text.tokenization import train_bpe, train_wordpiece
+from aot_helpers.training.losses import count_losses
+from chapters.nb16_too_good import figures as drawings
 from chapters.nb16_too_good import report_model as autopsy
+from chapters.nb16_too_good import results as autopsy_results
 from chapters.nb16_too_good.report_model import (
     FAULTS,
     LEARNED,
@@ -25,6 +33,8 @@ from chapters.nb16_too_good.report_model import (
     report_rows,
     write_on,
 )
+from chapters.nb16_too_good.results import ON_REVIEWS, held_out, pieces, runs
+from figure_checks import check_figures
 
 TEXTS = [f"This movie is {what}, and {who} liked it." for what in ("good", "bad", "long", "odd")
          for who in ("we", "they", "Ann", "nobody")]  # fmt: skip
@@ -223,3 +233,129 @@ def test_fitted_constants_change_the_bias_and_one_scale_alone(rows):
     assert changed == {"b_U", "transformer.W_U"} and examine(model, rows)["loss"] < first
     ratio = after["transformer.W_U"] / before["transformer.W_U"]
     torch.testing.assert_close(ratio, ratio[0, 0].expand_as(ratio))
+
+
+def run(faults, seed, loss):
+    told = {"written": 0.2, "in the reviews": 0.1, "in the vocabulary": 0.3}
+    known = {"loss": loss, "accuracy": loss / 100, "over time": 0.01}
+    given = {"faults": sorted(faults), "seed": seed, "d_mlp": 0}
+    return {**given, "held out": known, "pieces": told, "sample": f"text {seed}"}
+
+
+@pytest.fixture(scope="module")
+def found():
+    """Made-up results: each fault costs a nat, the loss over time five."""
+    every = {}
+    for n in range(len(ON_REVIEWS) + 1):
+        for faults in itertools.combinations(ON_REVIEWS, n):
+            for seed in (1, 0):
+                cost = n + 4 * ("loss over time" in faults) + seed
+                every[f"ladder | {faults} | seed {seed}"] = run(faults, seed, 4.0 + cost)
+    counted = {"chance": 7.6, "unigram": 6.4, "bigram": 4.5}
+    return {"runs": every, "counting": {"imdb imdb-2l 20": counted}}
+
+
+def test_the_runs_of_a_group_come_seed_by_seed(found):
+    usual = runs(found, "ladder")
+    assert [one["seed"] for one in usual] == [0, 1] and held_out(usual).tolist() == [4, 5]
+    both = runs(found, "ladder", ["no stream", "loss over time"])
+    assert held_out(both, "accuracy").tolist() == pytest.approx([0.10, 0.11])
+    assert pieces(both).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("asked", [("ladders",), ("ladder", ["no streams"]), ("ladder", [], 7)])
+def test_runs_that_were_not_trained_are_named(found, asked):
+    group, faults, d_mlp = (*asked, [], 0)[:3] if len(asked) < 3 else asked
+    with pytest.raises(ValueError, match=r"groups are ladder; faults are loss over time"):
+        runs(found, group, faults, d_mlp=d_mlp)
+
+
+def test_results_that_are_not_there_say_what_makes_them(monkeypatch, tmp_path):
+    monkeypatch.setattr(autopsy_results, "DATA", tmp_path)
+    with pytest.raises(FileNotFoundError, match="`make sweep` measures"):
+        autopsy_results.load("sweep")
+
+
+def test_the_shipped_results_are_those_that_the_commands_make():
+    files = [DATA / "results" / f"{name}.json" for name in ("autopsy", "sweep")]
+    found, sweep = (json.loads(file.read_text()) for file in files)
+    known = tool.runs()
+    assert found["runs"].keys() == known.keys()
+    for name, (_, setup) in known.items():
+        one = found["runs"][name]
+        assert set(one["faults"]) == setup.faults and one["steps"] == setup.steps
+    assert {key: sweep[key] for key in ("grid", "fixed")} == {
+        key: autopsy.SWEEP[key] for key in ("grid", "fixed")
+    }
+    names = list(sweep["grid"])
+    points = [tuple(trial[name] for name in names) for trial in sweep["trials"]]
+    assert sorted(points) == sorted(itertools.product(*sweep["grid"].values()))
+
+
+def test_the_checkboxes_hold_every_combination(found):
+    view = drawings.FaultsView(found)
+    assert sorted(view.data["table"]) == list(range(2 ** len(ON_REVIEWS)))
+    all_faults = view.data["table"][2 ** len(ON_REVIEWS) - 1]
+    assert all_faults == [4 + 5 + 4 + 0.5, pytest.approx(0.135), "text 0"]
+    only_stream = view.data["table"][2 ** ON_REVIEWS.index("no stream")]
+    assert only_stream[0] == 5.5
+    page = view._repr_mimebundle_()["text/html"]
+    assert json.dumps(view.data) in page and "src='http" not in page
+
+
+def test_figures_can_be_read_and_show_each_run(found):
+    ladder = drawings.ladder(found)
+    check_figures(ladder, drawings.two_softmaxes(torch.randn(3, 4), [0, 1, 2], list("abcd")))
+    lines = [line for line in ladder.axes[0].lines if line.get_marker() == "o"]
+    ends = [[], ON_REVIEWS, *([name] for name in ON_REVIEWS)]
+    ends += [set(ON_REVIEWS) - {name} for name in ON_REVIEWS]
+    shown = [loss for faults in ends for loss in held_out(runs(found, "ladder", faults)).tolist()]
+    assert sorted(x for line in lines for x in line.get_xdata()) == sorted(shown)
+
+
+# ---- exercises ----
+
+
+def usual(logits, targets):
+    return F.cross_entropy(logits.transpose(1, 2), targets)
+
+
+def fool(targets, d_vocab, largest=1000.0):
+    logits = 30.0 * F.one_hot(targets, d_vocab)
+    logits[:, 0] = largest
+    return logits
+
+
+def guard(loss_of):
+    targets = torch.randint(50, (2, 7))
+    return abs(loss_of(torch.zeros(2, 7, 50), targets) - torch.tensor(50.0).log()) < 1e-3
+
+
+def raises(loss_of):
+    return loss_of(torch.zeros(2, 7, 50), torch.zeros(2)) > 0
+
+
+ANSWERS = [
+    ("16.1", usual, "solved"),
+    ("16.1", lambda x, y: F.cross_entropy(x.flatten(0, 1), y.flatten()), "solved"),
+    ("16.1", lambda x, y: loss_over_time(x, y), "not yet"),
+    ("16.1", lambda x, y: usual(x, y) * y.numel(), "not yet"),
+    ("16.1", lambda x, y: usual(x, y) + 1, "not yet"),
+    ("16.1", lambda x, y: x, "not yet"),
+    ("16.1", lambda x, y: None, "not attempted"),
+    ("16.2", fool, "solved"),
+    ("16.2", lambda y, V: fool(y, V, 0.0), "not yet"),
+    ("16.2", lambda y, V: torch.zeros(len(y), V), "not yet"),
+    ("16.2", lambda y, V: torch.zeros(V), "not yet"),
+    ("16.2", lambda y, V: ..., "not attempted"),
+    ("16.3", guard, "solved"),
+    ("16.3", lambda loss_of: True, "not yet"),
+    ("16.3", lambda loss_of: False, "not yet"),
+    ("16.3", raises, "not yet"),
+    ("16.3", lambda loss_of: None, "not attempted"),
+]
+
+
+@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
+def test_an_answer_is_judged(verdict, number, answer, expected):
+    assert verdict(number, answer) == expected

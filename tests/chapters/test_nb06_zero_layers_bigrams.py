@@ -5,14 +5,14 @@ import math
 import pytest
 import torch
 
-from aot_helpers.models.losses import next_token_losses
-from aot_helpers.teaching.exercises import grade
 from aot_helpers.text.corpora import Corpus
 from aot_helpers.text.markov import markov_chain
 from aot_helpers.text.planted import P_TAIL, write_planted
 from aot_helpers.text.tokenization import words as words_of
+from aot_helpers.training.losses import next_token_losses
 from chapters.nb06_zero_layers_bigrams import figures as bigrams_drawings
 from chapters.nb06_zero_layers_bigrams import measure as bigrams
+from figure_checks import check_figures
 
 
 @pytest.fixture(autouse=True)
@@ -110,102 +110,69 @@ def test_the_words_of_a_planted_corpus_are_charged_by_what_decides_them():
         assert paid[kind][:, 1].mean() == pytest.approx(truth.floor(kind), abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (lambda P: (P @ P).log(), "solved"),
-        (lambda P: (P @ P).log() + torch.arange(len(P))[:, None], "solved"),
-        (lambda P: (P @ P).log() - (P @ P).log().mean(dim=1, keepdim=True), "solved"),
-        (lambda P: P @ P, "not yet. These are probabilities. Of which logits"),
-        (lambda P: P.log(), "not yet. That is the table of the next sign"),
-        (lambda P: 2 * P.log(), "not yet. ln P twice squares each entry"),
-        (lambda P: (P @ P).T.log(), "not yet. Turned round"),
-        (lambda P: P, "not yet. Row "),
-        (lambda P: (P @ P).log()[0], "not yet. For a P of 5 signs: 5 by 5 numbers, please"),
-        (lambda P: None, "not attempted"),
-    ],
-)
-def test_two_letters_ahead_up_to_a_number_for_each_row(capsys, answer, said):
-    grade("06.1", answer)
-    assert capsys.readouterr().out.startswith(f"exercise 06.1: {said}")
-
-
-def cost(word):
-    """The dearer, the more different letters."""
-    return len(set(word)) / len(word)
-
-
-@pytest.mark.parametrize(
-    ("word", "said"),
-    [
-        ("nestheds", "solved ('nestheds' costs 0.75 nats a letter, 'friends' 1.00)"),
-        ("theseds", "not yet. 'theseds' costs 0.71"),
-        ("enedees", "not yet. 'enedees' is a word of the text."),
-        ("sees", "not yet. It has 4 letters; 7 are wanted."),
-        ("deneden", "not yet. 'de' comes twice"),
-        ("queen", "not yet. 'q', 'u': the model knows the letters dehnst alone."),
-        (7, "not yet. A word is wanted, in quotation marks; got 7."),
-        (..., "not attempted"),
-    ],
-)
-def test_a_false_word(capsys, word, said):
-    def price(word):
-        return 0.6 if word == "friends" else cost(word)
-
-    grade("06.2", word, cost=price if "0.71" in said else cost, signs=" dehnst", known={"enedees"})
-    assert capsys.readouterr().out.startswith(f"exercise 06.2: {said}")
+def price(word):
+    """The dearer, the more different letters; a word of the language is cheap."""
+    return 0.6 if word == "friends" else len(set(word)) / len(word)
 
 
 NOUNS = {"no layers": math.log(2), "knows the verb": 0.325}
+ANSWERS = [
+    ("06.1", lambda P: (P @ P).log(), "solved"),
+    ("06.1", lambda P: (P @ P).log() + torch.arange(len(P))[:, None], "solved"),
+    ("06.1", lambda P: P @ P, "not yet"),
+    ("06.1", lambda P: P.log(), "not yet"),
+    ("06.1", lambda P: 2 * P.log(), "not yet"),
+    ("06.1", lambda P: (P @ P).T.log(), "not yet"),
+    ("06.1", lambda P: (P @ P).log()[0], "not yet"),
+    ("06.1", lambda P: None, "not attempted"),
+    ("06.2", "theseds", "not yet"),  # too dear
+    ("06.2", "enedees", "not yet"),  # known
+    ("06.2", "sees", "not yet"),
+    ("06.2", "deneden", "not yet"),
+    ("06.2", "queen", "not yet"),
+    ("06.2", 7, "not yet"),
+    ("06.2", ..., "not attempted"),
+    ("06.3", NOUNS, "solved"),
+    ("06.3", NOUNS | {"no layers": 1.0}, "not yet"),
+    ("06.3", NOUNS | {"knows the verb": 0.105}, "not yet"),
+    ("06.3", NOUNS | {"no layers": "much"}, "not yet"),
+    ("06.3", [0.69, 0.33], "not yet"),
+    ("06.3", dict.fromkeys(NOUNS, ...), "not attempted"),
+]
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (NOUNS, "solved"),
-        (NOUNS | {"no layers": 0.7}, "solved"),
-        (NOUNS | {"no layers": 1.0}, "not yet. no layers: the two words have chances 1/2"),
-        (NOUNS | {"knows the verb": 0.105}, "not yet. knows the verb: the two words have chances"),
-        (NOUNS | {"no layers": "much"}, "not yet. no layers: one number, please"),
-        ([0.69, 0.33], "not yet. A dict with the keys no layers, knows the verb"),
-        (dict.fromkeys(NOUNS, ...), "not attempted"),
-    ],
-)
-def test_the_price_of_not_looking_back(capsys, answer, said):
-    grade("06.3", answer)
-    assert capsys.readouterr().out.startswith(f"exercise 06.3: {said}")
+@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
+def test_an_answer_is_judged(verdict, number, answer, expected):
+    given = {"cost": price, "signs": " dehnst", "known": {"enedees"}} if number == "06.2" else {}
+    assert verdict(number, answer, **given) == expected
 
 
-def test_drawings_name_what_they_show():
-    signs = " aeioubt"
+def test_a_false_word_is_cheaper_than_a_true_one(verdict):
+    def cheap(word):
+        return 1.0 if word == "friends" else 0.75
+
+    given = {"cost": cheap, "signs": " dehnst", "known": {"enedees"}}
+    assert verdict("06.2", "nestheds", **given) == "solved"
+
+
+def test_figures_can_be_read():
+    signs, drawings = " aeioubt", bigrams_drawings
     tables = {"counted": torch.rand(8, 8).softmax(-1), "learned": torch.rand(8, 8).softmax(-1)}
-    figure = bigrams_drawings.table_maps(tables, signs, "title")
-    labels = [label.get_text() for label in figure.axes[1].get_xticklabels()]
-    assert labels == ["␣", *signs[1:]]
-    figure = bigrams_drawings.table_strip(tables, signs, ["b ", "ta"], "title")
-    assert [axis.get_title("left") for axis in figure.axes] == list(tables)
-    named = [[text.get_text() for text in axis.texts] for axis in figure.axes]
-    assert named == [["b → ␣", "t → a"], []]
-    assert all(sum(line.get_marker() == "s" for line in axis.lines) == 2 for axis in figure.axes)
     tables["counted"][1, 2] = 0
-    figure = bigrams_drawings.pairs(*tables.values(), signs, ["b ", "ta"], "title")
-    assert {"b → ␣", "t → a"} <= {text.get_text() for text in figure.axes[0].texts}
-    never, seen = (len(dots.get_offsets()) for dots in figure.axes[0].collections[:2])
-    assert (never, seen) == (1, 63)
-    learnable = tables["counted"] > 0.1
-    figure = bigrams_drawings.against_truth(*tables.values(), learnable, "title")
-    rare, often = (len(dots.get_offsets()) for dots in figure.axes[0].collections)
-    assert (rare, often) == ((~learnable).sum(), learnable.sum())
-    figure = bigrams_drawings.letter_plane(torch.randn(8, 2), signs, "title")
-    colors = {text.get_text(): text.get_color() for text in figure.axes[0].texts}
-    assert colors["a"] == colors["e"] != colors["b"] == colors["t"]
+    check_figures(
+        drawings.table_maps(tables, signs, "title"),
+        drawings.table_strip(tables, signs, ["b ", "ta"], "title"),
+        drawings.pairs(*tables.values(), signs, ["b ", "ta"], "title"),
+        drawings.against_truth(*tables.values(), tables["counted"] > 0.1, "title"),
+        drawings.letter_plane(torch.randn(8, 2), signs, "title"),
+    )
+
+
+def test_a_line_is_drawn_only_between_letters_that_it_parts():
     rows = torch.randn(8, 2) + torch.tensor([[9.0, 0.0]] * 6 + [[0.0, 0.0]] * 2)
-    figure = bigrams_drawings.letter_plane(rows, signs, "title")
-    legend = [text.get_text() for text in figure.texts]
-    assert len(figure.axes[0].lines) == 1 and "parting vowels and ␣" in legend[-1]
+    assert len(bigrams_drawings.letter_plane(rows, " aeioubt", "title").axes[0].lines) == 1
     rows[0], rows[6] = rows[6].clone(), rows[0].clone()
-    figure = bigrams_drawings.letter_plane(rows, signs, "title")
-    assert not figure.axes[0].lines and len(figure.texts) == len(legend) - 1
+    assert not bigrams_drawings.letter_plane(rows, " aeioubt", "title").axes[0].lines
 
 
 def test_letters_that_overprint_are_moved_apart():

@@ -1,6 +1,5 @@
 """Notebook 11: heads taken out in several ways, facts that are moved, and its exercises."""
 
-import re
 from functools import partial
 
 import pytest
@@ -11,10 +10,10 @@ from aot_helpers.models.handmade import induction_model
 from aot_helpers.models.losses import copy_losses, next_token_losses
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
-from aot_helpers.teaching.exercises import grade
 from aot_helpers.text.batches import repeated_tokens
 from chapters.nb11_causal_tests import figures as causal_drawings
 from chapters.nb11_causal_tests import measure as causal_tests
+from figure_checks import check_figures
 
 
 @pytest.fixture(scope="module")
@@ -149,79 +148,55 @@ def kept(model, tokens, head, which=1, free=False, speak=False, less=0.0):
     return copy_losses(model, tokens, edits)[which] - less
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (kept, "solved (L0H3 silent: "),
-        (partial(kept, free=True), "For head 3: 7.*; layer 1 still looks elsewhere"),
-        (partial(kept, speak=True), "the head still speaks"),
-        (partial(kept, which=0), "this is the first copy's loss"),
-        (partial(kept, less=1), "mine is another number"),
-        (lambda model, tokens, head: kept(model, tokens, 3), "not yet. For head 1: "),
-        (lambda model, tokens, head: "much", "not yet. For head 3: one number, please"),
-        (lambda model, tokens, head: None, "not attempted"),
-    ],
-)
-def test_looks_are_kept(capsys, model, texts, answer, said):
-    grade("11.1", answer, model=model, tokens=texts[0])
-    assert re.search(said.replace("(", "[(]"), capsys.readouterr().out)
+MOVED = {"L0H3, what": -0.0, "L0H3, where": 0.96, "L1H0 and L1H2, what": 1.0}
 
 
-TRUTH = {"L0H3, what": -0.0, "L0H3, where": 0.96, "L1H0 and L1H2, what": 1.0}
+def guessed(*shares):
+    return dict(zip(MOVED, shares, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (dict(zip(TRUTH, (0, 0.9, 1), strict=True)), "solved"),
-        (dict(zip(TRUTH, (0.5, 0.9, 1), strict=True)), "not yet. L0H3, what: less than 0.50"),
-        (dict(zip(TRUTH, (0, 0.2, 1), strict=True)), "not yet. L0H3, where: more than 0.20"),
-        (dict(zip(TRUTH, (0, "all", 1), strict=True)), "not yet. L0H3, where: one number"),
-        ([0, 0.9, 1], "not yet. A dict with the keys L0H3, what"),
-        (dict.fromkeys(TRUTH, ...), "not attempted"),
-    ],
-)
-def test_what_a_patch_moves(capsys, answer, said):
-    grade("11.2", answer, truth=TRUTH)
-    assert capsys.readouterr().out.startswith(f"exercise 11.2: {said}")
+ANSWERS = [
+    ("11.1", kept, "solved"),
+    ("11.1", partial(kept, free=True), "not yet"),
+    ("11.1", partial(kept, speak=True), "not yet"),
+    ("11.1", partial(kept, which=0), "not yet"),
+    ("11.1", partial(kept, less=1), "not yet"),
+    ("11.1", lambda model, tokens, head: kept(model, tokens, 3), "not yet"),
+    ("11.1", lambda model, tokens, head: "much", "not yet"),
+    ("11.1", lambda model, tokens, head: None, "not attempted"),
+    ("11.2", guessed(0, 0.9, 1), "solved"),
+    ("11.2", guessed(0.5, 0.9, 1), "not yet"),
+    ("11.2", guessed(0, 0.2, 1), "not yet"),
+    ("11.2", guessed(0, "all", 1), "not yet"),
+    ("11.2", [0, 0.9, 1], "not yet"),
+    ("11.2", guessed(..., ..., ...), "not attempted"),
+    ("11.3", [-3, 7, 7], "solved"),
+    ("11.3", [-2.5, 5, 6], "solved"),
+    ("11.3", [3, 3, 3], "not yet"),
+    ("11.3", [-3, 7, 1], "not yet"),
+    ("11.3", [-3, 7], "not yet"),
+    ("11.3", ..., "not attempted"),
+]
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ([-3, 7, 7], "solved (Without one head the loss rises by 0.02"),
-        ([-2.5, 5, 6], "solved"),
-        ([3, 3, 3], "not yet. Without one head the loss rises by 0.00, without the other by 0.00"),
-        ([-3, 7, 1], "not yet. Without one head the loss rises by 2.1"),
-        ([-3, 7], "not yet. The leads by the rest, by one head and by the other: 3 numbers"),
-        (..., "not attempted"),
-    ],
-)
-def test_two_heads_that_cover_for_each_other(capsys, answer, said):
-    grade("11.3", answer)
-    assert capsys.readouterr().out.startswith(f"exercise 11.3: {said}")
+@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
+def test_an_answer_is_judged(model, texts, verdict, number, answer, expected):
+    given = {"11.1": {"model": model, "tokens": texts[0]}, "11.2": {"truth": MOVED}}
+    assert verdict(number, answer, **given.get(number, {})) == expected
 
 
-def words(figure):
-    return [text.get_text() for axis in figure.axes for text in axis.texts]
-
-
-def test_the_drawings_say_what_they_are_given(model, texts, pair):
-    rise = torch.tensor([0.0] * 5 + [9.0] + [1.5] * 4)
-    strips = causal_drawings.loss_strips({"L0H1, silent": rise}, "title")
-    assert {"L0H1, silent", "+0.00 nats a token", "+1.50 nats a token"} <= set(words(strips))
-    tokens, others = texts
-    lines = {"the text": tokens, "it says": tokens, "the other text": others}
-    assert "it says" in words(causal_drawings.two_voices(model.tokenizer, lines, "title"))
-    assert "·Sok" in words(causal_drawings.one_fact(model.tokenizer, pair[0], "title"))
+def test_figures_can_be_read(model, pair):
+    drawings, rise = causal_drawings, torch.tensor([0.0] * 5 + [9.0] + [1.5] * 4)
+    said = dict.fromkeys(("the text", "it says", "the other text"), pair[0]["clean"])
     rises = {"zero": torch.arange(16.0).view(8, 2), "its mean": -torch.ones(8, 2)}
-    said = words(causal_drawings.all_heads(rises, {"what": [0.25] * 8, "where": [-0.001] * 8}, ""))
-    assert said.count("0.25") == 8 and said.count("0.00") == 8 + 1 and "−1.00" in said
-    dots = {"nothing out": (torch.tensor([3.0]), torch.tensor([0.05]))}
-    assert "nothing out: 0.05 nats" in words(causal_drawings.leads(dots, "title"))
-    spoken = causal_drawings.spoken({"L0H3": torch.eye(4), "L0H2": torch.eye(4)}, "title")
-    assert len(spoken.axes) == 2
-    over = causal_drawings.over_training(
-        {"zero": torch.zeros(2, 3)}, [0, 1, 2], ["a", "b"], "", "", 1
+    shares = {"what": [0.25] * 8, "where": [-0.001] * 8}
+    curves = {"zero": torch.zeros(2, 3)}
+    check_figures(
+        drawings.loss_strips({"L0H1, silent": rise}, "title"),
+        drawings.two_voices(model.tokenizer, said, "title"),
+        drawings.one_fact(model.tokenizer, pair[0], "title"),
+        drawings.all_heads(rises, shares, "title"),
+        drawings.leads({"nothing out": (torch.tensor([3.0]), torch.tensor([0.05]))}, "title"),
+        drawings.spoken({"L0H3": torch.eye(4), "L0H2": torch.eye(4)}, "title"),
+        drawings.over_training(curves, [0, 1, 2], ["a", "b"], "", "", 1),
     )
-    assert [label.get_text() for label in over.axes[0].get_yticklabels()] == ["a", "b"]

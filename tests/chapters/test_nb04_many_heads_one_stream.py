@@ -1,0 +1,145 @@
+"""Notebook 04: what each part has written, the pages that the reader writes, the drawings."""
+
+import pytest
+import torch
+
+from aot_helpers.models.checkpoints import load_checkpoint
+from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
+from chapters.nb04_many_heads_one_stream import figures as stream_pieces
+from figure_checks import check_figures
+
+TERMS = {"L1H0": 7.04, "L1H3": 7.69, "L0H3": 0.4}
+FALLS = {"L1H0 and L1H3": 14.74, "L0H3 and L1H0": 16.86}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_checkpoint("stories-2l").requires_grad_(False)
+
+
+@pytest.fixture(scope="module")
+def tokens(model):
+    return model.tokenizer.encode("Then Mira Soken met Pelo. Then Mira Soken said", bos=True)
+
+
+def test_pieces_add_up_to_the_stream_and_attributions_to_logits(model, tokens):
+    logits, cache = model.run_with_cache(tokens[None])
+    pieces = stream_pieces.pieces(model, cache)
+    assert list(pieces)[:2] == ["direct path", "L0H0"] and len(pieces) == 9
+    assert torch.allclose(sum(pieces.values()), cache["final_resid"], atol=1e-4)
+    attributed = sum(stream_pieces.direct_logit_attribution(model, cache, tokens).values())
+    rows = logits[0, :-1]
+    expected = rows.gather(1, tokens[1:, None])[:, 0] - rows.mean(dim=1)
+    assert torch.allclose(attributed, expected, atol=1e-4)
+
+
+@torch.no_grad()
+def test_with_mlps_positions_and_norms_the_terms_add_up_as_well():
+    torch.manual_seed(0)
+    model = AttentionOnlyTransformer(ModelConfig(30, positions="standard", d_mlp=16))
+    model.ln_final.bias.copy_(torch.randn(128))
+    tokens = torch.arange(12)
+    logits, cache = model.run_with_cache(tokens[None])
+    terms = stream_pieces.direct_logit_attribution(model, cache, tokens)
+    rows = logits[0, :-1]
+    expected = rows.gather(1, tokens[1:, None])[:, 0] - rows.mean(dim=1)
+    assert torch.allclose(sum(terms.values()), expected, atol=1e-4)
+    parts = stream_pieces.by_part({n: row[3].item() for n, row in terms.items()}, "L1H3")
+    assert list(parts) == [
+        "direct path", "heads of layer 0", "biases", "MLP of layer 0",
+        "heads of layer 1", "L1H3", "MLP of layer 1",
+    ]  # fmt: skip
+    assert sum(parts.values()) == pytest.approx(expected[3].item(), abs=1e-4)
+
+
+def test_falls_add_up_within_a_layer(model, tokens):
+    names = ["L1H0", "L1H3", "L1H0 and L1H3", "L0H3 and L1H0"]
+    one, three, both, _ = stream_pieces.falls(model, tokens, 8, names).values()
+    assert both == pytest.approx(one + three, abs=1e-3)
+    _, cache = model.run_with_cache(tokens[None])
+    term = stream_pieces.direct_logit_attribution(model, cache, tokens)["L1H0"][8]
+    assert one == pytest.approx(term.item(), abs=1e-3)
+
+
+@pytest.mark.parametrize("number", ["04.1", "04.2", "04.3"])
+def test_a_page_is_the_readers_once_it_is_right(check_page, model, tokens, number):
+    check_page(number, **({"model": model, "tokens": tokens[None]} if number == "04.2" else {}))
+
+
+def attention(x, W_Q, W_K, W_V, W_O, bias, root=True, mask=True):
+    """What heads write of x [batch, pos, d_model]; a bias [head, pos, pos] for their scores."""
+    q, k, v = (x[:, None] @ W for W in (W_Q, W_K, W_V))
+    scores = q @ k.mT / (W_Q.shape[-1] ** 0.5 if root else 1) + bias
+    if mask:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), float("-inf"))
+    return (scores.softmax(dim=-1) @ v @ W_O).sum(dim=1)
+
+
+def replaces(tokens, W_E, layers, W_U):
+    resid = W_E[tokens]
+    for weights in layers:
+        resid = attention(resid, *weights)
+    return resid @ W_U
+
+
+def side_by_side(tokens, W_E, layers, W_U):
+    start = W_E[tokens]
+    return (start + sum(attention(start, *weights) for weights in layers)) @ W_U
+
+
+def along(direction):
+    def attribute(written, W_U, token, rival):
+        return {name: row @ direction(W_U, token, rival) for name, row in written.items()}
+
+    return attribute
+
+
+ANSWERS = [
+    ("04.1", attention, "solved"),
+    ("04.1", lambda *a: attention(*a[:-1], 0 * a[-1]), "not yet"),
+    ("04.1", lambda *a: attention(*a, root=False), "not yet"),
+    ("04.1", lambda *a: attention(*a, mask=False), "not yet"),
+    ("04.1", lambda x, *more: torch.nan * x, "not yet"),
+    ("04.1", lambda x, *more: x[0], "not yet"),
+    ("04.2", replaces, "not yet"),
+    ("04.2", side_by_side, "not yet"),
+    ("04.2", lambda tokens, W_E, layers, W_U: W_E[tokens] @ W_U, "not yet"),
+    ("04.2", lambda tokens, W_E, layers, W_U: W_E[tokens], "not yet"),
+    ("04.3", along(lambda W_U, a, b: W_U[:, a] - W_U[:, b]), "solved"),
+    ("04.3", along(lambda W_U, a, b: W_U[:, b] - W_U[:, a]), "not yet"),
+    ("04.3", along(lambda W_U, a, b: W_U[:, a]), "not yet"),
+    ("04.3", along(lambda W_U, a, b: W_U[:, a] - W_U.mean(dim=1)), "not yet"),
+    ("04.4", [14.7, 16.9], "solved"),
+    ("04.4", [7.7, 16.9], "not yet"),
+    ("04.4", [14.7, 23.6], "not yet"),
+    ("04.4", [14.7, "x"], "not yet"),
+    ("04.4", [..., ...], "not attempted"),
+]
+
+
+@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
+def test_an_answer_is_judged(model, tokens, verdict, number, answer, expected):
+    given = {
+        "04.2": {"model": model, "tokens": tokens[None]},
+        "04.4": {"truth": FALLS, "terms": TERMS},
+    }
+    answer = dict(zip(FALLS, answer, strict=True)) if number == "04.4" else answer
+    assert verdict(number, answer, **given.get(number, {})) == expected
+
+
+def test_figures_can_be_read_and_add_up():
+    heads = {f"L{i}H{h}": i + h / 10 for i in range(2) for h in range(4)}
+    writes = [(7, "en", " Sok", {"L1H0": 6.96}), (19, " Sok", "ira", {})]
+    panels = {"x": {"a": 1.0, "b": -0.01}, "y": {"a": 2.0, "b": 3.0}}
+    table = {"L1H0": {"en": 7.0, " the": 7.6}, "L1H3": {"en": 7.7, " the": -4.25}}
+    row, strings = torch.tensor([1.0, 2.0, 6.0]), ["a", " b", " c"]
+    figures = {
+        "0.8": stream_pieces.contributions({"direct path": 1.5, "L0H0": -0.7}, "title"),
+        "5.7": stream_pieces.one_stream(2, 4, "title", {"direct path": 0.5} | heads, writes),
+        "+5.0": stream_pieces.two_differences(panels, "title"),
+        "14.7": stream_pieces.by_rival(table, "title"),
+        "+3.0": stream_pieces.attribution_in_text({"L1H0\nsecond": row}, strings, "title"),
+    }
+    check_figures(*figures.values(), stream_pieces.one_stream(2, 4, "title"))
+    for total, figure in figures.items():
+        assert any(total in text.get_text() for text in figure.axes[0].texts), total

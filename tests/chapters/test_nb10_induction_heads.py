@@ -1,0 +1,109 @@
+"""Notebook 10: wires between heads, two places to look at, and its exercises."""
+
+import pytest
+import torch
+
+from aot_helpers.models.checkpoints import load_checkpoint
+from aot_helpers.models.handmade import induction_model
+from aot_helpers.models.protocol import Head
+from aot_helpers.reading.heads import induction_scores
+from aot_helpers.text.batches import repeated_tokens
+from chapters.nb10_induction_heads import measure as induction_circuit
+from figure_checks import check_figures
+
+
+@pytest.fixture(scope="module")
+def hand():
+    return induction_model(d_vocab=30, n_ctx=64)
+
+
+def test_the_hand_set_model_has_one_wire_that_carries_the_stripe(hand):
+    torch.manual_seed(0)
+    segment = 1 + torch.randperm(29)[:10]
+    tokens = torch.cat([torch.zeros(1, dtype=torch.long), segment, segment])[None]
+    lost = induction_circuit.wires(hand, tokens, Head(1, 0))
+    assert lost.shape == (1, 3)
+    assert lost[0, 1] > 0.9  # by the key
+    assert lost[0, [0, 2]].abs().max() < 1e-4  # neither by query nor by value
+
+
+def test_the_score_without_edits_is_the_packages():
+    model = load_checkpoint("stories-2l")
+    tokens = repeated_tokens(1024, 12, 4, model.tokenizer.bos, seed=3)
+    score = induction_circuit.edited_score(model, tokens, Head(1, 2), {})
+    assert score == pytest.approx(float(induction_scores(model, tokens)[1, 2]), abs=0.01)
+
+
+def test_two_places_stand_where_they_are_said_to_stand():
+    torch.manual_seed(1)
+    tokens, b, c = induction_circuit.two_places(40, 6)
+    assert (tokens[:, 0] == 0).all() and (b.sum(dim=1) == 1).all() and (c.sum(dim=1) == 1).all()
+    for row, at_b, at_c in zip(tokens, b, c, strict=True):
+        i, j = int(at_b.nonzero()), int(at_c.nonzero())
+        assert row[i - 1] == row[j - 1] == row[-1]  # A
+        assert row[i - 2] == row[-2] != row[j - 2]  # x, and y
+    assert (b.int().argmax(dim=1) < c.int().argmax(dim=1)).tolist() == [True, False] * 3
+
+
+def test_a_hand_set_head_does_not_prefer_either_place(hand):
+    torch.manual_seed(2)
+    text = induction_circuit.two_places(30, 20)
+    found = induction_circuit.chosen(hand, [0], text)[0]
+    assert found[:2].tolist() == pytest.approx([0.5, 0.5], abs=0.01)
+
+
+def key_matrix(d_vocab, block=1, rest=1.0, more=0.0):
+    W_K = torch.zeros(3 * d_vocab, d_vocab)
+    W_K[block * d_vocab : (block + 1) * d_vocab] = torch.eye(d_vocab)
+    W_K[0, 0], W_K[-1, -1] = rest, more
+    return W_K
+
+
+def cut(k, z, W_O, W_K, head, mean=True, where=None):
+    part = z @ W_O @ W_K
+    k = k.clone()
+    k[:, :, head if where is None else where] -= part - part.mean(dim=(0, 1)) * mean
+    return k
+
+
+SHARES = {"by hand": torch.tensor([0.5]), "trained": torch.tensor([0.8, 0.84])}
+ANSWERS = [
+    ("10.1", key_matrix, "solved"),
+    ("10.1", lambda n: key_matrix(n, block=0), "not yet"),
+    ("10.1", lambda n: key_matrix(n, rest=0.0), "not yet"),
+    ("10.1", lambda n: key_matrix(n, more=0.1), "not yet"),
+    ("10.1", lambda n: torch.eye(n), "not yet"),
+    ("10.1", lambda n: 3, "not yet"),
+    ("10.1", lambda n: None, "not attempted"),
+    ("10.2", cut, "solved"),
+    ("10.2", lambda *given: cut(*given, mean=False), "not yet"),
+    ("10.2", lambda *given: cut(*given, where=0), "not yet"),
+    ("10.2", lambda k, *given: k, "not yet"),
+    ("10.2", lambda k, *given: k[0], "not yet"),
+    ("10.2", lambda k, z, *more: cut(k, 2 * z, *more), "not yet"),
+    ("10.2", lambda *given: None, "not attempted"),
+    ("10.3", {"by hand": 0.5, "trained": 0.9}, "solved"),
+    ("10.3", {"by hand": 0.5, "trained": 0.5}, "not yet"),
+    ("10.3", {"by hand": 1, "trained": 0.8}, "not yet"),
+    ("10.3", {"by hand": "half", "trained": 0.8}, "not yet"),
+    ("10.3", [0.5, 0.8], "not yet"),
+    ("10.3", {"by hand": ..., "trained": ...}, "not attempted"),
+]
+
+
+@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
+def test_an_answer_is_judged(verdict, number, answer, expected):
+    torch.manual_seed(3)
+    wire = {"k": torch.randn(2, 5, 4, 3), "z": torch.randn(2, 5, 3)}
+    wire |= {"W_O": torch.randn(3, 8), "W_K": torch.randn(8, 3), "head": 2}
+    given = {"10.2": wire, "10.3": {"truth": SHARES}}
+    assert verdict(number, answer, **given.get(number, {})) == expected
+
+
+def test_figures_can_be_read():
+    check_figures(
+        induction_circuit.three_steps("title"),
+        induction_circuit.three_steps("title", note=torch.eye(4)),
+        induction_circuit.wire_map(torch.tensor([[0.1, 0.93, 0.0]]), ["L0H3"], "title"),
+        induction_circuit.stripes({"a": torch.eye(5), "b": torch.eye(5)}, "title"),
+    )

@@ -1,0 +1,202 @@
+"""Notebook 13: what moves when words move, whose facts are lost; its figures, its exercises."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from chapters.nb13_torus_network import diagrams as torus_diagrams
+from chapters.nb13_torus_network import strips as torus_strips
+from chapters.torus import figures as torus_figures
+from chapters.torus import networks as torus
+from chapters.torus import palette as torus_colors
+from chapters.torus import winding as torus_winding
+from chapters.torus.palette import CLASS_COLORS, asker
+from chapters.torus.training import list_runs, load_run
+from chapters.torus.winding import changes, look_and_carry, moved_elsewhere, three_maps, winding
+from figure_checks import check_figures
+
+NETS = torus.new_nets([0, 1])
+
+
+def test_looking_and_carrying_the_same_pair_is_the_network():
+    pairs = torus.pairs(NETS)
+    found = look_and_carry(NETS, pairs, pairs)
+    assert torch.allclose(found, torus.logits(NETS, *pairs), atol=1e-4)
+
+
+def test_shares_elsewhere_move_as_far_and_as_many():
+    shares = torch.rand(4, 3, 25, generator=torch.Generator().manual_seed(1)).double()
+    here = (shares > 0.3) & (shares < 0.6)
+    moved = shares.where(~here, shares.round())
+    found = moved_elsewhere(shares, moved)
+    there, elsewhere = (each - shares for each in (moved, found))
+    assert (elsewhere[here] == 0).all() and found.min() >= 0 and found.max() <= 1
+    asked, done = (each.abs().flatten(1).sort().values for each in (there, elsewhere))
+    assert torch.allclose(asked, done)
+    assert (elsewhere[shares < 0.5] >= 0).all() and (elsewhere[shares > 0.5] <= 0).all()
+    assert not torch.equal(found, moved_elsewhere(shares, moved, seed=1))
+    assert torch.equal(moved_elsewhere(shares, shares), shares)
+
+
+@pytest.mark.parametrize("moved", [0.4 * torch.ones(1, 3, 25), torch.eye(25)[None, :3]])
+def test_moves_without_room_elsewhere_are_refused(moved):
+    with pytest.raises(ValueError, match="choose fewer places"):
+        moved_elsewhere(torch.full((1, 3, 25), 0.2) * (1 - torch.eye(25)[:3]), moved)
+
+
+def test_changes_are_counted_once_around():
+    stripes = (torch.arange(20) // 4).expand(1, 20, 20)
+    assert changes(stripes).tolist() == [2.5]  # 5 along each row, none along a column
+
+
+def test_with_the_shares_held_each_logit_is_a_constant_and_one_wave_in_each_angle():
+    n, fixed = 12, tuple(each[:, 7:8] for each in torus.pairs(NETS))
+    logits = look_and_carry(NETS, fixed, torus.on_grid(n)).view(2, n, n, 5).double()
+    size = torch.fft.fft2(logits, dim=(1, 2)).abs().amax(dim=(0, 3))
+    waves = [(0, 0), (0, 1), (0, n - 1), (1, 0), (n - 1, 0)]
+    assert {(i, j) for i, j in (size > 1e-3 * size.max()).nonzero().tolist()} <= set(waves)
+
+
+def test_winding_is_the_mean_over_the_held_pairs():
+    maps = [[changes(each) for each in three_maps(NETS, held, 8)] for held in (0, 3)]
+    both = torch.stack([torch.stack(three) for three in maps]).mean(dim=0)
+    assert torch.allclose(winding(NETS, (0, 3), 8), both)
+
+
+@pytest.mark.parametrize(
+    ("kind", "product"),
+    [
+        ("large random QK", lambda nets: nets.W_Q @ nets.W_K.mT),
+        ("large random QK and OV", lambda nets: nets.W_V @ nets.W_O),
+        ("random heads, rest trained", lambda nets: nets.W_V @ nets.W_O),
+    ],
+)
+def test_random_heads_are_as_large_as_trained_ones(kind, product):
+    trained = torus.TorusNets(**{name: 3 * W for name, W in NETS.tensors().items()})
+    found = torus_winding.random_nets(trained)[kind]
+    assert torch.allclose(product(found).norm(dim=(2, 3)), product(trained).norm(dim=(2, 3)))
+    assert torch.equal(found.W_U, trained.W_U) == (kind == "random heads, rest trained")
+
+
+# ---- figures ----
+
+NET, FACTS = load_run("heads3-dim3").nets[0], list_runs()["heads3-dim3"].targets()[0]
+THETA, ASK = torus.angles(NET)[0], asker(NET)
+
+
+def test_flat_maps_have_the_colors_of_the_answers():
+    def ask(theta1, theta2):
+        east = torch.broadcast_tensors(theta1 < torch.pi, theta2)[0]
+        return torch.stack([east, ~east], dim=-1).float()
+
+    colors = torus_strips.flat(ask, cells=4)
+    expected = (255 * CLASS_COLORS[:2]).round()
+    assert colors.dtype == np.uint8
+    assert np.array_equal(colors, np.broadcast_to(expected[[0, 0, 1, 1]], (4, 4, 3)))
+
+
+@pytest.mark.parametrize("turns", [2, -3, 0])
+def test_the_favorite_words_are_one_line_from_edge_to_edge(turns):
+    drawn = torus_figures.attention(NET, ASK, lambda theta2, Q, K: turns * theta2 + 1)
+    copies = [line.get_xdata() for line in drawn.axes[0].lines]
+    inside = sum((each >= 0) & (each < torus_colors.TURN) for each in copies)
+    assert (inside == 1).all()  # every second word has one favorite in the picture
+
+
+def test_figures_can_be_read():
+    classes, facts = np.arange(16).reshape(4, 4) % 5, FACTS
+    by_heads = {n: [0.5, 0.9] for n in range(1, 5)}
+    check_figures(
+        torus_strips.moved_and_muted(NET, facts, 3, [0, 9], 1, [1, 0], "a"),
+        torus_figures.class_map(ASK, THETA, facts, "a", (1, 1), ["AB"]),
+        torus_figures.growing({0: NET, 1: NET}, np.eye(2), facts, "a"),
+        torus_figures.attention(NET, ASK, lambda theta2, Q, K: 2 * theta2),
+        torus_figures.held_maps([classes] * 3, (0, 1), THETA),
+        torus_figures.who_winds({"a": [1.0, 2.0], "b": [0.5]}, "a"),
+        torus_figures.capacity(by_heads, {n: [1, 0.9] for n in range(5, 9)}, [0.4] * 4),
+        torus_diagrams.drawn_whole(NET),
+        torus_diagrams.onto_circle(NET.W_E[0], THETA),
+    )
+
+
+# ---- exercises ----
+
+
+def opinion(theta1, theta2):
+    first, second = torch.broadcast_tensors(theta1, theta2)
+    points = (torus.circle(each.flatten())[None] for each in (first, second))
+    return torus.logits(NET, *points)[0].view(*first.shape, 5)
+
+
+def facts_lost(word=0, degrees=0, silent=None):
+    angles, says = THETA.clone(), torch.ones(3)
+    angles[word] += math.radians(degrees)
+    if silent is not None:
+        says[silent] = 0
+    said = asker(NET, says)(angles[:, None], angles[None]).argmax(dim=-1).flatten()
+    return [str(i) for i in range(25) if said[i] != FACTS[i]]
+
+
+def wanted(theta2, Q, K, position=NET.W_pos[0, 1]):
+    return (torus.circle(theta2) + position) @ Q @ K.T @ torus.PLANE.T.float()
+
+
+def favorite(*given, **where):
+    across, up = wanted(*given, **where).unbind(-1)
+    return torch.atan2(up, across)
+
+
+def searched(theta2, Q, K, n=20_000):
+    angles = torch.arange(n) * 2 * math.pi / n
+    scores = (torus.circle(theta2) + NET.W_pos[0, 1]) @ Q @ (torus.circle(angles) @ K).T
+    return angles[scores.argmax(dim=-1)]
+
+
+GIVEN = {
+    "13.1": {"theta": THETA, "opinion": opinion},
+    "13.2": {"facts_lost": facts_lost},
+    "13.3": {"net": NET},
+}
+ANSWERS = [
+    ("13.1", ["AA", "B"], "solved"),
+    ("13.1", ["a a", "yellow"], "solved"),
+    ("13.1", [["a", "a"], "Yellow "], "solved"),
+    ("13.1", ["DD", "B"], "not yet"),
+    ("13.1", ["AA", "C"], "not yet"),
+    ("13.1", ["A", "B"], "not yet"),
+    ("13.1", ["AA", 7], "not yet"),
+    ("13.2", [(2, "C", 3)], "solved"),
+    ("13.2", [[2.0, "c", 3.0]], "solved"),
+    ("13.2", [(2, "C", ...)], "not yet"),
+    ("13.2", [(0, "C", 3)], "not yet"),
+    ("13.2", [(3, "C", 3)], "not yet"),
+    ("13.2", [("C", 3)], "not yet"),
+    ("13.2", [2], "not yet"),
+    ("13.2", [(2, "C", 2.5)], "not yet"),
+    ("13.2", [(2, "C", math.nan)], "not yet"),
+    ("13.2", [(2, "D", 1)], "not yet"),
+    ("13.2", [(2, "C", -4)], "not yet"),
+    ("13.2", [(2, "Z", 1)], "not yet"),
+    ("13.2", [(..., "C", 3)], "not attempted"),
+    ("13.3", [favorite], "solved"),
+    ("13.3", [lambda *given: favorite(*given) + 2 * math.pi], "solved"),
+    ("13.3", [lambda *given: favorite(*given) + math.pi], "not yet"),
+    ("13.3", [lambda *given: favorite(*given).rad2deg()], "not yet"),
+    ("13.3", [searched], "not yet"),
+    ("13.3", [lambda *given: favorite(*given, position=0)], "not yet"),
+    ("13.3", [lambda *given: favorite(*given, position=NET.W_pos[0, 0])], "not yet"),
+    ("13.3", [lambda theta2, Q, K: favorite(theta2, Q, K.T)], "not yet"),
+    ("13.3", [lambda theta2, Q, K: favorite(theta2, K, Q)], "not yet"),
+    ("13.3", [lambda *given: torch.atan2(*wanted(*given).unbind(-1))], "not yet"),
+    ("13.3", [lambda *given: math.nan * favorite(*given)], "not yet"),
+    ("13.3", [lambda *given: favorite(*given)[None]], "not yet"),
+    ("13.3", [lambda *given: 0.5], "not yet"),
+    ("13.3", [lambda *given: None], "not attempted"),
+]
+
+
+@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
+def test_an_answer_is_judged(verdict, number, answer, expected):
+    assert verdict(number, *answer, **GIVEN[number]) == expected

@@ -1,0 +1,188 @@
+"""Notebook 14: scores as lines, waves and products; bent surfaces; its figures and exercises."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from chapters.nb14_attention_polynomial import bending as torus_bending
+from chapters.nb14_attention_polynomial import lines as torus_sweep
+from chapters.nb14_attention_polynomial import waves as torus_waves
+from chapters.torus import networks as torus
+from chapters.torus import palette as torus_colors
+from chapters.torus import winding as torus_winding
+from chapters.torus.networks import new_nets
+from chapters.torus.surfaces import turns
+from chapters.torus.training import load_run
+from chapters.torus.views import SweepView
+from figure_checks import check_figures
+
+NETS = new_nets([0, 1]).double()
+TURN = torch.arange(50, dtype=torch.float64) * 2 * math.pi / 50
+
+
+@pytest.mark.parametrize("head", [0, 1, 2])
+def test_the_line_of_a_second_word_gives_the_scores_of_its_row(head):
+    found = torus.coefficients(NETS)[0, head]
+    g0, g1, h = torus_sweep.lines(found, TURN[:, None]).unbind(dim=-1)
+    row = g0 * TURN.cos() + g1 * TURN.sin() + h
+    assert torch.allclose(row, torus.polynomial(found, TURN, TURN[:, None]))
+
+
+@pytest.mark.parametrize("line", [(3.0, 4.0, 2.5), (-1.0, 2.0, 0.0), (1.0, 0.0, 2.0)])
+def test_a_line_cuts_the_circle_where_the_score_is_zero(line):
+    g0, g1, h = line
+    found = torus_sweep.cuts(g0, g1, h)
+    assert len(found) == 2 * (abs(h) < math.hypot(g0, g1))
+    for angle in found:
+        assert 0 <= angle < 2 * math.pi
+        assert g0 * math.cos(angle) + g1 * math.sin(angle) + h == pytest.approx(0, abs=1e-9)
+
+
+def test_the_pictures_of_waves_keep_gray_below_zero_and_purple_above():
+    waves, shares = torus_waves.SCORES, torus_colors.SHARES
+    kept = torus_colors.palette_of(waves, shares, n=37)  # as in `sum_of_waves`
+    at = np.concatenate([np.linspace(0, 0.48, 100), np.linspace(0.52, 1, 100)])
+    shades = (255 * waves(at)[None, :, :3]).round().astype("uint8")
+    shown = np.asarray(torus_colors._nearest(Image.fromarray(shades), kept).convert("RGB"), int)[0]
+    purple = shown[:, 0] - shown[:, 1] > 2
+    assert not purple[:100].any() and purple[100:].all()
+    with pytest.raises(ValueError, match="at most 256 colors"):
+        torus_colors.palette_of(waves, shares, n=120)
+
+
+def test_a_head_with_one_number_is_a_product_whose_lines_are_parallel():
+    thin = new_nets([0, 1], n_heads=2, d_head=1).double()
+    product = torus_sweep.product_of(thin)
+    whole = torus_sweep.Product(*(each[..., None, None] for each in product))
+    scores = torus.attend(thin, *torus.on_grid(9)).scores.unflatten(-1, (9, 9))
+    assert torch.allclose(whole.score(*torus.grid(9)), scores)
+    g0, g1, _ = torus_sweep.lines(torus.coefficients(thin)[1, 0], TURN).unbind(dim=-1)
+    psi = product.psi[1, 0]
+    assert (g0 * psi.sin() - g1 * psi.cos()).abs().max() < 1e-9
+    with pytest.raises(ValueError, match="d_head 1, got 3"):
+        torus_sweep.product_of(NETS)
+
+
+def test_the_groups_of_waves_hold_each_harmonic_once():
+    assert sorted(sum(torus_waves.GROUPS.values(), [])) == list(range(len(torus.HARMONICS)))
+
+
+def test_given_shares_are_carried():
+    pairs = torus.pairs(NETS)
+    shares = torus.attend(NETS, *pairs).a1
+    said = torus_winding.carry_with(NETS, shares, pairs)
+    assert torch.allclose(said, torus.logits(NETS, *pairs))
+    hard = torus_winding.carry_with(NETS, (shares > 0.5).float(), pairs)
+    assert torch.allclose(hard, torus.logits(NETS, *pairs, hard=True))
+
+
+def test_without_heads_the_torus_is_a_ring_and_with_them_the_stream():
+    ring, bent = (torus_bending.streams(NETS[0], strength, n=8) for strength in (0, 1))
+    assert torch.allclose(ring, ring[:, :1].expand(8, 8, 3))
+    logits = torus.logits(NETS[0], *torus.on_grid(8))[0]
+    assert torch.allclose(bent.reshape(64, 3) @ NETS.W_U[0], logits)
+    facts = torus_bending.of_facts(NETS[0]) @ NETS.W_U[0]
+    assert torch.allclose(facts, torus.logits(NETS[0], *torus.pairs(NETS[0]))[0])
+
+
+def test_a_thickened_ring_is_closed_and_as_thick_as_said():
+    ring = torch.stack([TURN.cos(), TURN.sin(), 0 * TURN], dim=-1)
+    ring = torch.cat([ring, ring[:1]])
+    tube = torch.from_numpy(torus_bending.thickened(ring.numpy(), 0.1))
+    assert torch.allclose(tube[0], tube[-1])
+    assert torch.allclose((tube - ring[:, None]).norm(dim=-1), torch.tensor(0.1).double())
+
+
+def test_a_globe_has_borders_and_is_pale_where_no_surface_lies():
+    theta1, theta2 = turns(41, 41)
+    cap = np.stack([np.cos(theta1) * np.sin(theta2 / 8), np.sin(theta1) * np.sin(theta2 / 8),
+                    np.cos(theta2 / 8)], -1)[:-1, :-1]  # fmt: skip
+    W_U = np.array([[1, -1], [0, 0], [0, 0]])  # two halves, left and right from above
+    pearls = [[0, 0, -1.0]], [0]  # behind
+    image = torus_bending.on_globe(cap, pearls[0], W_U, pearls[1], (90, -90), 80)
+    assert image.shape == (80, 80, 3) and np.allclose(image[0, 0], 1)
+    assert image[38:42, 39:41].max() < 0.5  # the border
+    near, far = image[40, 60], image[40, 74]  # on the cap and beside it
+    assert np.ptp(near) > 2 * np.ptp(far) > 0
+    assert near.argmax() == far.argmax() == torus_colors.CLASS_COLORS[0].argmax()
+
+
+# ---- figures and the live view ----
+
+NET, FACTS = NETS[0], torch.arange(25) % 5
+THETA, HEAD = torus.angles(NET)[0], torus.coefficients(NET)[0, 0]
+PRODUCT = torus_sweep.Product(*torch.tensor([3.0, 1.0, 0.5, 2.0, 0.3, 0.4]))
+
+
+@pytest.mark.parametrize("head", [HEAD, PRODUCT], ids=["coefficients", "product"])
+def test_a_swept_head_is_sent_with_its_free_numbers(head):
+    still = torus_waves.film([PRODUCT], THETA, ["a"], "b")
+    data = SweepView(head, THETA, 1.0, still).data
+    json.dumps(data)
+    assert ("product" in data) is ("coefficients" not in data)
+    if "product" in data:
+        assert [key for key, *_ in data["sliders"]] == ["phi", "s", "psi", "t"]
+        assert data["product"]["s"] == pytest.approx(0.5 / 3, abs=1e-4)
+
+
+def test_lines_of_another_shape_are_not_ruled():
+    with pytest.raises(ValueError, match=r"g0, g1, h of 5 words, got the shape \(5, 2\)"):
+        torus_sweep.ruled(torch.ones(5, 2), THETA, "a")
+
+
+def test_figures_can_be_read():
+    net = new_nets([0])  # in single precision, as they are trained
+    check_figures(
+        torus_sweep.rows_and_lines(HEAD, THETA, "a"),
+        torus_sweep.ruled(torus_sweep.lines(HEAD, THETA), THETA, "a"),
+        torus_sweep.sweeping(HEAD, THETA, [0.0, 1.0, 2.0], "a"),
+        torus_sweep.factored(PRODUCT, THETA, "a"),
+        torus_waves.sum_of_waves(HEAD, THETA, "a"),
+        torus_waves.film([PRODUCT] * 3, THETA, ["a", "b", "c"], "d"),
+        torus_bending.carried(net, 0, torus.angles(net)[0], "a", n=40),
+        torus_bending.hard_and_soft(net, FACTS, "a"),
+        torus_bending.unfolding(net, FACTS, [0, 1], "a", n=24),
+        torus_bending.onto_globe(net, FACTS, [1, 0.5, 0], "a", n=24),
+        torus_bending.bent_in_space(net, FACTS, "a", n=24),
+    )
+
+
+# ---- exercises ----
+
+
+def line(x2, W, E, p1):
+    return x2 @ W @ E, x2 @ W @ (p1 - x2)
+
+
+MOVES = {"W_Q times 2": False, "W_K times -1": False, "W_V times 2": False, "W_pos times 2": True}
+WILD = [0, 0, 0, 0, 0, 0, 0, 1, 0, -1, 0]
+ANSWERS = [
+    ("14.1", lambda *given: [*line(*given)[0], line(*given)[1]], "solved"),
+    ("14.1", line, "not yet"),
+    ("14.1", lambda *given: line(*given)[0], "not yet"),
+    ("14.1", lambda *given: [*line(*given)[0], -line(*given)[1]], "not yet"),
+    ("14.1", lambda *given: None, "not attempted"),
+    ("14.2", MOVES, "solved"),
+    ("14.2", MOVES | {"W_V times 2": True}, "not yet"),
+    ("14.2", MOVES | {"W_pos times 2": False}, "not yet"),
+    ("14.2", {"W_Q times 2": False}, "not yet"),
+    ("14.2", True, "not yet"),
+    ("14.2", MOVES | {"W_V times 2": ...}, "not attempted"),
+    ("14.3", WILD, "solved"),
+    ("14.3", torch.tensor([0, 0, 0, 0, 0, 0, 0, 1, 2, -1, -2]), "solved"),
+    ("14.3", [1, *[0] * 10], "not yet"),
+    ("14.3", [*[0] * 9, 1, 0], "not yet"),
+    ("14.3", [1, 2], "not yet"),
+    ("14.3", "wild", "not yet"),
+    ("14.3", ..., "not attempted"),
+]
+
+
+@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
+def test_an_answer_is_judged(verdict, number, answer, expected):
+    given = {"net": load_run("heads3-dim3").nets[0]} if number == "14.2" else {}
+    assert verdict(number, answer, **given) == expected

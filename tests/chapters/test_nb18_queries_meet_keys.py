@@ -1,0 +1,650 @@
+"""Notebook 18: what it measures, its results files, its drawings and its exercises."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from aot_helpers.models.protocol import Head
+from chapters.nb18_queries_meet_keys import figures as drawings
+from chapters.nb18_queries_meet_keys import geometry
+from chapters.nb18_queries_meet_keys import measure as study
+from chapters.nb18_queries_meet_keys.geometry import (
+    SCALES,
+    QueriesKeys,
+    close_correlation,
+    close_threshold,
+    distances,
+    placed,
+    queries_and_keys,
+    scale_curve,
+)
+from chapters.nb18_queries_meet_keys.texts import TEXTS, TYPES, token_type
+from figure_checks import check_figures
+
+MINILM = study.read_results("minilm")
+
+
+def points(n_texts=3, n=10, d_head=6, seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    q, k = torch.randn(2, n_texts * n, d_head, generator=draw, dtype=torch.float64)
+    text, pos = torch.arange(n_texts).repeat_interleave(n), torch.arange(n).repeat(n_texts)
+    return QueriesKeys(2 * q, k, text, pos)
+
+
+# ---- measures ----
+
+
+def test_random_directions_keep_lengths_and_nothing_else():
+    x = points().q
+    drawn = study.random_directions(x, torch.Generator().manual_seed(1))
+    assert torch.allclose(drawn.norm(dim=1), x.norm(dim=1))
+    assert torch.cosine_similarity(drawn, x).abs().mean() < 0.6
+
+
+def test_an_order_within_texts_exchanges_points_of_one_text_only():
+    v = points()
+    order = study._within_texts(v.text, torch.Generator().manual_seed(0))
+    assert sorted(order.tolist()) == list(range(30)) != order.tolist()
+    assert torch.equal(v.text[order], v.text)
+
+
+def test_correlations_have_a_value_for_each_scale_and_nulls_of_their_own():
+    v = points(n=20)
+    found = study.correlations(v, causal=False)
+    assert {len(each) for each in found.values()} == {7}
+    assert found["shuffled"] != found["all pairs"] != found["directions"]
+    assert str(found) == str(study.correlations(v, causal=False))  # as text, NaN equals NaN
+    turned = v._replace(q=-v.q, k=-v.k)  # the same dot products and distances
+    other = study.correlations(turned, causal=False)
+    assert np.allclose(other["all pairs"], found["all pairs"])
+
+
+def test_the_shift_costs_nothing_where_the_queries_have_no_mean():
+    v = points()
+    centered = v._replace(q=v.q - v.q.mean(dim=0))
+    found = study.liked(centered, False, (1.0, 1e4))
+    assert found["plain"] == found["centered"] and found["shifted"] == found["centered, shifted"]
+    assert found["plain"][1] == found["shifted"][1] == 1 > found["shuffled"][1]
+    assert study.liked(v._replace(q=v.q + 3), False, (1e4,))["shifted"][0] < 1
+
+
+def test_cosine_distance_counts_directions_alone():
+    v = points()
+    longer = v._replace(k=v.k * torch.linspace(1, 9, len(v.k), dtype=torch.float64)[:, None])
+    alike = v._replace(k=torch.nn.functional.normalize(v.k, dim=-1))
+    assert study.liked(alike, False, (1.0,), metric="cosine")["plain"] == [1]
+    found = study.liked(longer, False, (0.2, 1.0, 5.0), metric="cosine")["plain"]
+    assert len(set(found)) == 1 and found[0] < 1
+    assert len(set(study.liked(longer, False, (0.2, 1.0, 5.0))["plain"])) > 1
+
+
+def test_attention_from_queries_and_keys_is_the_models(make_model):
+    model = make_model(positions="relative").requires_grad_(False)
+    tokens = torch.arange(1, 8)
+    pattern = model.run_with_cache(tokens[None])[1]["L1.pattern"][0]
+    for head, v in queries_and_keys(model, [tokens], [Head(1, 0), Head(1, 1)]).items():
+        assert torch.allclose(
+            study.attention(model, head, v.q, v.k), pattern[head.head].double(), atol=1e-5
+        )
+
+
+def small_result(best, causal=False):
+    """Two texts of three tokens; queries on a line, and each key beside the query before it."""
+    at = torch.tensor([[0.0, 0], [100, 0], [250, 0]]).repeat(2, 1)
+    keys = at.roll(1, 0) + torch.tensor([0.0, 5])
+    head = {"head": "L0H0", "tsne": study.packed_map(at, keys)}
+    head["top"] = study._packed(torch.tensor(best).repeat(2)[:, None].expand(-1, 3))
+    tokens = [["a", "b", "c"]] * 2
+    sizes = {"n_layers": 1, "n_heads": 1, "causal": causal}
+    return {"model": "small", "tokens": tokens, "heads": [head], **sizes}
+
+
+def test_what_is_found_on_a_map_is_counted_within_texts():
+    head = Head(0, 0)
+    assert study.found_on_map(small_result([1, 2, 0]), head) == 1
+    assert math.isclose(study.found_on_map(small_result([1, 2, 2]), head), 2 / 3)
+    assert math.isclose(study.found_on_map(small_result([0, 2, 2]), head, but_first=True), 1 / 2)
+    assert math.isnan(study.found_on_map(small_result([0, 0, 0]), head, but_first=True))
+    # Causal: the first query has no choice, and none may look at a later key.
+    assert study.found_on_map(small_result([0, 1, 0], causal=True), head) == 1
+    assert study.found_on_map(small_result([0, 0, 0], causal=True), head) == 0.5
+    text, pos = study.places(small_result([0, 0, 0]))
+    assert text.tolist() == [0, 0, 0, 1, 1, 1] and pos.tolist() == [0, 1, 2, 0, 1, 2]
+
+
+def test_the_norms_left_are_twice_the_ratio_and_none():
+    as_said, turned = study.norms_left(points())
+    assert math.isclose(as_said, 2) and abs(turned) < 1e-9
+
+
+def test_a_key_above_average_is_the_nearest_after_the_shift():
+    v = points()
+    v = v._replace(q=v.q + 3)
+    dots = v.q @ v.k.T
+    assert torch.allclose(study.above(v).q @ v.k.T, dots - dots.mean(dim=0))
+    found = study.liked(v, False, (1e4,))
+    assert found["above, shifted"] == [1.0] and found["above"][0] < 1
+
+
+def test_points_along_the_text_have_neighbors_of_near_positions():
+    v = points(n_texts=4, n=40)
+    line = torch.stack([v.pos * 1.0, 0.01 * v.text], dim=1)
+    by_lot = (40 + 1) / 3  # the mean distance of two different numbers below 40
+    assert math.isclose(study.along_the_text(line, v.pos), 1 / by_lot)
+    assert 0.6 < study.along_the_text(line, v.pos, seed=0) < 1.4
+
+
+def test_pearls_at_random_places_are_not_along_the_text():
+    v = points(n_texts=4, n=40)
+    pearls = 9 * torch.rand(40, 2, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    at = pearls[v.pos] + 1e-3 * v.q[:, :2]  # each position of all texts on one spot
+    assert 0.6 < study.along_the_text(at, v.pos) < 1.4
+
+
+def test_keys_moved_by_lot_go_as_far_as_the_shift_and_elsewhere():
+    v = points()._replace(k=points().k + 3)
+    q, k = study.moved_by_lot(v, 2.0)
+    (_, plain), (_, there) = placed(v.q, v.k, 2.0), placed(v.q, v.k, 2.0, shift=True)
+    moved, shift = (k - plain), (there - plain)
+    assert torch.equal(q, 2 * v.q) and torch.allclose(moved, moved[:1])
+    assert torch.isclose(moved[0].norm(), shift[0].norm()) and (moved - shift).norm() > 1
+
+
+def test_neighbors_of_keys_are_keys_where_the_clouds_lie_apart():
+    v = points(n=40)
+    assert study.keys_near_keys(v.q, v.k + 100) == 1
+    assert 0.4 < study.keys_near_keys(v.q, 2 * v.k) < 0.6
+    assert study.keys_near_keys(v.k + 1e-6, v.k, n_neighbors=1) == 0
+
+
+def test_close_pairs_are_those_of_the_curve_and_share_few_vectors():
+    v = points(n=20)
+    short = v._replace(k=torch.cat([0.01 * v.k[:2], v.k[2:]]))
+    distance, dots, shared = study.close_pairs(short.q, short.k, 0.2)
+    correlation, count = scale_curve(short.q, short.k)
+    limit = close_threshold(distances(*placed(short.q, short.k, 0.2)))
+    assert len(distance) == len(dots) == len(shared) == count[0]
+    assert math.isclose(close_correlation(dots, distance, limit)[0], correlation[0], rel_tol=1e-5)
+    assert len(shared.unique()) <= 2
+
+
+def test_the_queries_that_like_another_key_are_counted_alone():
+    v = points()
+    first = v.pos == 0
+    v = v._replace(k=torch.where(first[:, None], 0 * v.k, v.k))  # nobody likes it much
+    found = study.liked(v, False, (1e4,))
+    assert found["others"] == [1.0]
+    every = v._replace(q=v.q.abs(), k=torch.where(first[:, None], v.k.abs() + 9, -v.k.abs()))
+    assert math.isnan(study.liked(every, False, (1.0,))["others"][0])
+
+
+def test_the_norm_metric_of_half_the_texts():
+    v = points(n_texts=4)
+    even = v.text % 2 == 0
+    alone = study.norm_scale(v.q[even], v.k[even])
+    assert study.of_halves(v)[0] == alone != study.of_halves(v)[1]
+
+
+def test_the_previous_key_is_found_where_it_is_the_nearest():
+    v = points()
+    ahead = torch.eye(10, dtype=torch.float64).repeat(3, 1)
+    v = v._replace(q=ahead.roll(1, 0), k=ahead)  # each query is the key before it, but the first
+    assert study.previous_nearest(v, c=1.0) == 1
+    assert study.previous_nearest(v._replace(q=ahead), c=1.0) == 0
+
+
+def test_a_models_result_fits_in_json_and_comes_back(make_model, tmp_path, monkeypatch):
+    model = make_model(positions="none").requires_grad_(False)
+    monkeypatch.setattr(study, "FOLDER", tmp_path / "geometry")
+    tokens = [
+        torch.randint(11, (10,), generator=torch.Generator().manual_seed(i)) for i in range(12)
+    ]
+    monkeypatch.setattr(study, "texts_for", lambda model, name: tokens)
+    model.tokenizer = type(
+        "Some", (), {"token_strings": lambda self, ids: [str(int(i)) for i in ids]}
+    )()
+    result = study.examine(model, "tiny")
+    study.write_results(result)
+    again = study.read_results("tiny")
+    assert again["heads"] == result["heads"] and again["tokens"][0] == [
+        str(int(i)) for i in tokens[0]
+    ]
+    q, k = study.map_of(again, Head(1, 1), "tsne")
+    assert q.shape == k.shape == (120, 2) and 0 <= torch.cat([q, k]).min() <= 255
+    with pytest.raises(ValueError, match="no head L2H0: tiny has 2 layers of 2 heads"):
+        study.head_of(again, Head(2, 0))
+    with pytest.raises(ValueError, match="tiny has no map by 'umap'"):
+        study.map_of(again, Head(0, 0), "umap")
+    with pytest.raises(ValueError, match="no results of 'gpt5', but of: tiny; run make geometry"):
+        study.read_results("gpt5")
+
+
+def test_a_packed_map_keeps_its_shape():
+    v = points()
+    packed = study.packed_map(v.q[:, :2], v.k[:, :2])
+    found = study.unpacked(packed, 2).double()
+    whole = torch.cat([v.q, v.k])[:, :2]
+    scale = (whole.amax(dim=0) - whole.amin(dim=0)).max() / 255
+    assert (distances(found, found) * scale - distances(whole, whole)).abs().max() < 2 * scale
+
+
+# ---- what is shipped ----
+
+
+def test_what_is_shipped_of_minilm_is_whole_and_small():
+    assert len(MINILM["heads"]) == 72 and len(MINILM["tokens"]) == len(TEXTS)
+    n = sum(map(len, MINILM["tokens"]))
+    for each in MINILM["heads"]:
+        maps = [study.unpacked(each[kind], 2) for kind in ("tsne", "tsne, no shift", "umap")]
+        assert {each.shape for each in maps} == {(2 * n, 2)}
+        assert study.unpacked(each["top"], 3).shape == (n, 3)
+    longest = max(map(len, MINILM["tokens"]))
+    assert all(study.unpacked(each["top above"], 1).shape == (n, 1) for each in MINILM["heads"])
+    assert max(study.unpacked(each["top"], 3).max() for each in MINILM["heads"]) < longest
+    assert all(path.stat().st_size < 1_000_000 for path in study.FOLDER.glob("*.json"))
+
+
+def test_kinds_of_tokens():
+    names = [TYPES[token_type(token)] for token in ["ferry", " the", ".", "##sc", "[CLS]", "1911"]]
+    assert names == [TYPES[i] for i in (0, 1, 2, 3, 4, 0)]
+
+
+# ---- figures ----
+
+
+def test_figures_can_be_read():
+    v, some, words = points(), torch.rand(2, 2), ["x", "y"]
+    panels = {"one": (v.q[:, :2], v.k[:, :2]), "two": placed(v.q[:, :2], v.k[:, :2], 2.0, True)}
+    close = {"one": (torch.rand(9), torch.rand(9), torch.arange(9) % 3)}
+    liked = {"one": {"liked": (0.9, 0.1)}, "two": {"liked": (0.5, 0.4)}}
+    still = drawings.clouds(panels, "title", v.pos, links=[(0, 1)])
+    check_figures(
+        still,
+        drawings.clouds(panels, "title", zoom={"two": (3, 1)}, links=[(3, 1)]),
+        drawings.toy({"a": (some, some.flip(0))}, words, "title"),
+        drawings.toy({"a": (some, some.flip(0))}, words, "title", links="nearest"),
+        drawings.toy({"a": (some, some.flip(0))}, words, "title", center=True),
+        drawings.close_pairs(close, "title"),
+        drawings.at_a_glance(MINILM, "title", notes={Head(0, 2): "before"}),
+        drawings.liked_by_scale([0.2, 1, 5], {"all": torch.rand(3, 3)}, "title"),
+        drawings.exchange(liked, "title", ("before", "after")),
+        drawings.chosen_scales({"a": torch.rand(2, 3) + 0.3}, "title"),
+    )
+    view = drawings.MapView(MINILM, [Head(0, 2), Head(5, 11)], still, point=3)
+    assert list(view.data["heads"]) == ["L0H2", "L5H11"] and view.data["head"] == "L0H2"
+    bundle = view._repr_mimebundle_()
+    assert json.dumps(view.data) in bundle["text/html"] and bundle["image/png"]
+    with pytest.raises(ValueError, match="no head L6H0"):
+        drawings.MapView(MINILM, [Head(6, 0)], still)
+
+
+def test_one_query_is_joined_to_its_favorites_and_to_the_nearest_key():
+    axis = drawings.one_query(MINILM, Head(0, 2), 20).axes[0]
+    dashed = [line for line in axis.lines if line.get_linestyle() not in ("-", "None")]
+    assert len(dashed) == 1 and {t.get_text() for t in axis.texts} == {"piano", "a", "and", "the"}
+    (q, k), (text, _) = study.map_of(MINILM, Head(0, 2)), study.places(MINILM)
+    nearest = distances(q[20:21], k[text == 0])[0].argmin()
+    assert np.allclose(np.transpose(dashed[0].get_data()), torch.stack([q[20], k[nearest]]))
+
+
+# ---- exercises ----
+
+TOY = {
+    "queries": [[1.6, 0.9], [-0.8, 1.2], [2.0, -0.4], [-0.4, 0.3]],
+    "keys": [[0.6, 0.8], [1.2, -0.4], [0.1, 1.8], [1.8, -1.6]],
+}
+
+
+def lift(q, k):
+    squares = (k**2).sum(dim=1, keepdim=True)
+    zeros = torch.zeros(len(q), 1, dtype=q.dtype)
+    return torch.cat([q, zeros], dim=1), torch.cat([k, (squares.max() - squares).sqrt()], dim=1)
+
+
+def heavier(q, k):
+    return q + torch.eye(4)[3], k
+
+
+def flat(q, k):
+    return tuple(torch.nn.functional.pad(each, (0, 1)) for each in (q, k))
+
+
+def lengthened(q, k):
+    nearest = distances(q, k, "cosine").argmin(dim=1)
+    unwanted = torch.bincount(nearest, minlength=len(k)) == 0
+    return torch.where(unwanted[:, None], 100 * k, k)
+
+
+def one_longer(k):
+    return torch.cat([100 * k[:1], k[1:]])
+
+
+ANSWERS = [
+    ("18.1", [[4.0, 0.0], False], "solved"),
+    ("18.1", [torch.tensor([0.0, -2.0]), False], "solved"),
+    ("18.1", [[4.0, 0.0], True], "not yet"),
+    ("18.1", [[4.0, 0.0], "yes"], "not yet"),
+    ("18.1", [[0.0, 0.0], True], "not yet"),
+    ("18.1", [[1.0], True], "not yet"),
+    ("18.1", [[math.nan, 1.0], True], "not yet"),
+    ("18.1", [..., True], "not attempted"),
+    ("18.2", [lift], "solved"),
+    ("18.2", [flat], "not yet"),
+    ("18.2", [lambda q, k: lift(q, 2 * k)], "not yet"),
+    ("18.2", [lambda q, k: flat(1000 * q, k / 1000)], "not yet"),
+    ("18.2", [lambda q, k: heavier(*lift(q, k))], "not yet"),
+    ("18.2", [lambda q, k: (q, k)], "not yet"),
+    ("18.2", [lambda q, k: [1, 2]], "not yet"),
+    ("18.2", [lambda q, k: lift(q * math.nan, k)], "not yet"),
+    ("18.2", [lambda q, k: None], "not attempted"),
+    ("18.3", [lengthened], "solved"),
+    ("18.3", [lambda q, k: 10 * k], "not yet"),
+    ("18.3", [lambda q, k: one_longer(k)], "not yet"),
+    ("18.3", [lambda q, k: -k], "not yet"),
+    ("18.3", [lambda q, k: (q, k)], "not yet"),
+    ("18.3", [lambda q, k: k[:5]], "not yet"),
+    ("18.3", [lambda q, k: k * math.nan], "not yet"),
+    ("18.3", [lambda q, k: None], "not attempted"),
+]
+
+
+@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
+def test_an_answer_is_judged(verdict, number, answer, expected):
+    assert verdict(number, *answer, **(TOY if number == "18.1" else {})) == expected
+
+
+LENGTHS = (10, 10, 10)
+
+
+# ---- the geometry of queries and keys ----
+
+
+def clouds(n=30, d_head=8, seed=0, apart=0.0):
+    """Random queries and keys [n, d_head], their centroids some way apart."""
+    draw = torch.Generator().manual_seed(seed)
+    q, k = torch.randn(2, n, d_head, generator=draw, dtype=torch.float64)
+    return 2 * q, k + apart
+
+
+def texts(n_tokens=LENGTHS, d_vocab=11):
+    draw = torch.Generator().manual_seed(3)
+    return [torch.randint(d_vocab, (n,), generator=draw) for n in n_tokens]
+
+
+def rotation(d_head, seed=1):
+    draw = torch.Generator().manual_seed(seed)
+    return torch.linalg.qr(torch.randn(d_head, d_head, generator=draw, dtype=torch.float64))[0]
+
+
+@pytest.fixture(scope="module")
+def bert():
+    from transformers import BertConfig, BertForMaskedLM
+
+    from aot_helpers.models.pretrained import PretrainedTransformer
+
+    torch.manual_seed(0)
+    sizes = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32)
+    config = BertConfig(vocab_size=11, max_position_embeddings=12, **sizes)
+    return PretrainedTransformer(BertForMaskedLM(config).eval().requires_grad_(False), None)
+
+
+# ---- what is read from a model ----
+
+
+@pytest.mark.parametrize("positions", ["none", "standard", "shortformer"])
+def test_dot_products_of_what_is_read_are_the_models_scores(make_model, positions):
+    model = make_model(positions=positions).requires_grad_(False)
+    found = geometry.queries_and_keys(model, texts())
+    assert sorted(found) == [Head(i, h) for i in range(2) for h in range(2)]
+    _, cache = model.run_with_cache(texts()[1][None])
+    for head, (q, k, text, pos) in found.items():
+        scores = (q @ k.T / math.sqrt(model.config.d_head))[10:20, 10:20]
+        theirs = cache[f"L{head.layer}.scores"][0, head.head].double()
+        assert torch.allclose(scores.tril(), theirs.tril(), atol=1e-5)
+        assert text.tolist() == [0] * 10 + [1] * 10 + [2] * 10
+        assert pos.tolist() == 3 * list(range(10))
+
+
+def test_a_pretrained_encoder_is_read_in_the_same_way(bert):
+    wanted = [Head(1, 3)]
+    ((head, (q, k, _, _)),) = geometry.queries_and_keys(bert, texts(), wanted).items()
+    _, cache = bert.run_with_cache(texts()[2][None])
+    theirs = cache["L1.scores"][0, 3].double()
+    assert head == wanted[0] and torch.allclose((q @ k.T / 2)[20:, 20:], theirs, atol=1e-5)
+
+
+def test_a_query_may_look_at_its_text_and_not_ahead(make_model):
+    found = geometry.queries_and_keys(make_model(), texts((2, 3)), [Head(0, 1)])[Head(0, 1)]
+    both, causal = found.allowed(causal=False), found.allowed(causal=True)
+    assert both.int().tolist() == torch.block_diag(torch.ones(2, 2), torch.ones(3, 3)).tolist()
+    assert torch.equal(causal, both.tril())
+
+
+@pytest.mark.parametrize(
+    ("given", "heads", "said"),
+    [
+        (LENGTHS, [Head(0, 2)], "no head L0H2: this model has 2 layers of 2 heads"),
+        (LENGTHS, [Head(-1, 0)], "no head L-1H0"),
+        ((10, 1), None, r"text 1 has tokens of shape \(1,\): give two tokens or more"),
+        ((), None, "got 0 texts and 4 heads: give one of each or more"),
+        (LENGTHS, [], "got 3 texts and 0 heads"),
+    ],
+)
+def test_what_cannot_be_read_is_named(make_model, given, heads, said):
+    with pytest.raises(ValueError, match=said):
+        geometry.queries_and_keys(make_model(), texts(given), heads)
+
+
+def test_a_batch_of_texts_is_no_text(make_model, unchecked):
+    with pytest.raises(ValueError, match=r"must have shape \[batch, pos\]"):
+        geometry.queries_and_keys(make_model(), [texts()[0][None]])
+    with pytest.raises(ValueError, match="must be a tensor of whole numbers"):
+        geometry.queries_and_keys(make_model(), ["a text"])
+
+
+# ---- what is free for attention, and what is not ----
+
+
+def test_attention_sees_neither_the_scale_nor_a_shift_of_the_keys():
+    q, k = clouds(apart=1.0)
+    pattern = (q @ k.T).softmax(dim=-1)
+    for c in SCALES:
+        for shift in (False, True):
+            large, small = geometry.placed(q, k, c, shift)
+            assert ((large @ small.T).softmax(dim=-1) - pattern).abs().max() < 1e-12
+    moved = geometry.shifted(k, q)  # the queries to the keys
+    assert ((moved @ k.T).softmax(dim=-1) - pattern).abs().max() > 0.1
+
+
+def test_a_shift_makes_the_centroids_one_after_scaling():
+    q, k = geometry.placed(*clouds(apart=3.0), c=2.5, shift=True)
+    assert torch.allclose(q.mean(dim=0), k.mean(dim=0), atol=1e-12)
+
+
+@pytest.mark.parametrize("c", [0.0, -1.0, math.nan, math.inf])
+def test_a_scale_that_is_none_is_named(c):
+    with pytest.raises(ValueError, match=f"c must be a finite number > 0.*got {c}"):
+        geometry.scaled(*clouds(), c)
+
+
+def test_the_norm_metrics_c_squares_the_ratio_and_its_inverse_mends_it():
+    q, k = clouds()
+
+    def ratio(q, k):
+        return (q.norm(dim=-1).median() / k.norm(dim=-1).median()).item()
+
+    c = geometry.norm_scale(q, k)
+    assert math.isclose(c**2, ratio(q, k)) and c > 1.2
+    assert math.isclose(ratio(*geometry.scaled(q, k, c)), ratio(q, k) ** 2)
+    assert math.isclose(ratio(*geometry.scaled(q, k, 1 / c)), 1)
+
+
+# ---- distances and metrics, by other ways ----
+
+
+def test_distances_by_their_definitions():
+    q, k = clouds(6)
+    euclidean, cosine = (geometry.distances(q, k, each) for each in geometry.METRICS)
+    for i in range(6):
+        for j in range(6):
+            assert math.isclose(euclidean[i, j], np.linalg.norm(q[i] - k[j]), rel_tol=1e-12)
+            cos = torch.cosine_similarity(q[i], k[j], dim=0)
+            assert math.isclose(cosine[i, j], 1 - cos, rel_tol=1e-9)
+    with pytest.raises(ValueError, match="no metric is called 'manhattan'"):
+        geometry.distances(q, k, "manhattan")
+
+
+def test_distance_is_dot_product_and_norms():
+    q, k = clouds()
+    squares = (q**2).sum(-1)[:, None] + (k**2).sum(-1) - 2 * q @ k.T
+    assert torch.allclose(geometry.distances(q, k) ** 2, squares, atol=1e-10)
+
+
+def test_the_weighted_correlation_is_that_of_numpys_weighted_covariance():
+    x, y, w = torch.rand(3, 200, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    y = y - x
+    cov = np.cov(np.stack([x, y]), aweights=w.numpy())
+    wanted = cov[0, 1] / math.sqrt(cov[0, 0] * cov[1, 1])
+    assert math.isclose(geometry.weighted_correlation(x, y, w), wanted, rel_tol=1e-12)
+    assert math.isclose(geometry.weighted_correlation(x, 1 - 3 * x, w), -1)
+    assert math.isnan(geometry.weighted_correlation(x, torch.ones_like(x), w))
+    with pytest.raises(ValueError, match="weights must be >= 0"):
+        geometry.weighted_correlation(x, y, -w)
+
+
+def test_the_close_pairs_are_those_below_the_percentile():
+    distance = torch.rand(1000, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    threshold = geometry.close_threshold(distance, 0.05)
+    assert int((distance < threshold).sum()) == 50
+    assert math.isclose(threshold, np.percentile(distance, 5, method="higher"))
+    by_hand = distance[distance < threshold]
+    correlation, count = geometry.close_correlation(-(distance**2), distance, threshold)
+    weights = (threshold - by_hand) ** 2
+    assert count == 50 and math.isclose(
+        correlation, geometry.weighted_correlation(-(by_hand**2), by_hand, weights)
+    )
+    assert math.isnan(geometry.close_correlation(distance, distance, 0.0)[0])
+
+
+def test_too_few_pairs_for_the_percentile_are_named():
+    with pytest.raises(ValueError, match="of 400 pairs 0.5 % are 2, .* give texts with 25 tokens"):
+        geometry.scale_curve(*clouds(20))
+
+
+@pytest.mark.parametrize("metric", geometry.METRICS)
+@pytest.mark.parametrize("shift", [False, True])
+def test_metrics_do_not_see_a_common_rotation(metric, shift):
+    q, k = clouds(60, apart=1.0)
+    R = rotation(8)
+    before, after = (
+        geometry.scale_curve(*each, metric, shift) for each in [(q, k), (q @ R, k @ R)]
+    )
+    assert torch.allclose(before[0], after[0], atol=1e-6) and torch.equal(before[1], after[1])
+    assert math.isclose(geometry.norm_scale(q, k), geometry.norm_scale(q @ R, k @ R))
+    assert math.isclose(geometry.mixing(q, k, metric), geometry.mixing(q @ R, k @ R, metric))
+
+
+def test_cosine_distance_sees_the_scale_only_after_a_shift():
+    q, k = clouds(60, apart=1.0)
+    plain, _ = geometry.scale_curve(q, k, "cosine")
+    moved, _ = geometry.scale_curve(q, k, "cosine", shift=True)
+    assert plain.max() - plain.min() < 1e-6 < 0.01 < moved.max() - moved.min()
+
+
+def test_one_threshold_counts_differently_at_each_scale():
+    q, k = clouds(60)
+    _, own = geometry.scale_curve(q, k)
+    _, one = geometry.scale_curve(q, k, one_threshold=True)
+    assert own.tolist() == [18.0] * 7
+    assert one.sum() == int(0.005 * 7 * 3600) and len(set(one.tolist())) > 3
+
+
+def test_maps_of_scales_hold_each_heads_own_curve(make_model):
+    vectors = geometry.queries_and_keys(make_model(positions="none"), texts((10,) * 6))
+    maps = geometry.scale_maps(vectors, one_threshold=True)
+    pair = vectors[Head(1, 0)]
+    correlation, count = geometry.scale_curve(pair.q, pair.k, one_threshold=True)
+    assert torch.equal(maps.correlation[1, 0].nan_to_num(9), correlation.nan_to_num(9))
+    assert torch.equal(maps.count[1, 0], count)
+    assert math.isclose(maps.norm[1, 0], geometry.norm_scale(pair.q, pair.k), rel_tol=1e-6)
+    best = [np.nanargmin(row) for row in maps.correlation.flatten(0, 1).numpy()]
+    assert maps.chosen().flatten().tolist() == torch.tensor(SCALES)[best].tolist()
+    divided = maps.correlation / maps.count.sum(dim=(0, 1))
+    best = [np.nanargmin(row) for row in divided.flatten(0, 1).numpy()]
+    assert maps.chosen(True).flatten().tolist() == torch.tensor(SCALES)[best].tolist()
+    del vectors[Head(0, 1)]
+    with pytest.raises(ValueError, match="got 3 heads of 2 × 2: give all of a model"):
+        geometry.scale_maps(vectors)
+
+
+def test_the_nearest_key_is_liked_where_lengths_are_alike_and_for_a_large_scale():
+    q, k = clouds()
+    one_text = torch.ones(30, 30, dtype=torch.bool).tril()
+
+    def share(q, k, metric="euclidean"):
+        return geometry.nearest_is_liked(q, k, geometry.distances(q, k, metric), one_text)
+
+    found = share(q, k)
+    by_hand = [
+        (q[i] @ k[: i + 1].T).argmax() == (q[i] - k[: i + 1]).norm(dim=-1).argmin()
+        for i in range(1, 30)
+    ]
+    assert 0 < found < 1 and math.isclose(found, np.mean(by_hand))
+    assert share(*geometry.scaled(q, k, 1e4)) == 1
+    assert share(q, torch.nn.functional.normalize(k, dim=-1)) == 1
+
+
+def test_clouds_that_lie_apart_do_not_mix_and_equal_ones_do():
+    q, k = clouds(100, 2, apart=100.0)
+    assert geometry.mixing(q, k) == 0
+    assert abs(geometry.mixing(q, 2 * geometry.shifted(q, k)) - 0.5) < 0.1
+    with pytest.raises(ValueError, match="n_neighbors.*200"):
+        geometry.mixing(q, k, n_neighbors=200)
+
+
+# ---- maps ----
+
+
+@pytest.mark.parametrize("method", geometry.METHODS)
+def test_a_map_comes_again_from_its_seed_and_keeps_clouds_apart(method):
+    q, k = clouds(apart=20.0)
+    at_q, at_k = geometry.joint_map(q, k, method, neighbors=10, seed=1)
+    again, _ = geometry.joint_map(q, k, method, neighbors=10, seed=1)
+    other, _ = geometry.joint_map(q, k, method, neighbors=10, seed=2)
+    assert at_q.shape == at_k.shape == (30, 2)
+    assert torch.equal(at_q, again)
+    assert method == "tsne" or not torch.equal(at_q, other)  # t-SNE begins with the axes of PCA
+    assert geometry.mixing(at_q, at_k, n_neighbors=5) == 0
+
+
+def test_a_map_of_cosine_distance_does_not_see_the_scale():
+    q, k = clouds()
+    plain, twice = (  # a power of two leaves every digit
+        geometry.joint_map(*geometry.scaled(q, k, c), metric="cosine", neighbors=10)
+        for c in (1.0, 2.0)
+    )
+    assert torch.equal(plain[0], twice[0]) and torch.equal(plain[1], twice[1])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"neighbors": 60}, "neighbors = 60 needs more than 60 points .* got 60 .* 2 <= neighbors"),
+        ({"neighbors": 1}, "neighbors = 1"),
+        ({"method": "pca"}, "no method is called 'pca'; there are: tsne, umap"),
+        ({"metric": "dot"}, "no metric is called 'dot'"),
+    ],
+)
+def test_a_map_that_cannot_be_made_says_why(given, said):
+    with pytest.raises(ValueError, match=said):
+        geometry.joint_map(*clouds(), **given)
+
+
+def test_a_map_of_nan_is_refused():
+    q, k = clouds()
+    q[3, 2] = math.nan
+    with pytest.raises(ValueError, match="must be finite"):
+        geometry.joint_map(q, k)
