@@ -14,10 +14,18 @@ OMP_WAIT_POLICY ?= PASSIVE
 export OMP_NUM_THREADS OMP_WAIT_POLICY
 
 .DEFAULT_GOAL := help
-.PHONY: help run evidence test lab notebooks autopsy geometry pretrained sweep bench checkpoints browser pins clean
+.PHONY: help help-all run lab test evidence notebooks data clean
+.PHONY: test-all checkpoints sweep bench browser pins
 
-help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1@/p' Makefile | awk -F@ '{ printf "%-18s %s\n", $$1, $$2 }'
+# Targets described after ## are listed by `make`, those after #: by `make help-all` as well.
+LIST = sed -nE 's/^([a-z-]+):.*$(1) (.*)/\1@\2/p' Makefile | awk -F@ '{ printf "  make %-12s %s\n", $$1, $$2 }'
+
+help:
+	@$(call LIST,##)
+	@echo '  make help-all     the rest'
+
+help-all:
+	@$(call LIST,#[#:])
 
 # The stamp is written last, so a failed installation is tried again the next time.
 $(MADE): $(REQUIREMENTS)
@@ -30,59 +38,64 @@ $(MADE): $(REQUIREMENTS)
 	$(PY) -m pip install --no-deps -e .
 	@touch $(MADE)
 
-run: $(MADE) ## run the tour, two notebooks at a time; copies and a summary go to runs/
-	$(PY) tools/run_notebooks.py
-
-evidence: $(MADE) ## run the evidence: seeds, controls and audits behind every claim
-	$(PY) tools/run_notebooks.py --floor evidence
-
-# No test asks the network: loaders that would try the hub get their answer at once.
-test: export HF_HUB_OFFLINE = 1
-test: export AOT_RESULTS = $(CURDIR)/runs/results
-test: $(MADE) ## lint, unit tests, every notebook, committed state
-	$(PY) -m ruff check .
-	$(PY) -m ruff format --check .
-	$(PY) -m pytest -n 2 tests
-	rm -rf $(AOT_RESULTS)/claims
-	$(PY) -m pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env \
-	  --nbval-sanitize-with=tests/nbval_sanitize.cfg --nbval-cell-timeout=300 notebooks/
-	$(PY) -m aot_helpers.teaching.ledger
-	$(PY) tools/run_notebooks.py --verify --floor both
+run: $(MADE) ## run the tours, two at a time; copies and a summary go to runs/
+	$(PY) tools/notebooks.py
 
 lab: $(MADE) ## open JupyterLab at the first notebook
 	$(PY) -m jupyterlab notebooks/00_start_here.ipynb
 
-notebooks: $(MADE) ## run both floors in place and refresh the README table
-	$(PY) tools/run_notebooks.py --in-place --floor both
+# No test asks the network: loaders that would try the hub get their answer at once.
+test test-all: export HF_HUB_OFFLINE = 1
+test test-all: export AOT_RESULTS = $(CURDIR)/runs/results
 
-# STORAGE travels in the environment, so that no password is printed.
-autopsy: $(MADE) ## train a report's faulty and mended set-ups, going on where it stopped
-	$(PY) tools/autopsy.py
+# The notebooks of a floor by seconds, so that no long one starts when the others end.
+NBVAL = $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --nbval-lax --nbval-current-env \
+  --nbval-sanitize-with=tests/nbval_sanitize.cfg --nbval-cell-timeout=300 \
+  $$($(PY) tools/notebooks.py --list --floor $(1))
+LINT = $(PY) -m ruff check . && $(PY) -m ruff format --check .
+# Claims of an older run must not be taken for this one's.
+FORGET = rm -rf runs/results/claims
 
-geometry: $(MADE) ## measure and map the queries and keys of every head of some models
-	$(PY) tools/geometry.py
+test: $(MADE) ## lint, unit tests, the code of every tour, its claims: ten minutes
+	$(LINT)
+	$(PY) -m pytest -n 2 --dist loadscope --ignore=tests/slow tests
+	$(FORGET)
+	$(call NBVAL,tour)
+	$(PY) -m aot_helpers.teaching.ledger --floor tour
+
+test-all: $(MADE) #: the same with the slow tests and the evidence, and what is committed: half an hour
+	$(LINT)
+	$(PY) -m pytest -n 2 --dist loadscope tests
+	$(FORGET)
+	$(call NBVAL,both)
+	$(PY) -m aot_helpers.teaching.ledger
+	$(PY) tools/notebooks.py --verify --floor both
+
+evidence: $(MADE) ## run the evidence: seeds, controls and audits behind every claim
+	$(PY) tools/notebooks.py --floor evidence
+
+notebooks: $(MADE) ## run what changed since the last commit in place; ONLY="05 12" runs those
+	$(PY) tools/notebooks.py --in-place --floor both $(if $(ONLY),--only $(ONLY),--changed)
 
 # Without the limit glibc keeps what is freed, and a model of 135 M parameters takes 2 GB.
-pretrained: export MALLOC_MMAP_THRESHOLD_ = 1000000
-pretrained: $(MADE) ## read pretrained models for notebooks 00, 07, 20 to 22, as many as are within reach
-	$(PY) tools/pretrained.py
+data: $(MADE) ## measure again what notebooks read: WHAT=autopsy, geometry or pretrained
+	$(if $(filter pretrained,$(WHAT)),MALLOC_MMAP_THRESHOLD_=1000000) $(PY) tools/measure.py $(or $(WHAT),--help)
 
-sweep: $(MADE) ## sweep a report's settings, going on where it stopped; WORKERS=2 STORAGE=postgresql://…
+checkpoints: $(MADE) #: train what is shipped again, and its controls: four hours
+	$(PY) tools/train.py
+
+# STORAGE travels in the environment, so that no password is printed.
+sweep: $(MADE) #: sweep a report's settings, going on where it stopped; WORKERS=2 STORAGE=postgresql://…
 	$(PY) tools/sweep.py --workers $(or $(WORKERS),1)
 
-bench: $(MADE) ## measure training, skip-trigram tables and live figures
+bench: $(MADE) #: measure training, the phase change, a busy neighbor and skip-trigram tables
 	$(PY) tools/bench.py
 
-checkpoints: $(MADE) ## train the shipped checkpoints again
-	$(PY) tools/train_checkpoints.py
-	$(PY) tools/train_torus.py
-	$(PY) tools/train_gpt2.py
-
-browser: $(MADE) ## try the first notebook in a real browser (needs Chromium)
+browser: $(MADE) #: try the first notebook in a real browser (needs Chromium)
 	$(PY) -m pip install --quiet playwright==1.65.2
 	$(PY) tools/browser.py
 
-pins: $(MADE) ## make the requirements files again from pyproject.toml
+pins: $(MADE) #: make the requirements files again from pyproject.toml
 	$(PY) -m pip install --quiet uv==0.13.9
 	$(PY) tools/pins.py
 

@@ -16,13 +16,21 @@ from aot_helpers.models.checkpoints import (
 )
 from aot_helpers.text.corpora import STORIES_SHA256
 from aot_helpers.text.tokenization import characters
-from train_checkpoints import save_checkpoint
+from train import save_checkpoint
 
 SHIPPED = ["stories-0l", "stories-1l", "stories-2l"]
 
 
 def weights(model, factor=1.0):
     return {name: factor * p.detach() for name, p in model.named_parameters()}
+
+
+def rounded(model):
+    """The model with weights that float16 has, as checkpoints have them."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter.half())
+    return model
 
 
 @pytest.fixture

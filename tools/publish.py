@@ -1,12 +1,14 @@
-"""Put executed copies of the notebooks back in their place: cleaned, linked and listed.
+"""Put executed copies of notebooks back in their place: cleaned, with small pictures, and listed.
 
-`tools/run_notebooks.py --in-place` calls `publish` once every notebook has succeeded.
+`tools/notebooks.py --in-place` calls `publish` once every notebook that it ran has succeeded.
 """
 
 import base64
 import datetime
 import importlib.metadata
+import io
 import json
+import math
 import os
 import platform
 import re
@@ -16,8 +18,10 @@ import sys
 from pathlib import Path
 
 import nbformat
+import numpy as np
+from PIL import Image
 
-import pictures
+import here  # noqa: F401
 from aot_helpers.teaching.ledger import ledger_path
 from aot_helpers.teaching.rules import load_claims
 
@@ -34,6 +38,12 @@ STRIP = [  # What changes from run to run, or from machine to machine; outputs a
     "metadata.papermill metadata.widgets cell.metadata.papermill cell.metadata.execution "
     "metadata.language_info.version",
 ]
+
+MARKS = "<!-- notebooks:start -->", "<!-- notebooks:end -->"  # around the table in README.md
+HEADING = "## The notebooks"
+# Of the pictures' colors: the most used stay as they are; how much a channel of any pixel may
+# change, of 255; and how much more than a twentieth of the pixels may not: no bands in soft light.
+EXACT, FARTHEST, SOFT, FEW = 96, 16, 4, 0.05
 
 
 def strip(paths: list[Path], *options: str) -> int:
@@ -61,7 +71,7 @@ def clean_copy(copy: Path, repository: str) -> str:
         cell.source = replace_repository(cell.source, repository)
         if cell.metadata.get("tags") == []:  # papermill adds empty lists
             del cell.metadata["tags"]
-    pictures.shrink(notebook)
+    shrink(notebook)
     # Whatever the author's kernel is called, the reader's is this one.
     notebook.metadata["kernelspec"] = {
         "display_name": "Python 3 (ipykernel)",
@@ -72,6 +82,59 @@ def clean_copy(copy: Path, repository: str) -> str:
     if strip([copy]) != 0:
         sys.exit(f"nbstripout could not clean {copy}; the notebooks are unchanged")
     return copy.read_text(encoding="utf-8")
+
+
+def palette(pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """At most 256 of a picture's colors, and for each pixel the index of the nearest one.
+
+    pixels: [height, width, 3] of uint8. Returns colors [n, 3] of uint8 and indices [height, width]
+    of uint8. After the most used colors comes again and again that which is farthest from all
+    before it, so that no color is far from the palette, however rare.
+    """
+    codes = pixels.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], dtype=np.uint32)
+    used, where, counts = np.unique(codes.ravel(), return_inverse=True, return_counts=True)
+    colors = np.stack([used >> 16, used >> 8 & 255, used & 255], axis=1).astype(np.int16)
+    chosen = list(np.argsort(-counts, kind="stable")[:EXACT])
+    away, nearest = np.full(len(colors), 256, np.int16), np.zeros(len(colors), np.uint8)
+    for index in range(256):
+        if index == len(chosen):
+            if not away.any():  # every color has its place
+                break
+            chosen.append(away.argmax())
+        distance = np.abs(colors - colors[chosen[index]]).max(axis=1)
+        nearer = distance < away
+        away[nearer], nearest[nearer] = distance[nearer], index
+    return colors[chosen].astype(np.uint8), nearest[where].reshape(pixels.shape[:2])
+
+
+def small_picture(png: bytes) -> bytes:
+    """A PNG with a palette: the same size, resolution and, to the eye, the same colors.
+
+    The picture itself comes back where that would not be smaller, where it is not opaque, where a
+    channel of some pixel would change by more than FARTHEST or those of many by more than SOFT.
+    """
+    picture = Image.open(io.BytesIO(png))
+    if picture.convert("RGBA").getextrema()[3][0] < 255:
+        return png
+    pixels = np.asarray(picture.convert("RGB"))
+    colors, indices = palette(pixels)
+    change = np.abs(colors[indices].astype(np.int16) - pixels).max(axis=-1)
+    if change.max() > FARTHEST or (change > SOFT).mean() > FEW:
+        return png
+    few, buffer = Image.fromarray(indices), io.BytesIO()
+    few.putpalette(colors.ravel().tolist())
+    kept = {name: picture.info[name] for name in ["dpi"] if name in picture.info}
+    few.save(buffer, format="png", optimize=True, **kept)
+    return min(png, buffer.getvalue(), key=len)
+
+
+def shrink(notebook: nbformat.NotebookNode) -> None:
+    """Replace the pictures among a notebook's outputs by small ones; their metadata stay."""
+    outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
+    for data in (out.data for out in outputs if "image/png" in out.get("data", {})):
+        png = base64.b64decode(data["image/png"])
+        if (less := small_picture(png)) != png:
+            data["image/png"] = base64.b64encode(less).decode()
 
 
 def describe_machine() -> dict:
@@ -100,59 +163,64 @@ def key(path: Path) -> str:
     return f"evidence/{path.stem}" if path.parent.name == "evidence" else path.stem
 
 
-def declared_before(root: Path) -> list[str]:
-    """A paragraph: the rules of how many findings were set before their values were known."""
-    claims = load_claims(folder=root / "data" / "claims").values()
-    when = [each.declared for each in claims if each.kind == "finding"]
+def declared_before() -> str:
+    """A sentence: the rules of how many findings were set before their values were known."""
+    when = [each.declared for each in load_claims().values() if each.kind == "finding"]
     early = [each for each in when if each.startswith("before")]
     part = sum(bool(re.search(r"but for|\bafter\b", each)) for each in early)
-    said = (
+    return (
         f"Rules set before the values were known: {len(early)} of {len(when)} findings, "
         f"of which {part} in part; the others after."
     )
-    return ["", said] if when else []
 
 
-def notebook_table(folder: Path, record: dict) -> str:
-    """The README's table; claim and minutes come from each notebook's metadata.
+def about(path: Path) -> tuple[str, str, int]:
+    """A notebook's question, its title; what it shows, the first sentence of its claim; minutes."""
+    notebook = nbformat.read(path, as_version=4)
+    told = notebook.metadata.get("aot", {})
+    if not {"claim", "minutes"} <= set(told):
+        sys.exit(f"{path.name}: its metadata lack aot.claim or aot.minutes")
+    title = re.search(r"^# (?:\d+ · )?(.+)", notebook.cells[0].source, flags=re.M)
+    claim = re.split(r"(?<=[.?!]) (?=[A-Z])", told["claim"])[0]
+    cells = (title[1] if title else path.stem, claim)
+    return *(" ".join(cell.split()).replace("|", "\\|") for cell in cells), told["minutes"]
 
-    A row a number: its tour, where there is one, and its evidence.
+
+def notebook_table(folder: Path, measured: dict) -> str:
+    """The README's table, a row a number: its tour, or its evidence where it has no tour yet.
+
+    measured: {key: {"seconds", …}} of the notebooks. Under the table stand the minutes that all of
+    them run, and how many rules came before the values.
     """
-    tour, evidence = floors(folder)
-    numbers = sorted({path.stem[:2] for path in [*tour, *evidence]})
-    lines = ["| Notebook | What it shows | Minutes | Seconds to run |", "|---|---|--:|--:|"]
-    for number in numbers:
-        pair = [p for floor in (tour, evidence) for p in floor if p.stem.startswith(number)]
-        about = nbformat.read(pair[0], as_version=4).metadata.get("aot", {})
-        if not {"claim", "minutes"} <= set(about):
-            sys.exit(f"{pair[0].name}: its metadata lack aot.claim or aot.minutes")
-        names = [pair[0].stem, *("evidence" for _ in pair[1:])]
-        links = [f"[{n}](notebooks/{key(p)}.ipynb)" for n, p in zip(names, pair, strict=True)]
-        if pair[0] in evidence:
-            links.append("evidence")
-        seconds = [str(record["notebooks"].get(key(p), {}).get("seconds", "")) for p in pair]
-        row = [" · ".join(links), about["claim"], str(about["minutes"]), " · ".join(seconds)]
-        lines.append(f"| {' | '.join(row)} |")
-    said = {"tour": "the tour", "evidence": "the evidence", "both": "both floors"}
-    for floor, total in record.get("totals", {}).items():
-        minutes, seconds = divmod(total["seconds"], 60)
-        lines += [
-            "",
-            f"All {total['notebooks']} notebooks of {said[floor]}: {minutes} min {seconds:02} s, "
-            f"{total['jobs']} at a time on {record['machine']['cores']} cores.",
-        ]
-    return "\n".join([*lines, *declared_before(folder.parent)])
+    by_number = [{path.stem[:2]: path for path in floor} for floor in floors(folder)]
+    lines = ["| | question | what it shows | minutes |", "|--:|---|---|--:|"]
+    for number, path in sorted((by_number[1] | by_number[0]).items()):
+        question, claim, minutes = about(path)
+        lines.append(
+            f"| {number} | [{question}](notebooks/{key(path)}.ipynb) | {claim} | {minutes} |"
+        )
+    said = []
+    for name, floor in zip(("tours", "notebooks of evidence"), by_number, strict=True):
+        seconds = [measured.get(key(path), {}).get("seconds", 0) for path in floor.values()]
+        said += [f"{len(floor)} {name} in {math.ceil(sum(seconds) / 60)} min"] if floor else []
+    ran = f"One after the other, on one thread, they run: {', '.join(said)}."
+    return "\n".join([*lines, "", f"{ran} {declared_before()}"])
 
 
-def readme_text(root: Path, record: dict) -> str:
-    """README.md with a new table of notebooks and the right links."""
-    start, end = "<!-- notebooks:start -->", "<!-- notebooks:end -->"
-    text = (root / "README.md").read_text(encoding="utf-8")
-    before, _, rest = text.partition(start)
-    _, found, after = rest.partition(end)
-    if not found:
-        sys.exit(f"README.md lacks the lines {start} and {end}, between which the table belongs")
-    table = notebook_table(root / "notebooks", record)
+def readme_text(root: Path, measured: dict) -> str:
+    """README.md with a new table of notebooks and the right links.
+
+    The table stands between the two lines MARKS; where they are missing, they are put under the
+    heading HEADING, in the place of the table that follows it. Ends the program without a heading.
+    """
+    (start, end), text = MARKS, (root / "README.md").read_text(encoding="utf-8")
+    if start not in text or end not in text:
+        below = rf"^{HEADING}\n(\s*\n)*(\|.*\n)*"
+        text, found = re.subn(below, f"{HEADING}\n\n{start}\n{end}\n", text, flags=re.M)
+        if not found:
+            sys.exit(f"README.md lacks the heading {HEADING!r}, under which the table belongs")
+    before, rest = text.split(start, 1)
+    table, after = notebook_table(root / "notebooks", measured), rest.split(end, 1)[1]
     return replace_repository(f"{before}{start}\n{table}\n{end}{after}", repository_name(root))
 
 
@@ -181,31 +249,31 @@ def publish_figures(notebook: Path, made: Path, kept: Path) -> None:
         shutil.copyfile(new, kept / new.name)
 
 
-def publish(notebooks: list[Path], results: list[dict], root: Path, totals: dict) -> None:
-    """Replace the notebooks by their cleaned copies; renew notebooks.json and the README.
+def publish(notebooks: list[Path], results: list[dict], root: Path) -> None:
+    """Replace the notebooks that were run by their cleaned copies; renew what is said of them.
 
-    totals: {floor: {"notebooks", "seconds", "jobs"}} of whole floors that were run.
+    That is notebooks.json, their ledgers and figures, and the README. In the others only links to
+    another repository are changed.
     """
-    path = root / "data" / "results" / "notebooks.json"
+    path, every = root / "data" / "results" / "notebooks.json", floors(root / "notebooks")
     known = json.loads(path.read_text()) if path.exists() else {}
     measured = known.get("notebooks", {})
     for r in results:
         measured[r["notebook"]] = {name: r[name] for name in ("seconds", "peak_mb", "checks")}
-    present = {key(each) for floor in floors(root / "notebooks") for each in floor}
-    record = {
-        "machine": describe_machine(),
-        "totals": {**known.get("totals", {}), **totals},
-        "notebooks": {name: measured[name] for name in sorted(present & set(measured))},
-    }
+    present = {key(each) for floor in every for each in floor}
+    measured = {name: measured[name] for name in sorted(present & set(measured))}
 
     # Everything that can fail comes before the first file is replaced.
-    readme = readme_text(root, record)
+    readme = readme_text(root, measured)
     repository = repository_name(root)
     copies = [root / "runs" / f"{key(each)}.ipynb" for each in notebooks]
     picture = readme_picture(copies)
-    cleaned = [clean_copy(copy, repository) for copy in copies]
-    for each, text in zip(notebooks, cleaned, strict=True):
-        each.write_text(text, encoding="utf-8")
+    new = {each: clean_copy(copy, repository) for each, copy in zip(notebooks, copies, strict=True)}
+    for each in (each for floor in every for each in floor):
+        old = each.read_text(encoding="utf-8")
+        text = new.get(each) or replace_repository(old, repository)
+        if text != old:
+            each.write_text(text, encoding="utf-8")
     (root / "README.md").write_text(readme, encoding="utf-8")
     path.parent.mkdir(parents=True, exist_ok=True)
     for each in notebooks:
@@ -218,4 +286,5 @@ def publish(notebooks: list[Path], results: list[dict], root: Path, totals: dict
             publish_figures(each, root / "runs/results/figures", path.parent / "figures")
     if picture is not None:
         (path.parent / "picture.png").write_bytes(picture)
-    path.write_text(json.dumps(record, indent=1) + "\n")
+    machine = describe_machine() if results else known.get("machine", {})
+    path.write_text(json.dumps({"machine": machine, "notebooks": measured}, indent=1) + "\n")

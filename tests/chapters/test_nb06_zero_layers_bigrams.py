@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
+from aot_helpers.models.losses import next_token_losses
 from aot_helpers.text.corpora import Corpus
 from aot_helpers.text.markov import markov_chain
 from aot_helpers.text.planted import P_TAIL, write_planted
 from aot_helpers.text.tokenization import words as words_of
-from aot_helpers.training.losses import next_token_losses
 from chapters.nb06_zero_layers_bigrams import figures as bigrams_drawings
 from chapters.nb06_zero_layers_bigrams import measure as bigrams
 from figure_checks import check_figures

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from aot_helpers.models.checkpoints import load_checkpoint
+from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading import circuits
 from aot_helpers.text.batches import pad_batch
 from aot_helpers.text.planted import BUG, BUG_OBJECTS, FILLERS, NAMES, write_planted
-from aot_helpers.training.losses import next_token_losses
 from chapters.nb07_one_layer_skip_trigrams import figures as one_layer_drawings
 from chapters.nb07_one_layer_skip_trigrams import idioms
 from chapters.nb07_one_layer_skip_trigrams import measure as one_layer

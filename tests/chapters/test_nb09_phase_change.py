@@ -5,12 +5,12 @@ import torch
 from matplotlib.text import Text
 
 from aot_helpers.models.checkpoints import load_checkpoint, load_measurements
+from aot_helpers.models.losses import copy_losses, next_token_losses
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import head_scores, induction_scores
 from aot_helpers.text.batches import repeated_tokens, token_stream
 from aot_helpers.text.corpora import load_corpus
-from aot_helpers.training.losses import copy_losses, next_token_losses
 from chapters.nb09_phase_change import figures as phase_change_drawings
 from chapters.nb09_phase_change import measure as phase_change
 from figure_checks import check_figures

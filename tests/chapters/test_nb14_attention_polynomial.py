@@ -11,13 +11,13 @@ from PIL import Image
 from chapters.nb14_attention_polynomial import bending as torus_bending
 from chapters.nb14_attention_polynomial import lines as torus_sweep
 from chapters.nb14_attention_polynomial import waves as torus_waves
+from chapters.nb14_attention_polynomial.view import SweepView
 from chapters.torus import networks as torus
 from chapters.torus import palette as torus_colors
 from chapters.torus import winding as torus_winding
 from chapters.torus.networks import new_nets
 from chapters.torus.surfaces import turns
 from chapters.torus.training import load_run
-from chapters.torus.views import SweepView
 from figure_checks import check_figures
 
 NETS = new_nets([0, 1]).double()

@@ -5,15 +5,15 @@ import json
 import math
 from dataclasses import replace
 
+import autopsy as tool
 import pytest
 import torch
 import torch.nn.functional as F
 
-import autopsy as tool
 from aot_helpers.base.files import DATA
+from aot_helpers.models.losses import count_losses
 from aot_helpers.models.transformer import ModelConfig
 from aot_helpers.text.tokenization import train_bpe, train_wordpiece
-from aot_helpers.training.losses import count_losses
 from chapters.nb16_too_good import figures as drawings
 from chapters.nb16_too_good import report_model as autopsy
 from chapters.nb16_too_good import results as autopsy_results

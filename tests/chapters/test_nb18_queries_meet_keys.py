@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from aot_helpers.base import results
 from aot_helpers.models.protocol import Head
 from chapters.nb18_queries_meet_keys import figures as drawings
 from chapters.nb18_queries_meet_keys import geometry
@@ -24,7 +25,7 @@ from chapters.nb18_queries_meet_keys.geometry import (
 from chapters.nb18_queries_meet_keys.texts import TEXTS, TYPES, token_type
 from figure_checks import check_figures
 
-MINILM = study.read_results("minilm")
+MINILM = results.read("geometry/minilm")
 
 
 def points(n_texts=3, n=10, d_head=6, seed=0):
@@ -207,8 +208,8 @@ def test_a_models_result_fits_in_json_and_comes_back(make_model, tmp_path, monke
         "Some", (), {"token_strings": lambda self, ids: [str(int(i)) for i in ids]}
     )()
     result = study.examine(model, "tiny")
-    study.write_results(result)
-    again = study.read_results("tiny")
+    results.write("tiny", result, tmp_path, rows="heads")
+    again = results.read("tiny", tmp_path)
     assert again["heads"] == result["heads"] and again["tokens"][0] == [
         str(int(i)) for i in tokens[0]
     ]
@@ -218,8 +219,8 @@ def test_a_models_result_fits_in_json_and_comes_back(make_model, tmp_path, monke
         study.head_of(again, Head(2, 0))
     with pytest.raises(ValueError, match="tiny has no map by 'umap'"):
         study.map_of(again, Head(0, 0), "umap")
-    with pytest.raises(ValueError, match="no results of 'gpt5', but of: tiny; run make geometry"):
-        study.read_results("gpt5")
+    with pytest.raises(ValueError, match="no results 'gpt5', but: tiny; make"):
+        results.read("gpt5", tmp_path)
 
 
 def test_a_packed_map_keeps_its_shape():

@@ -16,7 +16,7 @@ from aot_helpers.reading.heads import head_scores, keys_back, uniform_score
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.text.batches import MaskedWindows, Windows
 from aot_helpers.training.config import TrainConfig
-from aot_helpers.training.losses import NOT_ASKED, OBJECTIVES
+from aot_helpers.training.objectives import NOT_ASKED, OBJECTIVES
 from aot_helpers.training.train import train
 from chapters.nb19_induction_both_ways import figures as drawings
 from chapters.nb19_induction_both_ways import measure as heads

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-import pretrained as tool
+import measure as tool
 from aot_helpers.models.pretrained import load_pretrained
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
@@ -304,9 +304,8 @@ def test_a_folder_is_measured_and_gpt2_out_of_reach_is_said(
     measure = lens_results.measure
     monkeypatch.setattr(lens_results, "measure", lambda m, counts: measure(m, counts=(6, 4, 4)))
     out = tmp_path / "out"
-    tool.main([str(tiny_gpt2), "gpt2"], ["20"], 0, out)
-    said = capsys.readouterr().out
-    assert "gpt2 is left out" in said and "out of reach: gpt2" in said
+    tool.pretrained([str(tiny_gpt2), "gpt2"], 0, ["20"], out)
+    assert "gpt2 is left out" in capsys.readouterr().out
     found = json.loads((out / f"20-{tiny_gpt2.name}.json").read_text("utf-8"))
     assert found["family"] == "gpt2" and found["prompts"]["right"] == 6
     assert len(found["example"]["top"]) == 3 and len(found["example"]["heads"]) == 6

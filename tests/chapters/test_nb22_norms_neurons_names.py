@@ -7,11 +7,11 @@ import torch
 import transformers
 from torch import nn
 
+from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.pretrained import PretrainedTransformer, load_pretrained
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.logit_lens import lens
 from aot_helpers.reading.paths import direct_logit_attribution
-from aot_helpers.training.losses import next_token_losses
 from chapters.names import name_movers
 from chapters.names import patches as name_patches
 from chapters.names import pieces as part_prompts

@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
 import aot_helpers
-import checkpoint_runs
-import train_checkpoints
+import recipes
+import train as train_tool
 from aot_helpers import parallel
 from aot_helpers.base import files
 from aot_helpers.models import checkpoints
@@ -67,7 +67,7 @@ def few_texts(name, split="train"):
 
 def tiny_runs():
     shape = dict(d_vocab=98, d_model=16, n_heads=2, d_head=8, n_ctx=24, batch_size=8)
-    return {"tiny": checkpoint_runs.Run("planted", 1, steps=50, kept=(0,), repeat_share=0, **shape)}
+    return {"tiny": recipes.Run("planted", 1, steps=50, kept=(0,), repeat_share=0, **shape)}
 
 
 # ---- what the processes do ----
@@ -155,9 +155,9 @@ def endless(folder):
 
 def tool(folder):
     """The tool that trains the shipped checkpoints, on a tiny run."""
-    files.DATA, train_checkpoints.RUNS = folder, tiny_runs()
-    train_checkpoints.load_corpus = few_texts
-    train_checkpoints.make("tiny")
+    files.DATA, recipes.RUNS = folder, tiny_runs()
+    train_tool.load_corpus = few_texts
+    train_tool.make("tiny")
 
 
 JOBS = {
@@ -301,13 +301,13 @@ def test_the_tool_writes_one_checkpoint_from_two_processes(tmp_path, monkeypatch
     output, code = end(start("tool", tmp_path))
     assert code == 0, output
     assert output.count("step    50 of 50") == 1
-    monkeypatch.setattr(train_checkpoints, "RUNS", tiny_runs())
-    monkeypatch.setattr(train_checkpoints, "load_corpus", few_texts)
+    monkeypatch.setattr(recipes, "RUNS", tiny_runs())
+    monkeypatch.setattr(train_tool, "load_corpus", few_texts)
     found = {}
     for n_processes, folder in {2: tmp_path, 1: tmp_path / "alone"}.items():
         monkeypatch.setattr(files, "DATA", folder)
         if n_processes == 1:
-            train_checkpoints.make("tiny")
+            train_tool.make("tiny")
         assert checkpoints.checkpoint_steps("tiny") == [0, 50]
         found[n_processes] = checkpoints.load_measurements("tiny")
         found[n_processes]["model"] = checkpoints.load_checkpoint("tiny").W_U

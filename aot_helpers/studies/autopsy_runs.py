@@ -1,12 +1,9 @@
-"""Train the faulty and mended set-ups of notebook 16: `make autopsy`, or this file with names.
+"""The faulty and mended set-ups of notebook 16, and what is measured of each."""
 
-Writes data/results/autopsy.json after each run; what stands there already is not trained again.
-"""
-
-import argparse
 import itertools
 import json
 import os
+from collections.abc import Collection
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from functools import cache
@@ -44,7 +41,7 @@ ALL = frozenset(ON_REVIEWS)
 REVIEWS = ("imdb", "imdb-2l", 20)
 
 
-def runs() -> dict[str, tuple[tuple, Setup]]:
+def set_ups() -> dict[str, tuple[tuple, Setup]]:
     """Name: where its rows come from (corpus, tokenizer, max_length, n_texts), and its set-up."""
     found = {}
 
@@ -146,48 +143,43 @@ def measure(group: str, source: tuple, setup: Setup) -> dict:
     return found
 
 
-def main() -> None:
-    """Train what is missing, or what is named."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("groups", nargs="*", help="beginnings of names, to train anew")
-    parser.add_argument("--jobs", type=int, default=2, help="runs at a time (default: 2)")
-    given, known = parser.parse_args(), runs()
+def measure_all(groups: Collection[str] = (), jobs: int = 2) -> None:
+    """Train what is missing, `jobs` set-ups at a time; writes data/results/autopsy.json after each.
+
+    groups: beginnings of names, to train anew. Raises ValueError where no name begins so.
+    """
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    path = files.DATA / "results" / "autopsy.json"
+    known, path = set_ups(), files.DATA / "results" / "autopsy.json"
     kept = read_json(path)["runs"] if path.is_file() else {}
-    chosen = [name for name in known if name.startswith(tuple(given.groups or [""]))]
-    if not chosen:
-        parser.error(f"no run begins with {given.groups}; there are {', '.join(known)}")
-    todo = [
-        name
-        for name in chosen
-        if given.groups or kept.get(name, {}).get("steps") != known[name][1].steps
-    ]
-    counted, floors = {}, {}
-    for length in LENGTHS:
-        rows = rows_of("imdb", "gpt2", length)[1]
-        targets, d_vocab = rows.tokens[:, 1:], rows.tokenizer.d_vocab
-        floors[str(length)] = {
-            "chance": chance_over_time(length - 1, d_vocab),
-            "floor": floor_over_time(targets, d_vocab),
-            "without repeats": floor_over_time(torch.arange(length - 1)[None], d_vocab),
+    todo = [name for name in known if name.startswith(tuple(groups))]
+    if groups and not todo:
+        raise ValueError(f"no set-up begins with {groups}; there are {', '.join(known)}")
+    if not groups:
+        done = {
+            name for name in kept if name in known and kept[name]["steps"] == known[name][1].steps
         }
-    for source in {known[name][0] for name in known}:
-        counted[" ".join(map(str, source))] = baselines(*rows_of(*source))
-    with ProcessPoolExecutor(given.jobs) as pool:
+        todo = [name for name in known if name not in done]
+    floors = {str(length): floors_of(length) for length in LENGTHS}
+    sources = dict.fromkeys(source for source, _ in known.values())
+    counted = {" ".join(map(str, source)): baselines(*rows_of(*source)) for source in sources}
+    with ProcessPoolExecutor(jobs) as pool:
         waiting = {pool.submit(measure, name.split(" | ")[0], *known[name]): name for name in todo}
         for n, done in enumerate(as_completed(waiting), 1):
             name = waiting[done]
             kept[name] = done.result()
-            found = kept[name]["held out"]
-            print(
-                f"{n} of {len(todo)}  {name}: {found['loss']:.3f} nats, {kept[name]['seconds']} s",
-                flush=True,
-            )
+            loss, seconds = kept[name]["held out"]["loss"], kept[name]["seconds"]
+            print(f"{n} of {len(todo)}  {name}: {loss:.3f} nats, {seconds} s", flush=True)
             ordered = {name: kept[name] for name in known if name in kept}
             content = {"floors": floors, "counting": counted, "runs": ordered}
             write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
-if __name__ == "__main__":
-    main()
+def floors_of(length: int) -> dict:
+    """What a loss over time comes to for rows of a length: by chance, at best, without repeats."""
+    rows = rows_of("imdb", "gpt2", length)[1]
+    targets, d_vocab = rows.tokens[:, 1:], rows.tokenizer.d_vocab
+    return {
+        "chance": chance_over_time(length - 1, d_vocab),
+        "floor": floor_over_time(targets, d_vocab),
+        "without repeats": floor_over_time(torch.arange(length - 1)[None], d_vocab),
+    }

@@ -1,19 +1,19 @@
-"""Run the numbered notebooks, two at a time, and report time, peak memory and passed checks.
+"""Run the numbered notebooks, two at a time, and report time, peak memory and claims.
 
-Executed copies and the summary go to runs/. With --in-place, and only if every notebook
-succeeds, the copies are cleaned and replace the notebooks, and the README table is renewed.
-Cleaned also means small: each picture gets a palette of 256 colors, a third of the bytes, unless
-it would look different (pictures.py says when).
+Executed copies and the summary go to runs/. With --in-place, and only if every notebook that was
+run succeeds, their copies are cleaned and replace them (publish.py); the others stay as they are.
 """
 
 import argparse
 import ast
 import contextlib
 import json
+import math
 import multiprocessing
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -25,15 +25,16 @@ import papermill
 import psutil
 from papermill.exceptions import PapermillException
 
+import here  # noqa: F401
 import publish
 
 ROOT = Path(__file__).resolve().parent.parent
 MEMORY_LIMIT_MB = 1200  # Binder gives about 2 GB, for JupyterLab and the kernel together
 CELL_TIMEOUT_S = 900
 
-
 # The evidence first: the tables of the tour say what it found.
 FLOORS = {"tour": [""], "evidence": ["evidence"], "both": ["evidence", ""]}
+SHARED = {"torus": ("13", "14", "15")}  # a chapters' folder that belongs to several notebooks
 
 
 def select(folder: Path, prefixes: list[str], floor: str = "both") -> list[Path]:
@@ -46,6 +47,34 @@ def select(folder: Path, prefixes: list[str], floor: str = "both") -> list[Path]
             names = ", ".join(path.stem for path in notebooks)
             sys.exit(f"--only {prefix}: no notebook begins with that; there are {names}")
     return [path for path in notebooks if path.name.startswith(tuple(prefixes or [""]))]
+
+
+def changed(notebooks: list[Path], root: Path) -> list[Path]:
+    """Those that differ from the last commit, or whose chapter's code does."""
+    asked = ["diff --name-only HEAD", "ls-files --others --exclude-standard"]
+    listed = [
+        subprocess.run(
+            ["git", *each.split(), "--", "notebooks"],
+            cwd=root, capture_output=True, text=True, check=True,
+        ).stdout
+        for each in asked
+    ]  # fmt: skip
+    files, numbers = set("".join(listed).splitlines()), set()
+    for folder in re.findall(r"^notebooks/chapters/(\w+)/", "\n".join(files), flags=re.M):
+        numbers.update(SHARED.get(folder, [folder[2:4]]))  # nb10_induction_heads
+    return [
+        path
+        for path in notebooks
+        if path.relative_to(root).as_posix() in files or path.name[:2] in numbers
+    ]
+
+
+def longest_first(notebooks: list[Path], root: Path) -> list[Path]:
+    """The notebooks by the seconds they last took, so that no long one starts when others end."""
+    path = root / "data" / "results" / "notebooks.json"
+    known = json.loads(path.read_text())["notebooks"] if path.exists() else {}
+    seconds = {name: each["seconds"] for name, each in known.items()}
+    return sorted(notebooks, key=lambda each: -seconds.get(publish.key(each), math.inf))
 
 
 class MemoryWatch(threading.Thread):
@@ -71,11 +100,18 @@ class MemoryWatch(threading.Thread):
             self.peak_mb = max(self.peak_mb, (own + max(shared)) / 1e6)
 
 
-def count_checks(notebook) -> int:
-    """How many lines of printed output begin with `check passed:`."""
-    outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
+def count_checks(copy: Path) -> int:
+    """How many lines of an executed copy's printed output begin with `check passed:`."""
+    cells = nbformat.read(copy, as_version=4).cells if copy.exists() else []
+    outputs = [out for cell in cells for out in cell.get("outputs", [])]
     text = "\n".join(out.text for out in outputs if out.output_type == "stream")
     return len(re.findall(r"^check passed:", text, flags=re.M))
+
+
+def count_claims(results: Path, notebook: Path) -> int:
+    """How many claims a notebook has written to its ledger."""
+    path = publish.claims_file(results, notebook)
+    return len(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else 0
 
 
 def failed_cell(copy: Path) -> str:
@@ -124,20 +160,25 @@ def run_notebook(source: Path, copy: Path, parameters: dict) -> dict:
         "notebook": publish.key(source),
         "seconds": round(time.perf_counter() - start, 1),
         "peak_mb": round(watch.peak_mb),
-        "checks": count_checks(nbformat.read(copy, as_version=4)) if copy.exists() else 0,
+        "claims": count_claims(Path(os.environ["AOT_RESULTS"]), source),
+        "checks": count_checks(copy),
         "error": error,
     }
+
+
+def outcome(result: dict) -> str:
+    """What came of a run: failed, or how many claims and checks there were, if any."""
+    counted = [f"{n} {name}" for name in ("claims", "checks") if (n := result[name])]
+    return "failed" if result["error"] else ", ".join(counted) or "ran"
 
 
 def write_summary(results: list[dict], runs: Path) -> None:
     """Write runs/summary.json and runs/summary.md."""
     (runs / "summary.json").write_text(json.dumps(results, indent=1) + "\n")
-    lines = ["| Notebook | Seconds | Peak memory (MB) | Checks passed | Error |"]
-    lines.append("|---|--:|--:|--:|---|")
+    lines = ["| Notebook | Seconds | Peak memory (MB) | Outcome |", "|---|--:|--:|---|"]
     for r in results:
-        error = " ".join((r["error"] or "").split()).replace("|", "\\|")
-        row = f"| {r['notebook']} | {r['seconds']} | {r['peak_mb']} | {r['checks']} | {error} |"
-        lines.append(row)
+        said = " ".join((r["error"] or outcome(r)).split()).replace("|", "\\|")
+        lines.append(f"| {r['notebook']} | {r['seconds']} | {r['peak_mb']} | {said} |")
     (runs / "summary.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -154,10 +195,9 @@ def run_all(notebooks: list[Path], parameters: dict, runs: Path, jobs: int) -> l
             running[pool.submit(run_notebook, source, copy, parameters)] = source
         for number, done in enumerate(as_completed(running), 1):
             result = results[running[done]] = done.result()
-            state = "failed" if result["error"] else f"{result['checks']} checks passed"
             print(
                 f"[{number}/{len(notebooks)}] {result['notebook']} {result['seconds']} s, "
-                f"{result['peak_mb']} MB, {state}",
+                f"{result['peak_mb']} MB, {outcome(result)}",
                 flush=True,
             )
             write_summary([results[each] for each in notebooks if each in results], runs)
@@ -191,6 +231,8 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser.add_argument("--floor", choices=FLOORS, default="tour", help="default: the tour")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N")
     parser.add_argument("--in-place", action="store_true", help="replace the notebooks")
+    parser.add_argument("--changed", action="store_true", help="those changed since the commit")
+    parser.add_argument("--list", action="store_true", help="only list them, longest first")
     parser.add_argument("--verify", action="store_true", help="only check that they are stripped")
     options = parser.parse_args(arguments)
     if options.in_place and options.p:
@@ -200,6 +242,11 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     notebooks = select(root / "notebooks", options.only, options.floor)
     if options.verify:
         return publish.strip(notebooks, "--verify")
+    if options.list:
+        print(*(path.relative_to(root) for path in longest_first(notebooks, root)), sep="\n")
+        return 0
+    if options.changed:
+        notebooks = changed(notebooks, root)
 
     parameters = {name: parameter_value(value) for name, value in options.p}
     kept = root / "runs" / "results"
@@ -228,8 +275,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         f"{options.jobs} at a time; see runs/summary.md"
     )
     if options.in_place and not failed:
-        total = {"notebooks": len(results), "seconds": round(took), "jobs": options.jobs}
-        publish.publish(notebooks, results, root, {} if options.only else {options.floor: total})
+        publish.publish(notebooks, results, root)
     return 1 if failed else 0
 
 

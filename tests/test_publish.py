@@ -1,0 +1,210 @@
+"""Notebooks as they are committed: which are run and published, links, pictures, the README."""
+
+import base64
+import io
+import json
+import os
+import subprocess
+from types import SimpleNamespace
+
+import matplotlib.pyplot as plt
+import nbformat
+import numpy as np
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from PIL import Image
+
+import notebooks
+import publish
+
+PYPROJECT = '[tool.aot]\nrepository = "someone/attention-only-transformers"\n'
+BADGE = "[![Colab](badge.svg)](https://colab.research.google.com/github/OWNER/attention-only-transformers/blob/HEAD/notebooks/00_first.ipynb)"
+README = f"# Title\n{BADGE}\n\n## The notebooks\n\n| old |\n|---|\n\nMore.\n\n## End\n"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder that looks like the project, with nothing in it yet; the environment is restored."""
+    for name in ("AOT_RESULTS", "OMP_NUM_THREADS", "OMP_WAIT_POLICY"):
+        monkeypatch.setenv(name, os.environ.get(name, "1"))
+    monkeypatch.delenv("AOT_RESULTS")
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT)
+    (tmp_path / "README.md").write_text(README)
+    return tmp_path
+
+
+def write(project, name, *cells, parameters=None, floor="", folder="notebooks"):
+    """Save a notebook with one code cell for each string."""
+    title = f"# {name[:2]} · What does {name} do?\n{BADGE}"
+    clone = "url = 'https://github.com/OWNER/attention-only-transformers'"
+    nb = new_notebook(cells=[new_markdown_cell(title), new_code_cell(clone)])
+    nb.metadata["kernelspec"] = {"display_name": "mine", "language": "python", "name": "mine"}
+    nb.metadata["aot"] = {"claim": f"It runs | {name}, e.g. here. It does more.", "minutes": 20}
+    if parameters:
+        nb.cells.append(new_code_cell(parameters, metadata={"tags": ["parameters"]}))
+    nb.cells += [new_code_cell(source) for source in cells]
+    path = project / folder / floor / f"{name}.ipynb"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(nb, path)
+    return path
+
+
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+def result(name):
+    return {"notebook": name, "seconds": 61.5, "peak_mb": 9, "checks": 0}
+
+
+def test_notebooks_are_chosen_by_number_and_floor(project):
+    write(project, "00_first")
+    write(project, "05_train")
+    write(project, "05_train", floor="evidence")
+    chosen = notebooks.select(project / "notebooks", ["05"])
+    assert list(map(publish.key, chosen)) == ["evidence/05_train", "05_train"]  # evidence first
+    with pytest.raises(SystemExit, match="7: .*00_first, 05_train"):
+        notebooks.select(project / "notebooks", ["05", "7"], "tour")
+    with pytest.raises(SystemExit, match="no numbered notebooks"):
+        notebooks.select(project, [])
+    for wrong in (["--jobs", "0"], ["--in-place", "-p", "n", "5"]):
+        with pytest.raises(SystemExit):
+            notebooks.main(wrong, root=project)
+    (project / "data/results").mkdir(parents=True)
+    known = {"notebooks": {"00_first": result("00_first"), "05_train": {"seconds": 70}}}
+    (project / "data/results/notebooks.json").write_text(json.dumps(known))
+    every = notebooks.select(project / "notebooks", [])
+    ordered = map(publish.key, notebooks.longest_first(every, project))
+    assert list(ordered) == ["evidence/05_train", "05_train", "00_first"]  # unknown ones first
+
+
+def test_what_changed_since_the_commit_is_a_notebook_or_its_chapter(project):
+    for name in ("00_first", "02_third", "13_torus", "14_torus"):
+        write(project, name)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
+        subprocess.run([*git, *command], cwd=project, check=True)
+    every = notebooks.select(project / "notebooks", [])
+    assert notebooks.changed(every, project) == []
+    write(project, "00_first", "x = 1")
+    write(project, "01_new", floor="evidence")
+    for chapter in ("nb02_third", "torus"):
+        (project / f"notebooks/chapters/{chapter}").mkdir(parents=True)
+        (project / f"notebooks/chapters/{chapter}/measure.py").write_text("")
+    every = notebooks.select(project / "notebooks", [])
+    found = list(map(publish.key, notebooks.changed(every, project)))
+    assert found == ["evidence/01_new", "00_first", "02_third", "13_torus", "14_torus"]
+
+
+def test_parameter_values():
+    values = [notebooks.parameter_value(v) for v in ("3", "1e-3", "True", "None", "gpt2")]
+    assert values == [3, 1e-3, True, None, "gpt2"]
+
+
+def test_only_what_was_run_is_published_and_all_links_are_renewed(project):
+    first, second = (write(project, name) for name in ("00_first", "01_second"))
+    write(project, "01_second", floor="evidence")
+    write(project, "00_first", "x = 1", folder="runs")
+    publish.publish([first], [result("00_first")], project)
+    assert read(first).cells[-1].source == "x = 1"
+    assert read(second).cells[-1].source == read(second).cells[1].source
+    for path in (first, second):
+        assert "OWNER" not in path.read_text("utf-8") and "github/someone/" in path.read_text()
+    readme = (project / "README.md").read_text("utf-8")
+    question = "[What does 00_first do?](notebooks/00_first.ipynb)"
+    assert f"| 00 | {question} | It runs \\| 00_first, e.g. here. | 20 |" in readme
+    assert "old" not in readme and "OWNER" not in readme and "\nMore.\n\n## End\n" in readme
+    assert "2 tours in 2 min" in readme and "Rules set before" in readme
+    publish.publish([], [], project)
+    assert (project / "README.md").read_text("utf-8") == readme  # now between the marks
+    (project / "README.md").write_text("# Title\n")
+    with pytest.raises(SystemExit, match="## The notebooks"):
+        publish.publish([first], [], project)
+
+
+def test_the_readme_says_how_many_rules_were_set_before_the_values_were_known(monkeypatch):
+    times = ["before", "before, but for the control", "after: all was known", "after a pilot"]
+    claims = {t: SimpleNamespace(kind="finding", declared=t) for t in times}
+    claims["algebra"] = SimpleNamespace(kind="identity", declared="")
+    monkeypatch.setattr(publish, "load_claims", lambda: claims)
+    assert publish.declared_before() == (
+        "Rules set before the values were known: 2 of 4 findings, "
+        "of which 1 in part; the others after."
+    )
+
+
+def test_verify_finds_widget_state(project):
+    nb = read(path := write(project, "00_first"))
+    nb.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": {"state": {}}}
+    nbformat.write(nb, path)
+    assert notebooks.main(["--verify"], root=project) != 0
+
+
+# ---- small pictures: alike to the eye, the same bytes each time; others stay as they are ----
+
+
+def png(pixels, mode="RGB", **options) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(np.asarray(pixels, dtype=np.uint8), mode).save(buffer, "png", **options)
+    return buffer.getvalue()
+
+
+def pixels(data: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB")).astype(int)
+
+
+def test_a_figure_gets_small_and_looks_the_same():
+    figure, (left, right) = plt.subplots(1, 2, figsize=(7, 3))
+    for shift in range(5):
+        left.plot(np.sin(np.linspace(0, 9, 200) + shift), label=f"line {shift}")
+    right.imshow(np.add.outer(np.arange(40), np.arange(40)), cmap="viridis")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=90)
+    plt.close(figure)
+    drawing = buffer.getvalue()
+    small = publish.small_picture(drawing)
+    assert len(small) < 0.5 * len(drawing)
+    assert np.abs(pixels(small) - pixels(drawing)).max() <= publish.FARTHEST
+    before, after = (Image.open(io.BytesIO(each)) for each in (drawing, small))
+    assert (after.mode, after.size) == ("P", before.size)
+    assert after.info["dpi"] == before.info["dpi"] == pytest.approx((90, 90), abs=0.1)
+    assert publish.small_picture(drawing) == small == publish.small_picture(small)
+
+    text = base64.b64encode(drawing).decode()
+    shown = new_output(
+        "display_data",
+        {"image/png": text, "text/plain": "<Figure>"},
+        metadata={"image/png": {"width": 420}},
+    )
+    outputs = [new_output("stream", text="1\n"), shown]
+    publish.shrink(new_notebook(cells=[new_code_cell("draw()", outputs=outputs)]))
+    assert base64.b64decode(shown.data["image/png"]) == small
+    assert shown.metadata == {"image/png": {"width": 420}}
+
+
+def test_the_most_used_colors_stay_exact_and_few_colors_all_do():
+    rng = np.random.default_rng(0)
+    canvas = np.full((120, 120, 3), 251)
+    canvas[:60, :60] = (230, 159, 1)
+    canvas[60:, 60:] = rng.integers(90, 110, (60, 60, 3))  # 3600 pixels, nearly as many colors
+    canvas[10, 10] = (255, 0, 255)
+    after = pixels(publish.small_picture(png(canvas)))
+    assert np.array_equal(after[60:, :60], canvas[60:, :60])
+    assert np.array_equal(after[:60, :60], canvas[:60, :60])
+    canvas = rng.integers(0, 6, (50, 50, 3)) * 51
+    assert np.array_equal(pixels(publish.small_picture(png(canvas))), canvas)
+
+
+@pytest.mark.parametrize("what", ["noise", "soft light", "see-through", "small already"])
+def test_what_would_look_different_or_larger_stays(what):
+    noise = np.random.default_rng(0).integers(0, 256, (80, 80, 4))
+    wide = np.linspace(0, 255, 200)
+    light = np.stack([*np.meshgrid(wide, wide), np.full((200, 200), 99)], axis=-1)
+    given = {
+        "noise": lambda: png(noise[..., :3]),
+        "soft light": lambda: png(light),
+        "see-through": lambda: png(noise // 64 * 64, "RGBA"),
+        "small already": lambda: png(noise[..., 0] // 255, "L", optimize=True),
+    }[what]()
+    assert publish.small_picture(given) == given

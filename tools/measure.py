@@ -1,0 +1,138 @@
+"""Measure what some notebooks read: `make data WHAT=geometry`, or `tools/measure.py WHAT [NAME …]`.
+
+autopsy: trains the faulty and mended set-ups of notebook 16, or those whose names begin so; without
+names it goes on where it stopped. Writes data/results/autopsy.json.
+geometry: metrics and maps of the queries and keys of every head of some models, for notebook 18.
+Only MiniLM has maps by UMAP and the film of two heads at all scales. Writes data/results/geometry/.
+pretrained: what notebooks 00, 07, 20, 21, 22 and 24 show of models from outside; a folder in
+Hugging Face's format does as well. Writes data/results/pretrained/NN-MODEL.json.
+
+SmolLM2 and MiniLM are read from the hub or from their optional packages (requirements-local.txt),
+BERT and GPT-2 from the hub, docstrings-gpt2 from data/pretrained; what is out of reach is left out,
+and said.
+"""
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+import aot_helpers
+import here  # noqa: F401
+from aot_helpers.base.files import DATA, write_atomically
+from aot_helpers.models.checkpoints import list_checkpoints
+from aot_helpers.studies import autopsy_runs
+from chapters.nb00_start_here import measure as first_look
+from chapters.nb07_one_layer_skip_trigrams import idioms
+from chapters.nb18_queries_meet_keys import measure as query_key_maps
+from chapters.nb20_logit_lens import results as lens_results
+from chapters.nb21_information_flow import results as flow_study
+from chapters.nb22_norms_neurons_names import results as part_results
+from chapters.nb24_who_says_mary import measure as name_forms
+
+MODELS = {
+    "geometry": ["minilm", "stories-2l", "imdb-2l", "bert", "gpt2"],
+    "pretrained": ["docstrings-gpt2", "smollm2", "gpt2"],
+}
+# What each notebook measures: a model and its name to what JSON can hold.
+NOTEBOOKS: dict[str, Callable] = {
+    "00": first_look.pretrained,
+    "07": idioms.pretrained,
+    "20": lens_results.pretrained,
+    "21": flow_study.pretrained,
+    "22": part_results.pretrained,
+    "24": name_forms.pretrained,  # of the heads that 22 has found
+}
+# Measured in the notebook itself; and a model that was trained on windows written twice, and has
+# read no "keep at bay".
+LEFT_OUT = {(notebook, "docstrings-gpt2") for notebook in ("00", "07", "21")}
+LEFT_OUT |= {("24", "docstrings-gpt2"), ("24", "gpt2")}  # their heads were not sought
+
+
+def within_reach(names: list[str], load: Callable) -> Iterator[tuple[str, object]]:
+    """Each name and its model; says which are out of reach."""
+    for name in names:
+        try:
+            model = load(name)
+        except OSError as error:
+            print(f"{name} is left out: {error}")
+        else:
+            yield name, model
+
+
+def geometry(names: list[str], seed: int) -> None:
+    """Measure and map the heads of our models, or of pretrained ones."""
+
+    def load(name):
+        ours = name in list_checkpoints()
+        model = aot_helpers.load_checkpoint(name) if ours else aot_helpers.load_pretrained(name)
+        return model.requires_grad_(False) if ours else model
+
+    aot_helpers.setup(seed=seed)
+    for name, model in within_reach(names, load):
+        start = time.perf_counter()
+        maps = ("tsne", "umap") if name == "minilm" else ("tsne",)
+        result = query_key_maps.examine(model, name, seed, maps)
+        query_key_maps.write_results(result | {"seed": seed})
+        print(f"{name}: {len(result['heads'])} heads, {time.perf_counter() - start:.0f} s")
+
+
+def provenance(model, name: str) -> dict:
+    """Which model this is, and what read it."""
+    packages = ("torch", "transformers", "tokenizers")
+    versions = {"python": platform.python_version()} | {each: version(each) for each in packages}
+    shape = {
+        key: getattr(model.config, key) for key in ("family", "n_layers", "n_heads", "d_model")
+    }
+    return {"model": name, "source": model.tokenizer.source} | shape | {"versions": versions}
+
+
+def pretrained(names: list[str], seed: int, notebooks: list[str], folder: Path) -> None:
+    """Measure models from outside, each for the notebooks that read it, into `folder`."""
+
+    def load(name):
+        torch.manual_seed(seed)
+        return aot_helpers.load_pretrained(name)
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, model in within_reach(names, load):
+        for notebook in notebooks:
+            if (notebook, name) in LEFT_OUT:
+                continue
+            start = time.perf_counter()
+            found = provenance(model, name) | NOTEBOOKS[notebook](model, name)
+            found["seconds"] = round(time.perf_counter() - start)
+            path = folder / f"{notebook}-{Path(name).name}.json"
+            text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+            write_atomically(path, (text + "\n").encode())
+            print(f"notebook {notebook}, {name}: {path.name}, {found['seconds']} s")
+
+
+def main() -> None:
+    what, says = __doc__.split("\n\n", 1)
+    parser = argparse.ArgumentParser(
+        description=what, epilog=says, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=["autopsy", *MODELS])
+    parser.add_argument("names", nargs="*", help="of set-ups or models; none: all")
+    parser.add_argument("--seed", type=int, default=0, help="of geometry and pretrained")
+    parser.add_argument("--jobs", type=int, default=2, help="of the autopsy, at a time")
+    known = sorted(NOTEBOOKS)
+    parser.add_argument("--only", nargs="+", default=known, choices=known, help="of pretrained")
+    given = parser.parse_args()
+    if given.what == "autopsy":
+        autopsy_runs.measure_all(given.names, given.jobs)
+    elif given.what == "geometry":
+        geometry(given.names or MODELS["geometry"], given.seed)
+    else:
+        folder = DATA / "results" / "pretrained"
+        pretrained(given.names or MODELS["pretrained"], given.seed, given.only, folder)
+
+
+if __name__ == "__main__":
+    main()
