@@ -26,7 +26,7 @@ import aot_helpers
 import here  # noqa: F401
 from aot_helpers.base.files import DATA, write_atomically
 from aot_helpers.models.checkpoints import list_checkpoints
-from aot_helpers.studies import autopsy_runs
+from chapters.nb16_too_good import runs as autopsy_runs
 from chapters.nb00_start_here import measure as first_look
 from chapters.nb07_one_layer_skip_trigrams import idioms
 from chapters.nb18_queries_meet_keys import measure as query_key_maps
