@@ -105,23 +105,19 @@ def _conduct(sweep: Sweep, storage, study, trial: FrozenTrial, ask: Patience, fo
     try:
         try:
             if not untold.exists():
-                metrics = _run(sweep, trial, folder)
-                seconds = round(time.monotonic() - start, 2)
-                told = {"metrics": metrics, "seconds": seconds}
-                write_atomically(untold, json.dumps(told).encode())
+                result = {"metrics": _run(sweep, trial, folder)}
+                result["seconds"] = round(time.monotonic() - start, 2)
+                write_atomically(untold, json.dumps(result).encode())
             result = read_json(untold)
         except FAILURES as error:
             ask(tell, storage, trial, TrialState.FAIL, reason=last_line(error))
-            done, crew = ask(progress, study, sweep)
-            ask.log(f"trial with {what} failed: {last_line(error)}; {done} done; {crew}")
-            return
-        loss, seconds = result["metrics"]["loss"], duration(result["seconds"])
-        if ask(tell, storage, trial, TrialState.COMPLETE, [loss], **result):
-            untold.unlink(missing_ok=True)
-            done, crew = ask(progress, study, sweep)
-            ask.log(f"trial {done} done: loss {loss:.4g} in {seconds}; {crew}")
+            became = f"failed: {last_line(error)}"
         else:
-            ask.log(f"trial with {what} was taken for dead; its result is kept for the next")
+            loss, became = result["metrics"]["loss"], "was taken for dead; its result is kept"
+            if ask(tell, storage, trial, TrialState.COMPLETE, [loss], **result):
+                untold.unlink(missing_ok=True)
+                became = f"done: loss {loss:.4g} in {duration(result['seconds'])}"
+        ask.log(f"trial with {what} {became}; {ask(progress, study, sweep)}")
     except KeyboardInterrupt:
         with contextlib.suppress(*STORAGE_ERRORS):
             tell(storage, trial, TrialState.FAIL, reason=INTERRUPTED)
@@ -184,6 +180,23 @@ def _work_in_a_crew(sweep: Sweep) -> None:
         sys.exit(str(error))
 
 
+def _crew(sweep: Sweep, workers: int) -> list[int]:
+    """Let processes work together, and return their exit codes."""
+    context = multiprocessing.get_context("spawn")
+    crew = [context.Process(target=_work_in_a_crew, args=(sweep,)) for _ in range(workers)]
+    try:
+        for process in crew:
+            process.start()
+        for process in crew:
+            process.join()
+    except KeyboardInterrupt:
+        for process in crew:
+            process.terminate()
+            process.join()
+        raise
+    return [process.exitcode for process in crew]
+
+
 def run_sweep(sweep: Sweep, workers: int = 1, log: Callable[[str], None] = say) -> pandas.DataFrame:
     """Run what is left of a sweep and return its results; points that failed are tried once more.
 
@@ -196,24 +209,11 @@ def run_sweep(sweep: Sweep, workers: int = 1, log: Callable[[str], None] = say) 
     Path(sweep.folder).mkdir(parents=True, exist_ok=True)
     with opened(sweep, log) as (_, study):
         enqueue(study, sweep, failed=True)
-        log(f"{progress(study, sweep)[0]} points done; study {sweep.name!r} in {shown(sweep.url)}")
+        log(f"{progress(study, sweep)}; study {sweep.name!r} in {shown(sweep.url)}")
     if workers == 1:
         work(sweep, log)
-    else:
-        context = multiprocessing.get_context("spawn")
-        crew = [context.Process(target=_work_in_a_crew, args=(sweep,)) for _ in range(workers)]
-        try:
-            for process in crew:
-                process.start()
-            for process in crew:
-                process.join()
-        except KeyboardInterrupt:
-            for process in crew:
-                process.terminate()
-                process.join()
-            raise
-        if dead := [process.exitcode for process in crew if process.exitcode]:
-            log(f"{len(dead)} of {workers} workers ended early, with exit codes {dead}")
+    elif dead := [code for code in _crew(sweep, workers) if code]:
+        log(f"{len(dead)} of {workers} workers ended early, with exit codes {dead}")
     table = results(sweep.url, sweep.name)
     for _, row in table[table.state == "failed"].iterrows():
         log(f"failed: {', '.join(f'{name}={row[name]}' for name in sweep.grid)}: {row.reason}")

@@ -42,7 +42,8 @@ def last_line(error: BaseException) -> str:
     return f"{kind}: {text.splitlines()[-1].strip()}" if text else kind
 
 
-def _parsed(url: str) -> sqlalchemy.URL:
+def _parsed(url: str) -> tuple[sqlalchemy.URL, dict]:
+    """The URL as SQLAlchemy has it, and how to connect. Raises ValueError for other storages."""
     if url.count("@") > 1:  # the rest of the password would be taken for the host, and be printed
         raise ValueError(f"{shown(url)} has more than one @: in a password write %40 for it")
     try:
@@ -56,30 +57,25 @@ def _parsed(url: str) -> sqlalchemy.URL:
             f"no storage is known for {shown(url)!r}: give sqlite:///path/to/file.db, or "
             "postgresql://user:password@host/database, which several machines can share"
         )
-    return parsed.set(drivername={"postgresql": "postgresql+psycopg"}.get(kind, kind))
+    drivers = {"postgresql": "postgresql+psycopg"}
+    # A new connection for each question: none grows stale while a trial runs.
+    options = {"poolclass": sqlalchemy.NullPool, "connect_args": CONNECTION[kind]}
+    return parsed.set(drivername=drivers.get(kind, kind)), options
 
 
 def database_file(url: str) -> Path | None:
     """The file of a SQLite storage."""
-    parsed = _parsed(url)
+    parsed, _ = _parsed(url)
     return Path(parsed.database) if parsed.get_backend_name() == "sqlite" else None
-
-
-def _engine_options(url: str) -> dict:
-    """A new connection for each question: none grows stale while a trial runs."""
-    kind = _parsed(url).get_backend_name()
-    return {"poolclass": sqlalchemy.NullPool, "connect_args": CONNECTION[kind]}
 
 
 def check_storage(url: str) -> None:
     """Raise ValueError for a URL of an unknown kind, OSError for a storage that does not answer."""
+    parsed, options = _parsed(url)
     if file := database_file(url):
         check_writable(file.parent)
     try:
-        engine = sqlalchemy.create_engine(_parsed(url), **_engine_options(url))
-        with engine.connect() as connection:
-            table = "sqlite_master" if file else "pg_class"
-            connection.execute(sqlalchemy.text(f"SELECT count(*) FROM {table}"))
+        sqlalchemy.inspect(sqlalchemy.create_engine(parsed, **options)).get_table_names()
     except sqlalchemy.exc.SQLAlchemyError as error:
         cause = getattr(error, "orig", None) or error
         raise ConnectionError(
@@ -114,7 +110,7 @@ def connect(
     heartbeat, grace: seconds. stale: called with study and trial where a worker died.
     """
     check_storage(url)
-    parsed, options = _parsed(url), _engine_options(url)
+    parsed, options = _parsed(url)
     text = parsed.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}")
     for attempt in range(20):
         try:
@@ -146,56 +142,45 @@ def connect(
         storage.remove_session()
 
 
-def _absence(error: BaseException | None) -> BaseException | None:
-    """The error of a storage that does not answer, this one or one that led to it."""
-    while error is not None:
-        if isinstance(error, AWAY) or getattr(error, "connection_invalidated", False):
-            return error
-        error = error.__cause__ or error.__context__
-    return None
-
-
 class Patience:
     """Asks a storage, and waits for it, in growing pauses, where it does not answer."""
 
     def __init__(self, seconds: float, log: Callable[[str], None]):
         self.seconds, self.log, self.last_away = seconds, log, -math.inf
 
-    def away(self, error: Exception) -> bool:
-        """Whether an error means that the storage does not answer; the time is kept."""
-        away = _absence(error) is not None
-        self.last_away = time.monotonic() if away else self.last_away
-        return away
+    def absence(self, error: BaseException | None) -> str:
+        """Why a storage does not answer, from an error or one that led to it; "" for others."""
+        while error is not None:
+            if isinstance(error, AWAY) or getattr(error, "connection_invalidated", False):
+                self.last_away = time.monotonic()
+                return last_line(getattr(error, "orig", None) or error)
+            error = error.__cause__ or error.__context__
+        return ""
 
     def __call__(self, question: Callable, *arguments, **options):
         """The answer. Raises ConnectionError when the storage stays away for too long."""
-        start, pause = None, 0.5
+        start, pause, limit = None, 0.5, duration(self.seconds)
         while True:
             try:
                 answer = question(*arguments, **options)
+                break
             except STORAGE_ERRORS as error:
-                if not self.away(error):
+                if not (reason := self.absence(error)):
                     raise
-                absence = _absence(error)
-                reason = last_line(getattr(absence, "orig", None) or absence)
-                if start is None:
-                    start = time.monotonic()
-                    self.log(
-                        f"the storage does not answer ({reason}); waiting up to "
-                        f"{duration(self.seconds)}, no result is lost"
-                    )
-                elif time.monotonic() - start > self.seconds:
-                    raise ConnectionError(
-                        f"the storage has not answered for {duration(self.seconds)} ({reason}): "
-                        "once it does, the same command goes on where this one stopped"
-                    ) from None
-                time.sleep(pause * random.uniform(0.8, 1.0))
-                pause = min(2 * pause, 30.0)
-            else:
-                if start is not None:
-                    self.last_away = time.monotonic()
-                    self.log(f"the storage answers again after {duration(self.last_away - start)}")
-                return answer
+            if start is None:
+                start, waiting = self.last_away, f"waiting up to {limit}, no result is lost"
+                self.log(f"the storage does not answer ({reason}); {waiting}")
+            elif self.last_away - start > self.seconds:
+                raise ConnectionError(
+                    f"the storage has not answered for {limit} ({reason}): "
+                    "once it does, the same command goes on where this one stopped"
+                )
+            time.sleep(pause * random.uniform(0.8, 1.0))
+            pause = min(2 * pause, 30.0)
+        if start is not None:
+            self.last_away = time.monotonic()
+            self.log(f"the storage answers again after {duration(self.last_away - start)}")
+        return answer
 
     @contextlib.contextmanager
     def heartbeat(self, storage, trial_id: int):
@@ -209,7 +194,7 @@ class Patience:
                 except STORAGE_ERRORS as error:
                     if self.last_away < started:
                         self.log("the storage does not answer; the trial goes on, waiting for it")
-                    self.away(error)
+                    self.absence(error)
             storage.remove_session()
 
         started, thread = time.monotonic(), threading.Thread(target=beat, daemon=True)

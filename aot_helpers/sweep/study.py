@@ -189,16 +189,16 @@ def tell(storage, trial: FrozenTrial, state: TrialState, value=None, **facts) ->
     return True
 
 
-def progress(study: optuna.Study, sweep: Sweep) -> tuple[str, str]:
-    """How far the sweep is: "7 of 48", and workers, time left and failures."""
+def progress(study: optuna.Study, sweep: Sweep) -> str:
+    """How far the sweep is: points done, workers, time left and failures."""
     standing = standing_trials(study.get_trials(deepcopy=False)).values()
     states = Counter(trial.state for trial in standing)
     seconds = [t.user_attrs["seconds"] for t in standing if t.state == TrialState.COMPLETE]
     total, done, failed = len(sweep.points()), len(seconds), states[TrialState.FAIL]
     left, workers = total - done - failed, states[TrialState.RUNNING] + 1
     about = duration(sum(seconds) / max(done, 1) * left / min(workers, max(left, 1)))
-    crew = f"{workers} worker{'s' * (workers > 1)}"
-    return f"{done} of {total}", f"{crew}; about {about} left; {failed} failed"
+    crew = f"{workers} worker{'s' * (workers > 1)}; about {about} left; {failed} failed"
+    return f"{done} of {total} points done; {crew}"
 
 
 def results(storage: str, name: str) -> pandas.DataFrame:
@@ -215,14 +215,18 @@ def results(storage: str, name: str) -> pandas.DataFrame:
         if name not in names:
             raise unknown_name("study", name, names)
         trials = optuna.load_study(study_name=name, storage=database).get_trials(deepcopy=False)
-    rows = []
-    for trial in standing_trials(trials).values():
-        if trial.state.is_finished():
-            facts, complete = trial.user_attrs, trial.state == TrialState.COMPLETE
-            row = {**trial.params, **facts.get("metrics", {}), **trial.params}
-            row |= {"seconds": facts.get("seconds", math.nan)}
-            row |= {"state": "complete" if complete else "failed"}
-            rows.append(
-                {**row, "reason": facts.get("reason", "" if complete else "its worker died")}
-            )
+    rows = [_row(t) for t in standing_trials(trials).values() if t.state.is_finished()]
     return pandas.DataFrame(rows, columns=None if rows else ["seconds", "state", "reason"])
+
+
+def _row(trial: FrozenTrial) -> dict:
+    """A finished trial as a row of the results; a parameter goes before a metric of its name."""
+    facts, complete = trial.user_attrs, trial.state == TrialState.COMPLETE
+    return {
+        **trial.params,
+        **facts.get("metrics", {}),
+        **trial.params,
+        "seconds": facts.get("seconds", math.nan),
+        "state": "complete" if complete else "failed",
+        "reason": facts.get("reason", "" if complete else "its worker died"),
+    }
