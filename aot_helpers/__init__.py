@@ -5,6 +5,7 @@ teaching. The names that people type first are here as well, `aot.load_checkpoin
 and each module under its own name, `aot.plots`; nothing is imported before it is used.
 """
 
+import difflib
 import importlib
 import os
 import sys
@@ -18,51 +19,29 @@ if "torch" not in sys.modules:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # Where the names stand that people type first; nothing is imported before it is used.
-_FIRST = {
-    "load_checkpoint": "models.checkpoints",
-    "list_checkpoints": "models.checkpoints",
-    "checkpoint_steps": "models.checkpoints",
-    "load_measurements": "models.checkpoints",
-    "load_corpus": "text.corpora",
-    "load_tokenizer": "text.tokenization",
-    "load_pretrained": "models.pretrained",
-    "Head": "models.protocol",
-    "all_heads": "models.protocol",
-    "AttentionOnlyTransformer": "models.transformer",
-    "ModelConfig": "models.transformer",
-    "generate": "models.sampling",
-    "next_token_losses": "models.losses",
-    "copy_losses": "models.losses",
-    "copy_accuracy": "models.losses",
-    "Windows": "text.batches",
-    "pad_batch": "text.batches",
-    "repeat_segments": "text.batches",
-    "repeated_tokens": "text.batches",
-    "token_stream": "text.batches",
-    "TrainConfig": "training.config",
-    "train": "training.train",
-    "learn_to_copy": "training.copying",
-    "ablate": "reading.interventions",
-    "cut_path": "reading.interventions",
-    "cut_paths": "reading.interventions",
-    "merge": "reading.interventions",
-    "full_ov": "reading.circuits",
-    "full_qk": "reading.circuits",
-    "k_composition_circuit": "reading.circuits",
-    "copying_score": "reading.circuits",
-    "head_scores": "reading.heads",
-    "induction_scores": "reading.heads",
-    "battery": "reading.head_table",
-    "Explorer": "showing.widgets",
-    "check": "teaching.claims",
-    "claim": "teaching.claims",
-    "claims_table": "teaching.claims",
-    "grade": "teaching.exercises",
-    "write": "teaching.exercises",
+_NAMES = {
+    "models.checkpoints": "load_checkpoint list_checkpoints checkpoint_steps load_measurements",
+    "models.losses": "next_token_losses copy_losses copy_accuracy",
+    "models.pretrained": "load_pretrained",
+    "models.protocol": "Head all_heads",
+    "models.sampling": "generate",
+    "models.transformer": "AttentionOnlyTransformer ModelConfig",
+    "reading.circuits": "full_ov full_qk k_composition_circuit copying_score",
+    "reading.head_table": "battery",
+    "reading.heads": "head_scores induction_scores",
+    "reading.interventions": "ablate cut_path cut_paths merge",
+    "showing.widgets": "Explorer",
+    "teaching.claims": "check claim claims_table",
+    "teaching.exercises": "grade write",
+    "text.batches": "Windows pad_batch repeat_segments repeated_tokens token_stream",
+    "text.corpora": "load_corpus",
+    "text.tokenization": "load_tokenizer",
+    "training.config": "TrainConfig",
+    "training.copying": "learn_to_copy",
+    "training.train": "train",
 }
-
-
-# {module: layer.module} of the library, so that `aot.circuits` needs no import of its own.
+_FIRST = {name: module for module, names in _NAMES.items() for name in names.split()}
+# And every module of the library by its own name, so that `aot.circuits` needs no import.
 _MODULES = {
     path.stem: f"{path.parent.name}.{path.stem}"
     for path in sorted(Path(__file__).parent.glob("[a-z]*/[a-z]*.py"))
@@ -74,7 +53,9 @@ def __getattr__(name: str):
         return getattr(importlib.import_module(f"aot_helpers.{_FIRST[name]}"), name)
     if name in _MODULES:
         return importlib.import_module(f"aot_helpers.{_MODULES[name]}")
-    raise AttributeError(f"aot_helpers has no {name!r}; at the top there are {__dir__()}")
+    near = difflib.get_close_matches(name, __dir__(), n=3)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    raise AttributeError(f"aot_helpers has no {name!r}; {hint}dir(aot_helpers) lists what it has")
 
 
 def __dir__():

@@ -1,0 +1,41 @@
+"""What `import aot_helpers` gives, and what it costs."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import aot_helpers
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_every_name_is_there_and_none_stands_for_two_things():
+    for name in dir(aot_helpers):
+        assert getattr(aot_helpers, name).__name__.split(".")[-1] == name
+    stems = Counter(path.stem for path in (ROOT / "aot_helpers").glob("[a-z]*/[a-z]*.py"))
+    assert set(stems.values()) == {1}
+    assert aot_helpers.plots.__name__ == "aot_helpers.showing.plots"
+
+
+def test_a_name_that_is_not_there_is_named_with_near_ones():
+    with pytest.raises(AttributeError, match="no 'hed_scores'; did you mean head_scores"):
+        _ = aot_helpers.hed_scores
+
+
+@pytest.mark.parametrize(
+    ("first", "there", "expected"),
+    [("", None, "PASSIVE"), ("", "ACTIVE", "ACTIVE"), ("import torch; ", None, "None")],
+)
+def test_threads_that_wait_sleep_unless_told_otherwise(first, there, expected):
+    """Set before PyTorch reads it, or not at all."""
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
+    environment |= {"OMP_WAIT_POLICY": there} if there else {}
+    code = f"{first}import aot_helpers, os; print(os.environ.get('OMP_WAIT_POLICY'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == expected, done.stderr
