@@ -123,7 +123,8 @@ class Attention(nn.Module):
                     scores = scores + self.relative_bias(x.shape[1])
                 pattern = see("pattern", masked_softmax(see("scores", scores), allowed))
             z = pattern @ v
-        return torch.einsum("bqhe,hed->bqd", see("z", z.transpose(1, 2)), self.W_O)
+        z = see("z", z.transpose(1, 2))
+        return z.flatten(2) @ self.W_O.flatten(0, 1)  # all heads' outputs, added, in one product
 
     def relative_bias(self, n_pos: int) -> Float[Tensor, "head query key"]:
         """The learned bias of each head, laid out as a matrix over query and key positions."""
