@@ -5,7 +5,7 @@ import torch
 
 from aot_helpers.models.losses import copy_accuracy, copy_losses, next_token_losses
 from aot_helpers.models.protocol import Head
-from aot_helpers.reading.head_table import battery
+from aot_helpers.reading.head_table import head_table
 from aot_helpers.reading.heads import HEAD_PATTERNS, head_scores, induction_scores
 from aot_helpers.reading.interventions import (
     ablate,
@@ -41,7 +41,7 @@ READERS = {
     "cut_path": lambda model, tokens: cut_path(model, tokens, Head(0, 0), Head(1, 0), "K"),
     "freeze_patterns": freeze_patterns,
     "next_token_losses": lambda model, tokens: next_token_losses(torch.ones(1, 5, 11), tokens),
-    "battery": battery,
+    "head_table": head_table,
     "copy_losses": copy_losses,
     "copy_accuracy": copy_accuracy,
 }

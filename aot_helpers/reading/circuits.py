@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from aot_helpers.base.errors import check_whole
 from aot_helpers.models.protocol import Head, HeadWeights, Model
 from aot_helpers.reading.factored import FactoredMatrix
 from aot_helpers.reading.norms import check_norm
@@ -124,14 +125,8 @@ def composition_scores(
     the root mean square 1 / √d_model. Framework paper, "Three Kinds of Composition". Raises
     ValueError unless the writer is earlier.
     """
-    n_layers = model.config.n_layers
-    if n_layers < 2:
-        raise ValueError(f"composition needs at least 2 layers; this model has {n_layers}")
-    if not 0 <= writer_layer < reader_layer < n_layers:
-        raise ValueError(
-            f"need 0 <= writer_layer < reader_layer <= {n_layers - 1}, "
-            f"got writer_layer = {writer_layer}, reader_layer = {reader_layer}"
-        )
+    check_whole("reader_layer", reader_layer, 1, model.config.n_layers - 1)
+    check_whole("writer_layer", writer_layer, 0, reader_layer - 1)
     writes, reads = unit_writes(model, writer_layer), unit_reads(model, reader_layer)
     return {route: compose(writes, factors) for route, factors in reads.items()}
 
@@ -166,6 +161,14 @@ def compose(
     return products.square_().sum(dim=3).sum(dim=1).sqrt()
 
 
+def check_earlier(writer: Head, reader: Head) -> None:
+    """Raise ValueError unless the writer is in an earlier layer than the reader."""
+    if writer.layer >= reader.layer:
+        raise ValueError(
+            f"{writer} writes nothing that {reader} reads: the writer's layer must come before"
+        )
+
+
 def k_composition_circuit(model: Model, writer: Head, reader: Head) -> FactoredMatrix:
     """W_E QK (W_E OV)ᵀ, [query token, token that the writer moved to the key's position].
 
@@ -173,7 +176,6 @@ def k_composition_circuit(model: Model, writer: Head, reader: Head) -> FactoredM
     induction head have a large diagonal (framework paper, "Induction Heads"). Raises ValueError
     unless the writer is in an earlier layer.
     """
-    if not writer.layer < reader.layer:
-        raise ValueError(f"the writer {writer} must be in an earlier layer than {reader}")
+    check_earlier(writer, reader)
     W_E = model.W_E.detach()
     return _between(W_E, qk_circuit(model, reader) @ ov_circuit(model, writer).T, W_E.T)

@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Complex, Float, Int
 from torch import Tensor
 
+from aot_helpers.base.errors import check_shape, check_whole
+
 DENSE_LIMIT = 4096 * 4096  # entries; 64 MB
 BLOCK_ENTRIES = 2**22  # entries of a product that are held at once; 16 MB
 
@@ -40,8 +42,7 @@ class FactoredMatrix:
 
     def __add__(self, other: "FactoredMatrix") -> "FactoredMatrix":
         """The sum, with the factors side by side: the ranks add up. Shapes must be equal."""
-        if self.shape != other.shape:
-            raise ValueError(f"cannot add {other.shape} to {self.shape}: take equal shapes")
+        check_shape("what is added", other.shape, self.shape, "it may need .T")
         A = torch.cat([self.A, other.A], dim=1)
         return FactoredMatrix(A, torch.cat([self.B, other.B], dim=0))
 
@@ -81,8 +82,7 @@ class FactoredMatrix:
     def truncated(self, rank: int) -> "FactoredMatrix":
         """The nearest matrix of at most this rank in the Frobenius norm (Eckart and Young)."""
         left, values, right = self._svd()
-        if not 0 <= rank <= len(values):
-            raise ValueError(f"rank must be 0 … {len(values)}, the rank there is, got {rank}")
+        check_whole("rank", rank, 0, len(values))
         return FactoredMatrix(left[:, :rank] * values[:rank], right[:rank])
 
     def eigenvalues(self) -> Complex[Tensor, " rank"]:
@@ -126,6 +126,7 @@ class FactoredMatrix:
 
 def block_rows(n_columns: int, block: int | None) -> int:
     """`block`, or for None the number of rows that fit in 16 MB. ValueError for block < 1."""
-    if block is not None and block < 1:
-        raise ValueError(f"block must be a number of rows >= 1 or None, got {block}")
-    return block or max(1, BLOCK_ENTRIES // max(1, n_columns))
+    if block is None:
+        return max(1, BLOCK_ENTRIES // max(1, n_columns))
+    check_whole("block", block, 1, unit=" of rows")
+    return block

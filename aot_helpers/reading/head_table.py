@@ -7,29 +7,31 @@ import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor
 
-from aot_helpers.base.errors import unknown_name
+from aot_helpers.base.errors import check_one_of, check_shape
 from aot_helpers.models.protocol import Head, Model, all_heads, check_tokens
 from aot_helpers.reading.circuits import (
     check_unembedding,
     compose,
+    composition_scores,
     copying_score,
     folded,
     ov_circuit,
     random_heads,
     unit_factors,
     unit_reads,
-    unit_writes,
 )
 from aot_helpers.reading.factored import FactoredMatrix
 from aot_helpers.reading.heads import (
     HEAD_PATTERNS,
-    counted_queries,
+    check_has_heads,
+    head_output,
+    head_scores,
     uniform_pattern,
-    uniform_score,
 )
+from aot_helpers.reading.interventions import ROUTES, ablate
 from aot_helpers.reading.norms import check_norm, frozen_norm
 
-PARTS = {  # the parts of the battery, and the columns that each fills
+PARTS = {  # the parts of the table, and the columns that each fills
     "attention": ["previous", "current", "first", "duplicate", "induction"],
     "eigenvalues": ["copying eigenvalues"],
     "evaluator": ["copying evaluator"],
@@ -39,7 +41,7 @@ PARTS = {  # the parts of the battery, and the columns that each fills
 NOT_SCORED = -100  # the label of a token that costs nothing, as in torch and transformers
 
 
-def battery(
+def head_table(
     model: Model,
     tokens: Int[Tensor, "batch pos"],
     labels: Int[Tensor, "texts scored"] | None = None,
@@ -62,31 +64,29 @@ def battery(
         its mean over all texts and positions. Null: the cost of adding, at each position, a random
         vector as long as what is taken away.
 
-    tokens: texts without padding in which tokens return, such as `repeated_tokens`, run one by one.
+    tokens: texts without padding in which tokens return, such as `repeated_tokens`.
     labels: for models that see both ways: the true token where `tokens` hides it, -100 elsewhere.
         Loss is on these tokens; for causal models, which take no labels, on every next token.
-    leave_out: keys of PARTS to skip; "ablation" runs the model four times for each head and text.
+    leave_out: keys of PARTS to skip; "ablation" runs the model five times for each head and text.
     What a model has not is NaN, and table.attrs["notes"] says why. Raises ValueError for labels
     that do not fit, an unknown part, a model without layers, texts where no token returns.
     """
     import pandas
 
     _check(model, tokens, labels, leave_out)
-    missing, columns = _missing(model, labels), {}
-    parts = [part for part in PARTS if part not in leave_out]
-    for part in parts:
+    heads, missing = all_heads(model), _missing(model, labels)
+    table = pandas.DataFrame(index=pandas.MultiIndex.from_tuples(heads, names=["layer", "head"]))
+    table.attrs["notes"] = []
+    for part in (part for part in PARTS if part not in leave_out):
         if part in missing:
-            columns |= {name: torch.nan for each in PARTS[part] for name in (each, f"{each} null")}
+            table.attrs["notes"].append(f"{part}: {missing[part]}")
+            found = {n: torch.nan for each in PARTS[part] for n in (each, f"{each} null")}
         else:
             draw = torch.Generator().manual_seed(seed)  # so that no null depends on leave_out
             with torch.no_grad():
-                columns |= MEASURES[part](model, tokens, labels, draw)
-    heads = [range(model.config.n_layers), range(model.config.n_heads)]
-    table = pandas.DataFrame(
-        {n: c.flatten().tolist() if isinstance(c, Tensor) else c for n, c in columns.items()},
-        index=pandas.MultiIndex.from_product(heads, names=["layer", "head"]),
-    )
-    table.attrs["notes"] = [f"{part}: {missing[part]}" for part in parts if part in missing]
+                found = MEASURES[part](model, tokens, labels, draw)
+        for name, column in found.items():
+            table[name] = column.flatten().tolist() if isinstance(column, Tensor) else column
     return table
 
 
@@ -94,16 +94,14 @@ def _check(model, tokens, labels, leave_out) -> None:
     """Raise ValueError for what cannot be measured at all."""
     check_tokens(tokens)
     for part in leave_out:
-        if part not in PARTS:
-            raise unknown_name("part of the battery", part, PARTS)
-    if model.config.n_layers == 0:
-        raise ValueError("a model without layers has no heads: load one with n_layers >= 1")
-    causal = model.config.causal
-    if labels is not None and (causal or labels.shape != tokens.shape):
-        raise ValueError(
-            f"labels of shape {tuple(labels.shape)} do not fit tokens of {tuple(tokens.shape)} and "
-            f"causal = {causal}: give one per token, and only to a model that sees both ways"
-        )
+        check_one_of("part of the table", part, PARTS)
+    check_has_heads(model)
+    if labels is not None:
+        check_shape("labels", labels.shape, tokens.shape, "give one per token")
+        if model.config.causal:
+            raise ValueError(
+                "labels are given, and causal = True: give them only to a model that sees both ways"
+            )
 
 
 def _missing(model, labels) -> dict[str, str]:
@@ -120,18 +118,11 @@ def _missing(model, labels) -> dict[str, str]:
 
 
 def _attention(model, tokens, labels, draw) -> dict:
-    c, columns = model.config, {}
+    columns = {}
     true = tokens if labels is None else torch.where(labels == NOT_SCORED, tokens, labels)
-    targets = {name: HEAD_PATTERNS[name](true) for name in PARTS["attention"]}
-    for name, keys in targets.items():
-        columns[name] = torch.zeros(c.n_layers, c.n_heads, device=tokens.device)
-        columns[f"{name} null"] = uniform_score(keys, causal=c.causal)
-    for row in range(len(tokens)):
-        _, cache = model.run_with_cache(tokens[row, None])
-        for i in range(c.n_layers):
-            for name, keys in targets.items():
-                seen = (cache[f"L{i}.pattern"][0] * keys[row]).sum(dim=(1, 2))
-                columns[name][i] += seen / counted_queries(keys, 0).sum()
+    for name in PARTS["attention"]:
+        scores, null = head_scores(model, tokens, HEAD_PATTERNS[name](true))
+        columns |= {name: scores, f"{name} null": null}
     return columns
 
 
@@ -154,70 +145,69 @@ def _evaluator(model, tokens, labels, draw) -> dict:
     c = model.config
     # Raised logits of the tokens attended to, of those that an even look attends to, of all.
     real, null, whole = torch.zeros(3, c.n_layers, c.n_heads, device=tokens.device)
-    even, W_O = uniform_pattern(tokens.shape[1], c.causal).to(tokens.device), model.W_O
+    even = uniform_pattern(tokens.shape[1], c.causal).to(tokens.device)
     for text in tokens:
         _, cache = model.run_with_cache(text[None])
         found, place = text.unique(return_inverse=True)
         holds, toward = F.one_hot(place).to(even), model.W_U[:, found] - model.W_U.mean(1)[:, None]
         normed = frozen_norm(model.final_norm(), cache["final_resid"])
-        for i in range(c.n_layers):
-            written = torch.einsum("phe,hed->hpd", cache[f"L{i}.z"][0], W_O[i])
-            raised = (normed(written) @ toward).relu()  # [head, pos, token of this text]
-            real[i] += (raised * (cache[f"L{i}.pattern"][0] @ holds)).sum(dim=(1, 2))
-            null[i] += (raised * (even @ holds)).sum(dim=(1, 2))
-            whole[i] += raised.sum(dim=(1, 2))
+        for head in all_heads(model):
+            written = normed(head_output(model, cache, head))[0]
+            raised = (written @ toward).relu()  # [pos, token of this text]
+            seen = cache[f"L{head.layer}.pattern"][0, head.head]
+            real[head] += (raised * (seen @ holds)).sum()
+            null[head] += (raised * (even @ holds)).sum()
+            whole[head] += raised.sum()
     shares = {"copying evaluator": real, "copying evaluator null": null}
     return {name: 4 * share / (share + whole) - 1 for name, share in shares.items()}
 
 
 def _composition(model, tokens, labels, draw) -> dict:
-    c, names = model.config, ["composition", "composition null", "partner", "route"]
-    writes, chance, found = [], [], [(torch.nan, torch.nan, None, None)] * model.config.n_heads
+    c = model.config
+    chance, rows = [], [(torch.nan, torch.nan, None, None)] * c.n_heads
     for layer in range(1, c.n_layers):
-        writes.append(unit_writes(model, layer - 1))
-        random = random_heads(c.n_heads, c.d_model, c.d_head, draw)
-        chance.append(unit_factors(random).to(writes[0]))
-        reads = unit_reads(model, layer).values()
-        real = torch.cat([compose(torch.cat(writes), read) for read in reads])
+        chance.append(unit_factors(random_heads(c.n_heads, c.d_model, c.d_head, draw)))
+        by_writer = [composition_scores(model, layer, earlier) for earlier in range(layer)]
+        scores = torch.cat([each[route] for route in ROUTES for each in by_writer])
         # Random heads look alike from all sides: what readers read may be their first axes.
-        turned = [torch.linalg.qr(read.mT).R.mT for read in reads]
-        null = torch.cat([compose(torch.cat(chance)[..., : R.shape[-1]], R) for R in turned])
-        for best, at, by_chance in zip(*real.max(dim=0), null.amax(dim=0), strict=True):
-            route, writer = divmod(at.item(), layer * c.n_heads)
-            partner = str(Head(*divmod(writer, c.n_heads)))
-            found.append((best.item(), by_chance.item(), partner, "QKV"[route]))
-    return dict(zip(names, map(list, zip(*found, strict=True)), strict=True))
+        turned = [torch.linalg.qr(read.mT).R.mT for read in unit_reads(model, layer).values()]
+        null = [compose(torch.cat(chance)[..., : R.shape[-1]].to(R), R) for R in turned]
+        best, by_chance = scores.max(dim=0), torch.cat(null).amax(dim=0)
+        for value, at, random in zip(*map(Tensor.tolist, (*best, by_chance)), strict=True):
+            route, writer = divmod(at, layer * c.n_heads)
+            rows.append((value, random, str(all_heads(model)[writer]), ROUTES[route]))
+    names = ["composition", "composition null", "partner", "route"]
+    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
 
 
 def _ablation(model, tokens, labels, draw) -> dict:
     c = model.config
     if labels is None:  # the next token, and none at the end
         labels = F.pad(tokens[:, 1:], (0, 1), value=NOT_SCORED)
-    means, n_scored = [0] * c.n_layers, (labels != NOT_SCORED).sum()
-    for text in tokens:
-        _, cache = model.run_with_cache(text[None])
-        means = [m + cache[f"L{i}.z"].mean((0, 1)) / len(tokens) for i, m in enumerate(means)]
-    W_O = model.W_O
-    costs = torch.zeros(2, 2, c.n_layers, c.n_heads)  # [zero or mean, real or null, layer, head]
-    for text, goal in zip(tokens, labels, strict=True):
+    ablations = {
+        (f"{by} cost", head): ablate(model, [head], by, tokens)
+        for head in all_heads(model)
+        for by in ("zero", "mean")
+    }
+    names = [name for each in PARTS["ablation"] for name in (each, f"{each} null")]
+    costs = {name: torch.zeros(c.n_layers, c.n_heads) for name in names}
+    for text, goal in zip(tokens[:, None], labels, strict=True):
 
         def loss(edits, text=text, goal=goal):
-            logits = model(text[None], edits=edits)[0].float()
-            return (F.cross_entropy(logits, goal, reduction="sum") / n_scored).cpu()
+            logits = model(text, edits=edits)[0].float()
+            loss = F.cross_entropy(logits, goal, ignore_index=NOT_SCORED, reduction="sum")
+            return (loss / (labels != NOT_SCORED).sum()).cpu()
 
-        _, cache = model.run_with_cache(text[None])
-        whole, all_z = loss({}), [cache[f"L{i}.z"] for i in range(c.n_layers)]
-        for i, z in enumerate(all_z):
-            for h in range(c.n_heads):
-                this = (torch.arange(c.n_heads, device=z.device) == h)[:, None]
-                for by, new in enumerate((torch.zeros_like(means[i]), means[i])):
-                    taken = ((z[:, :, h] - new[h]) @ W_O[i, h]).norm(dim=-1, keepdim=True)
-                    random = torch.randn(*text[None].shape, c.d_model, generator=draw).to(taken)
-                    add = partial(torch.add, F.normalize(random, dim=-1) * taken)
-                    costs[by, 0, i, h] += loss({f"L{i}.z": torch.where(this, new, z)}) - whole
-                    costs[by, 1, i, h] += loss({f"L{i}.attn_out": add}) - whole
-    names = [name for each in PARTS["ablation"] for name in (each, f"{each} null")]
-    return dict(zip(names, costs.flatten(0, 1), strict=True))
+        _, cache = model.run_with_cache(text)
+        whole = loss({})
+        for (name, head), edits in ablations.items():
+            z = f"L{head.layer}.z"
+            taken = head_output(model, {z: cache[z] - edits[z](cache[z])}, head)
+            random = F.normalize(torch.randn(taken.shape, generator=draw).to(taken), dim=-1)
+            as_long = partial(torch.add, random * taken.norm(dim=-1, keepdim=True))
+            costs[name][head] += loss(edits) - whole
+            costs[f"{name} null"][head] += loss({f"L{head.layer}.attn_out": as_long}) - whole
+    return costs
 
 
 MEASURES = {  # the same keys as PARTS; each takes (model, tokens, labels, generator)

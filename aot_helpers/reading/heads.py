@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aot_helpers.base.errors import unknown_name
+from aot_helpers.base.errors import check_one_of, check_shape, check_whole
 from aot_helpers.models.losses import repeat_length
 from aot_helpers.models.protocol import Head, Model, check_tokens
 
@@ -63,8 +63,7 @@ def counted_queries(
     targets: Bool[Tensor, "batch query key"], first_query: int
 ) -> Bool[Tensor, "batch query"]:
     """True at the queries from first_query on that have a target. ValueError if there are none."""
-    if first_query < 0:
-        raise ValueError(f"first_query must be a position >= 0, got {first_query}")
+    check_whole("first_query", first_query, 0)
     counted = targets.any(dim=-1)
     counted[:, :first_query] = False
     if not counted.any():
@@ -108,6 +107,12 @@ def uniform_pattern(n_pos: int, causal: bool = True) -> Float[Tensor, "query key
     return allowed / allowed.sum(dim=-1, keepdim=True)
 
 
+def check_has_heads(model: Model) -> None:
+    """Raise ValueError for a model without layers."""
+    if model.config.n_layers == 0:
+        raise ValueError("a model without layers has no heads: load one with n_layers >= 1")
+
+
 def head_scores(
     model: Model,
     tokens: Int[Tensor, "batch pos"],
@@ -122,21 +127,16 @@ def head_scores(
     behavior, keys of another shape, a model without layers, and texts where no query counts.
     """
     check_tokens(tokens)
-    n_layers, shape = model.config.n_layers, (*tokens.shape, tokens.shape[1])
-    if n_layers == 0:
-        raise ValueError("a model without layers has no heads: load one with n_layers >= 1")
+    check_has_heads(model)
     if isinstance(behavior, str):
-        if behavior not in HEAD_PATTERNS:
-            raise unknown_name("behavior", behavior, HEAD_PATTERNS)
+        check_one_of("behavior", behavior, HEAD_PATTERNS)
         behavior = HEAD_PATTERNS[behavior](tokens)
-    elif behavior.shape != shape:
-        raise ValueError(
-            f"keys of shape {tuple(behavior.shape)} do not fit tokens of shape "
-            f"{tuple(tokens.shape)}: give {shape}, [batch, query, key]"
-        )
+    else:
+        shape = (*tokens.shape, tokens.shape[1])
+        check_shape("keys to look at", behavior.shape, shape, "give [batch, query, key]")
     with torch.no_grad():
         _, cache = model.run_with_cache(tokens)
-    patterns = [cache[f"L{i}.pattern"] for i in range(n_layers)]
+    patterns = [cache[f"L{i}.pattern"] for i in range(model.config.n_layers)]
     scores = [pattern_score(pattern, behavior, first_query) for pattern in patterns]
     null = uniform_score(behavior, first_query, model.config.causal)
     return HeadScores(torch.stack(scores), null)

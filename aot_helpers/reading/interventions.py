@@ -9,16 +9,18 @@ from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
-from aot_helpers.base.errors import unknown_name
+from aot_helpers.base.errors import check_one_of, check_shape, check_whole
 from aot_helpers.models.protocol import Edits, Head, Model, check_head, check_tokens
+from aot_helpers.reading.circuits import check_earlier
 from aot_helpers.reading.heads import head_output
-from aot_helpers.reading.norms import Parts, check_pre_norm, frozen_norm
+from aot_helpers.reading.norms import check_pre_norm, frozen_norm
 
 ABLATIONS = ("zero", "mean", "resample")
 REPLACEMENTS = ("zero", "mean")
 ROUTES = ("Q", "K", "V")
+SAME_TOKENS = "make the edit from tokens of the same batch size and length"
 STREAM_NAMES = ("embed", "resid_pre", "attn_out", "mlp_out", "final_resid")
 
 
@@ -55,8 +57,7 @@ def ablate(
     for a head that does not exist, an unknown `by` and a missing reference.
     """
     heads = check_heads(model, heads)
-    if by not in ABLATIONS:
-        raise unknown_name("ablation", by, ABLATIONS)
+    check_one_of("ablation", by, ABLATIONS)
     names = [f"L{layer}.z" for layer, _ in heads]
     if by == "zero":
         zeros = torch.zeros(model.config.n_heads, model.config.d_head)
@@ -96,8 +97,7 @@ def patch_stream(
     where to patch; None is everywhere. Raises ValueError for names and positions not there.
     """
     known = [each for each in model.activation_names() if each.split(".")[-1] in STREAM_NAMES]
-    if name not in known:
-        raise unknown_name("value in the stream", name, known)
+    check_one_of("value in the stream", name, known)
     at = _chosen_positions(source_tokens, positions)
     return {name: partial(_put, new=_clean(model, source_tokens)[name], where=at[:, None])}
 
@@ -109,15 +109,15 @@ def cut_path(
     reader: Head,
     route: str,
     replace: str = "zero",
-) -> Parts:
+) -> Edits:
     """Edits that take what the writer wrote on `tokens` out of what the reader reads by one route.
 
     route: "Q", "K" or "V", what the reader's query, key or value is made of (framework paper,
     "Three Kinds of Composition"). replace: "zero" takes the writer's part out, "mean" puts its mean
     over positions and texts there instead. Everything else still reads the writer, also heads and
-    MLPs in between. Where a norm stands before the reader, its σ is frozen at that of the run, and
-    the result's `frozen_sigma` is True. Raises ValueError for a writer not in an earlier layer than
-    the reader, unknown heads, routes and replacements, models that normalize after each layer.
+    MLPs in between. Where a norm stands before the reader, its σ is frozen at that of the run.
+    Raises ValueError for a writer not in an earlier layer than the reader, unknown heads, routes
+    and replacements, models that normalize after each layer.
     """
     return cut_paths(model, tokens, [(writer, reader, route)], replace)
 
@@ -127,21 +127,16 @@ def cut_paths(
     tokens: Int[Tensor, "batch pos"],
     paths: list[tuple[Head, Head, str]],
     replace: str = "zero",
-) -> Parts:
+) -> Edits:
     """Edits that cut several paths (writer, reader, route) at once, each as `cut_path` does."""
-    if replace not in REPLACEMENTS:
-        raise unknown_name("replacement", replace, REPLACEMENTS)
-    clean, cuts, frozen = None, [], False
+    check_one_of("replacement", replace, REPLACEMENTS)
+    clean, cuts = None, []
     for writer, reader, route in dict.fromkeys(paths):
-        if route not in ROUTES:
-            raise unknown_name("route", route, ROUTES)
-        writer, (layer, head) = check_heads(model, [writer, reader])
-        if writer.layer >= layer:
-            raise ValueError(
-                f"{writer} writes nothing that {Head(layer, head)} reads: "
-                "the writer's layer must come before the reader's"
-            )
+        check_one_of("route", route, ROUTES)
+        writer, reader = check_heads(model, [writer, reader])
+        check_earlier(writer, reader)
         check_pre_norm(model)
+        layer, head = reader
         clean, norm = clean or _clean(model, tokens), model.attention_norm(layer)
         written = head_output(model, clean, writer)
         if replace == "mean":
@@ -152,8 +147,7 @@ def cut_paths(
         name = f"L{layer}.{route.lower()}"
         part = (clean[name] - without[name])[:, :, head]
         cuts.append({name: partial(_take_off, head=head, part=part)})
-        frozen |= not isinstance(norm, nn.Identity)
-    return Parts(merge(*cuts), frozen)
+    return merge(*cuts)
 
 
 def freeze_patterns(model: Model, tokens: Int[Tensor, "batch pos"]) -> Edits:
@@ -176,7 +170,7 @@ def _in_turn(value: Tensor, steps: list) -> Tensor:
 def _put(old: Tensor, new: Tensor, where: Bool[Tensor, "*places"]) -> Tensor:
     """The new value where `where` is True. A new value with fewer axes is the same everywhere."""
     if new.ndim == old.ndim:
-        _check_shape(old, new)
+        check_shape("what this edit changes", old.shape, new.shape, SAME_TOKENS)
     return torch.where(where.to(old.device), new.to(old), old)
 
 
@@ -184,19 +178,10 @@ def _take_off(
     old: Float[Tensor, "batch pos head d_head"], head: int, part: Float[Tensor, "texts at d_head"]
 ) -> Float[Tensor, "batch pos head d_head"]:
     """The old value with a part of one head subtracted."""
-    _check_shape(old[:, :, head], part)
+    check_shape("what this edit changes", old[:, :, head].shape, part.shape, SAME_TOKENS)
     new = old.clone()
     new[:, :, head] -= part
     return new
-
-
-def _check_shape(old: Tensor, new: Tensor) -> None:
-    """Raise ValueError unless the run has the shape of the run that an edit was made from."""
-    if new.shape != old.shape:
-        raise ValueError(
-            f"this edit was made on tokens that give shape {tuple(new.shape)}, but here the shape "
-            f"is {tuple(old.shape)}: make it from tokens of the same batch size and length"
-        )
 
 
 def _clean(model: Model, tokens: Int[Tensor, "batch pos"], edits: Edits | None = None) -> dict:
@@ -223,7 +208,6 @@ def _chosen_positions(
     n_pos = tokens.shape[1]
     chosen = torch.full((n_pos,), positions is None)
     for position in positions or []:
-        if not 0 <= position < n_pos:
-            raise ValueError(f"there is no position {position}: the text has 0 … {n_pos - 1}")
+        check_whole("a position of this text", position, 0, n_pos - 1)
         chosen[position] = True
     return chosen

@@ -9,17 +9,6 @@ from torch import Tensor, nn
 from aot_helpers.models.protocol import Model
 
 
-class Parts(dict):
-    """Parts of one run, or edits made from them, by name.
-
-    frozen_sigma: True if a norm stood in the way, so that they hold with the σ of that run only.
-    """
-
-    def __init__(self, parts: dict, frozen_sigma: bool):
-        super().__init__(parts)
-        self.frozen_sigma = frozen_sigma
-
-
 def frozen_norm(
     norm: nn.Module, resid: Float[Tensor, "batch pos d_model"]
 ) -> Callable[[Tensor], Tensor]:

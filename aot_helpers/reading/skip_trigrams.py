@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from aot_helpers.base.errors import check_token_ids, check_whole
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.circuits import full_ov, full_qk
 from aot_helpers.reading.factored import FactoredMatrix, block_rows
@@ -50,14 +51,14 @@ def top_triples(
     Exact, holding `block` rows at a time. Raises ValueError for a k < 1, factors that do not fit
     together, and an empty context or one with unknown tokens.
     """
-    if k < 1:
-        raise ValueError(f"k must be >= 1 to list anything, got {k}")
+    check_whole("k", k, 1)
     n_sources = qk.shape[1]
     if ov.shape[0] != n_sources:
         shapes = f"{qk.shape} and {ov.shape}"
         raise ValueError(f"qk must be [destination, source], ov [source, out], got {shapes}")
-    if len(context) == 0 or not 0 <= int(context.min()) <= int(context.max()) < n_sources:
-        raise ValueError(f"context must be one or more token ids from 0 to {n_sources - 1}")
+    check_token_ids(context, n_sources)
+    if len(context) == 0:
+        raise ValueError("context must be one or more token ids, got none: give those of a text")
 
     # attention = sigmoid(score - logsumexp of the context's scores), and a subtraction that is the
     # same along a row is one more rank.

@@ -10,7 +10,7 @@ from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.circuits import copying_score, full_ov
 from aot_helpers.reading.factored import FactoredMatrix
-from aot_helpers.reading.head_table import PARTS, battery
+from aot_helpers.reading.head_table import PARTS, head_table
 from aot_helpers.text.batches import repeated_tokens
 from aot_helpers.text.corpora import Corpus
 from aot_helpers.text.planted import PlantedTruth
@@ -201,10 +201,10 @@ def test_flags_agree_more_than_flags_that_are_dealt_to_all_heads():
 def test_the_evaluator_and_the_eigenvalues_turn_over_with_the_sign_of_a_head(model):
     tokens = repeated_tokens(98, 25, 4, bos=model.tokenizer.bos)
     keep_out = tuple(each for each in PARTS if each != "evaluator")
-    whole = battery(model, tokens, leave_out=keep_out)["copying evaluator"]
+    whole = head_table(model, tokens, leave_out=keep_out)["copying evaluator"]
     turned = copy.deepcopy(model)
     turned.blocks[0].attn.W_O[3] *= -1
-    after = battery(turned, tokens, leave_out=keep_out)["copying evaluator"]
+    after = head_table(turned, tokens, leave_out=keep_out)["copying evaluator"]
     assert whole[0, 3] > whole[0, 1] and after[0, 3] < whole[0, 3] - 0.3
     assert after[0, 1] == pytest.approx(whole[0, 1])  # the other heads' own output is as it was
     scores = [copying_score(full_ov(m, Head(0, 3)).centered_columns()) for m in (model, turned)]

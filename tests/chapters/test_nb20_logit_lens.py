@@ -9,7 +9,7 @@ import measure as tool
 from aot_helpers.models.pretrained import load_pretrained
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
-from aot_helpers.reading.logit_lens import intersection, lens, overlap, read, top_tokens
+from aot_helpers.reading.logit_lens import lens, read, top_tokens
 from aot_helpers.text.tokenization import train_bpe
 from chapters.nb20_logit_lens import controls as lens_controls
 from chapters.nb20_logit_lens import figures as lens_figures
@@ -57,7 +57,8 @@ def test_readings_are_those_of_one_prompt_alone(run, prompts, changes):
         written = lens(model, cache["L1.attn_out"][0, -1])
         said = lens(model, read(model, cache, "head", Head(1, 0))[0, -1])
         shared = lens_readings.shared(readings.ids, "head", "attention output")
-        assert shared[row, 1, 0] == intersection(said, written, 3)
+        in_common = lens_readings.overlap(*(top_tokens(x, 3) for x in (said, written)))
+        assert shared[row, 1, 0] == in_common
         assert torch.equal(readings.ids["final"][row, 0], top_tokens(logits[0, -1], 3))
 
 
@@ -65,7 +66,9 @@ def test_pairs_with_another_prompt_are_those_of_the_next_row(run):
     _, readings, _ = run()
     ids = readings.ids
     other = lens_readings.shared(ids, "head", "attention output", other_prompt=True)
-    assert other[0, 1, 0] == overlap(ids["head"][0, 1, 0], ids["attention output"][-1, 1])
+    assert other[0, 1, 0] == lens_readings.overlap(
+        ids["head"][0, 1, 0], ids["attention output"][-1, 1]
+    )
 
 
 def test_a_head_leaves_by_its_own_reading_where_there_is_no_norm(run):

@@ -8,8 +8,11 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from aot_helpers.models.protocol import Head, Model
+from aot_helpers.models.protocol import Head, Model, all_heads
+from aot_helpers.reading.circuits import qk_circuit
+from aot_helpers.reading.heads import head_output
 from aot_helpers.reading.interventions import cut_path
+from aot_helpers.reading.paths import check_additive
 from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHADES, SHARE, VALUE
 
 ROUTES = "QKV"
@@ -156,3 +159,39 @@ def wire_map(lost: Float[Tensor, "writer route"], writers: list[str], title: str
         color = "white" if value > 0.55 else INK
         axis.text(column, row, f"{value:.2f}", ha="center", va="center", size=11, color=color)
     return figure
+
+
+def score_terms(
+    model: Model, tokens: Int[Tensor, "batch pos"], head: Head
+) -> dict[tuple[str, str], Float[Tensor, "batch query key"]]:
+    """A head's scores as a sum over (what the query came from, what the key came from).
+
+    The components are "embed", "position" (W_pos, if any) and the heads of earlier layers, "L0H0"
+    …; b_rel is ("position", "position"). The terms add up to the scores before the mask. Framework
+    paper, "Path Expansion of Attention Scores". Raises ValueError for models with layer norm, MLPs
+    or smeared keys and for a head that does not exist.
+    """
+    check_additive(model)
+    if model.config.smeared_keys:
+        raise ValueError(
+            "smeared_keys = True: keys come from two positions each, so that no terms add up to "
+            "the scores of this model: take one with smeared_keys=False"
+        )
+    qk = qk_circuit(model, head)
+    with torch.no_grad():
+        _, cache = model.run_with_cache(tokens)
+        n_batch, n_pos = tokens.shape
+        parts = {"embed": cache["embed"]}
+        if hasattr(model, "W_pos"):
+            parts["position"] = model.W_pos[:n_pos].expand(n_batch, -1, -1)
+        for writer in all_heads(model)[: head.layer * model.config.n_heads]:
+            parts[str(writer)] = head_output(model, cache, writer)
+        terms = {
+            (query, key): (x @ qk.A) @ (y @ qk.B.T).transpose(1, 2)
+            for query, x in parts.items()
+            for key, y in parts.items()
+        }
+        if model.config.positions == "relative":
+            bias = model.blocks[head.layer].attn.relative_bias(n_pos)[head.head]
+            terms["position", "position"] = bias.expand(n_batch, -1, -1)
+    return terms

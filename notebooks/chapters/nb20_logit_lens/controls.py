@@ -13,8 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aot_helpers.models.protocol import Head, Model
-from aot_helpers.reading.logit_lens import lens, overlap, words
-from chapters.nb20_logit_lens.readings import K, written_by
+from aot_helpers.reading.logit_lens import lens, words
+from chapters.nb20_logit_lens.readings import K, overlap, written_by
 from chapters.nb20_logit_lens.removals import (
     Clean,
     centered,

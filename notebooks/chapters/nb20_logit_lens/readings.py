@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aot_helpers.models.protocol import Head, Model
-from aot_helpers.reading.logit_lens import overlap, read, strongest_values, top_tokens, words
+from aot_helpers.reading.logit_lens import read, top_tokens, words
 from chapters.nb20_logit_lens.templates import Prompts, at_last
 
 K = 50  # VISIT's k
@@ -41,6 +41,27 @@ class Readings(NamedTuple):
         """Those of some prompts."""
         ids, numbers = ({n: each[rows] for n, each in part.items()} for part in self[:2])
         return Readings(ids, numbers, self.layers)
+
+
+def overlap(a: Int[Tensor, "*#places k"], b: Int[Tensor, "*#places k"]) -> Float[Tensor, "*places"]:
+    """I_k, the share of ids that two lists of k have in common (VISIT, equation 3).
+
+    Two readings that have nothing to do with each other, and prefer no words, share k / d_vocab of
+    them; real readings prefer frequent words, so compare with readings of other prompts as well.
+    """
+    return (a[..., :, None] == b[..., None, :]).any(dim=-1).float().mean(dim=-1)
+
+
+def strongest_value(
+    model: Model, cache: dict[str, Tensor], layer: int
+) -> Float[Tensor, "batch pos d_model"]:
+    """At each position, what the neuron wrote that writes most: its value times its activation.
+
+    Raises ValueError for a model without MLPs.
+    """
+    values, active = model.mlp_values(layer), cache[f"L{layer}.mlp_hidden"]
+    chosen = (active.abs() * values.norm(dim=-1)).argmax(dim=-1)
+    return active.gather(-1, chosen[..., None]) * values[chosen]
 
 
 def read_prompts(
@@ -149,7 +170,7 @@ def _more(
     for said in LOTS:
         found |= _query_by_lot(model, cache, prompts, layer, k, draw, said)
     if model.config.d_mlp:
-        written = at_last(strongest_values(model, cache, layer).vectors[..., 0, :], prompts)
+        written = at_last(strongest_value(model, cache, layer), prompts)
         whole = at_last(cache[f"L{layer}.mlp_out"], prompts)
         values = model.mlp_values(layer)
         made = values[torch.randint(len(values), (len(written),), generator=draw)]

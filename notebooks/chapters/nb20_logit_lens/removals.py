@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aot_helpers.models.protocol import Head, Model
-from aot_helpers.reading.logit_lens import lens, overlap, read, words
-from chapters.nb20_logit_lens.readings import Readings, favorites
+from aot_helpers.reading.logit_lens import lens, read, words
+from chapters.nb20_logit_lens.readings import Readings, favorites, overlap
 from chapters.nb20_logit_lens.templates import Prompts, at_last
 
 LOTS = ("", ", value by lot", ", again")

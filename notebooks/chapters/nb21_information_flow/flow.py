@@ -16,6 +16,7 @@ from torch import Tensor
 
 from aot_helpers.models.protocol import Head, Model, check_tokens
 from aot_helpers.reading.heads import head_output
+from aot_helpers.reading.logit_lens import target_token
 from aot_helpers.reading.norms import check_pre_norm, frozen_norm, norm_bias
 
 LEAVES = ("token", "position", "residual", "bias")
@@ -86,16 +87,7 @@ class Sum(NamedTuple):
 def target_id(model: Model, target: str | int) -> int:
     """A token's id. Raises ValueError for unknown ids and for texts of several tokens."""
     if isinstance(target, str):
-        if model.tokenizer is None:
-            raise ValueError(f"this model has no tokenizer: give the id of {target!r}")
-        ids = model.tokenizer.encode(target).tolist()
-        if len(ids) != 1:
-            pieces = model.tokenizer.token_strings(ids)
-            raise ValueError(
-                f"the target {target!r} is {len(ids)} tokens, {pieces}: choose one of them"
-                + ("" if target.startswith(" ") else ", or begin with a space")
-            )
-        return ids[0]
+        return target_token(model, target)
     if not 0 <= target < model.config.d_vocab:
         raise ValueError(f"there is no token {target}: ids are 0 … {model.config.d_vocab - 1}")
     return int(target)
