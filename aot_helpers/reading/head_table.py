@@ -8,7 +8,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from aot_helpers.base.errors import check_one_of, check_shape
-from aot_helpers.models.protocol import Head, Model, all_heads, check_tokens
+from aot_helpers.models.protocol import Model, all_heads, check_tokens
 from aot_helpers.reading.circuits import (
     check_unembedding,
     compose,
@@ -30,6 +30,7 @@ from aot_helpers.reading.heads import (
 )
 from aot_helpers.reading.interventions import ROUTES, ablate
 from aot_helpers.reading.norms import check_norm, frozen_norm
+from aot_helpers.training.objectives import NOT_ASKED
 
 PARTS = {  # the parts of the table, and the columns that each fills
     "attention": ["previous", "current", "first", "duplicate", "induction"],
@@ -38,7 +39,6 @@ PARTS = {  # the parts of the table, and the columns that each fills
     "composition": ["composition"],
     "ablation": ["zero cost", "mean cost"],
 }
-NOT_SCORED = -100  # the label of a token that costs nothing, as in torch and transformers
 
 
 def head_table(
@@ -80,7 +80,7 @@ def head_table(
     for part in (part for part in PARTS if part not in leave_out):
         if part in missing:
             table.attrs["notes"].append(f"{part}: {missing[part]}")
-            found = {n: torch.nan for each in PARTS[part] for n in (each, f"{each} null")}
+            found = dict.fromkeys(_columns(part), torch.nan)
         else:
             draw = torch.Generator().manual_seed(seed)  # so that no null depends on leave_out
             with torch.no_grad():
@@ -88,6 +88,10 @@ def head_table(
         for name, column in found.items():
             table[name] = column.flatten().tolist() if isinstance(column, Tensor) else column
     return table
+
+
+def _columns(part: str) -> list[str]:
+    return [name for each in PARTS[part] for name in (each, f"{each} null")]
 
 
 def _check(model, tokens, labels, leave_out) -> None:
@@ -119,7 +123,7 @@ def _missing(model, labels) -> dict[str, str]:
 
 def _attention(model, tokens, labels, draw) -> dict:
     columns = {}
-    true = tokens if labels is None else torch.where(labels == NOT_SCORED, tokens, labels)
+    true = tokens if labels is None else torch.where(labels == NOT_ASKED, tokens, labels)
     for name in PARTS["attention"]:
         scores, null = head_scores(model, tokens, HEAD_PATTERNS[name](true))
         columns |= {name: scores, f"{name} null": null}
@@ -183,20 +187,19 @@ def _composition(model, tokens, labels, draw) -> dict:
 def _ablation(model, tokens, labels, draw) -> dict:
     c = model.config
     if labels is None:  # the next token, and none at the end
-        labels = F.pad(tokens[:, 1:], (0, 1), value=NOT_SCORED)
+        labels = F.pad(tokens[:, 1:], (0, 1), value=NOT_ASKED)
     ablations = {
         (f"{by} cost", head): ablate(model, [head], by, tokens)
         for head in all_heads(model)
         for by in ("zero", "mean")
     }
-    names = [name for each in PARTS["ablation"] for name in (each, f"{each} null")]
-    costs = {name: torch.zeros(c.n_layers, c.n_heads) for name in names}
+    costs = {name: torch.zeros(c.n_layers, c.n_heads) for name in _columns("ablation")}
     for text, goal in zip(tokens[:, None], labels, strict=True):
 
         def loss(edits, text=text, goal=goal):
             logits = model(text, edits=edits)[0].float()
-            loss = F.cross_entropy(logits, goal, ignore_index=NOT_SCORED, reduction="sum")
-            return (loss / (labels != NOT_SCORED).sum()).cpu()
+            loss = F.cross_entropy(logits, goal, ignore_index=NOT_ASKED, reduction="sum")
+            return (loss / (labels != NOT_ASKED).sum()).cpu()
 
         _, cache = model.run_with_cache(text)
         whole = loss({})
