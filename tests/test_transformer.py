@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import TypeCheckError
 
+from aot_helpers.models.protocol import Head, all_heads
 from aot_helpers.models.sampling import generate
 from aot_helpers.models.transformer import (
     POSITIONS,
-    AttentionOnlyTransformer,
     ModelConfig,
     masked_softmax,
     sinusoids,
@@ -164,30 +164,15 @@ def test_rows_without_any_key_give_finite_values_and_gradients(
     assert all(p.grad.isfinite().all() for p in model.parameters())
 
 
-def test_masked_softmax_is_the_softmax_of_the_allowed_keys():
-    scores = 30 * torch.randn(2, 1, 4, 4, generator=torch.Generator().manual_seed(0))
-    allowed = torch.tensor([[1, 0, 1, 0], [0, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 1]]).bool()
-    expected = scores.masked_fill(~allowed, -math.inf).softmax(-1)
-    for mask in (allowed, allowed.expand(2, 1, 4, 4)):
-        torch.testing.assert_close(masked_softmax(scores, mask), expected)
-        assert (masked_softmax(scores, mask)[..., ~allowed] == 0).all()
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_masked_softmax_without_a_batch_axis_gives_zeros_too(dtype):
-    allowed = torch.tensor([[False, False], [True, True]])
-    pattern = masked_softmax(torch.zeros(1, 1, 2, 2, dtype=dtype), allowed)
-    assert pattern.dtype == dtype
-    assert pattern[0, 0].tolist() == [[0, 0], [0.5, 0.5]]
-
-
-def test_masked_softmax_gives_zeros_where_nothing_is_allowed():
-    scores = torch.randn(2, 1, 4, 4, generator=torch.Generator().manual_seed(0))
-    allowed = torch.ones(2, 1, 4, 4, dtype=torch.bool)
-    allowed[0, 0, 1] = False
-    pattern = masked_softmax(scores, allowed)
-    assert (pattern[0, 0, 1] == 0).all()
-    torch.testing.assert_close(pattern.sum(-1)[allowed.any(-1)], torch.ones(7))
+def test_masked_softmax_is_the_softmax_of_the_allowed_keys_and_zero_without_any(dtype):
+    scores = 30 * torch.randn(2, 1, 4, 4, generator=torch.Generator().manual_seed(0)).to(dtype)
+    allowed = torch.tensor([[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1], [0, 0, 0, 1]]).bool()
+    expected = scores.masked_fill(~allowed, -math.inf).softmax(-1).nan_to_num(0)
+    for mask in (allowed, allowed.expand(2, 1, 4, 4)):
+        pattern = masked_softmax(scores, mask)
+        torch.testing.assert_close(pattern, expected)
+        assert pattern.dtype == dtype and (pattern[..., ~allowed] == 0).all()
 
 
 # ---- the parts ----
@@ -325,75 +310,57 @@ def test_an_edit_leaves_earlier_activations_alone(make_model, some_tokens):
     assert (after["L1.attn_out"] == 0).all()
 
 
-def test_an_unknown_activation_is_named_with_the_nearest(make_model, some_tokens):
-    with pytest.raises(ValueError, match=r"'L1\.patern'.*L1\.pattern"):
-        make_model()(some_tokens, edits={"L1.patern": lambda x: x})
-    with pytest.raises(ValueError, match=r"'L7\.z'.*L0\.z"):
-        make_model()(some_tokens, edits={"L7.z": lambda x: x})
-
-
 # ---- bad input ----
 
-
-@pytest.mark.parametrize("bad", [11, 500, -1])
-def test_a_token_id_outside_the_vocabulary_is_named(make_model, bad):
-    with pytest.raises(ValueError, match=f"token id {bad} .*d_vocab = 11.*tokenizer"):
-        make_model()(torch.tensor([[1, bad, 2]]))
-
-
-def test_a_too_long_text_names_both_lengths_and_the_remedy(make_model):
-    with pytest.raises(ValueError, match=r"11 tokens.*n_ctx = 10.*\[:, -10:\]"):
-        make_model()(torch.zeros(1, 11, dtype=torch.long))
-
-
-@pytest.mark.parametrize("shape", [(1, 0), (0,)])
-def test_empty_tokens_are_refused(make_model, shape):
-    model = make_model()
-    forward = inspect.unwrap(AttentionOnlyTransformer.forward)  # [pos] would fail the shape check
-    with pytest.raises(ValueError, match="empty text"):
-        forward(model, torch.zeros(shape, dtype=torch.long))
-
-
-def test_tokens_without_a_batch_axis_name_the_remedy(make_model):
-    forward = inspect.unwrap(AttentionOnlyTransformer.forward)
-    with pytest.raises(ValueError, match=r"tokens\[None\]"):
-        forward(make_model(), torch.tensor([1, 2]))
+TOKENS = torch.tensor([[1, 0, 2, 3, 4]])
 
 
 @pytest.mark.parametrize(
-    ("tokens", "got"),
+    ("tokens", "message"),
     [
-        ([[1, 2]], "list"), (torch.ones(1, 2), "torch.float32"),
-        (torch.ones(1, 2) > 0, "torch.bool"),
+        (torch.tensor([[1, 11, 2]]), "token id 11 .*d_vocab = 11.*tokenizer"),
+        (torch.tensor([[1, -1, 2]]), "token id -1 .*d_vocab = 11.*tokenizer"),
+        (torch.zeros(1, 11, dtype=torch.long), r"11 tokens.*n_ctx = 10.*\[:, -10:\]"),
+        (torch.zeros(1, 0, dtype=torch.long), "empty text"),
+        (torch.zeros(0, dtype=torch.long), "empty text"),
+        (torch.tensor([1, 2]), r"tokens\[None\]"),
+        ([[1, 2]], r"whole numbers, got list: torch\.tensor"),
+        (torch.ones(1, 2), r"whole numbers, got torch\.float32: torch\.tensor"),
+        (torch.ones(1, 2) > 0, r"whole numbers, got torch\.bool: torch\.tensor"),
     ],
-)  # fmt: skip
-def test_tokens_of_another_type_are_named(make_model, tokens, got):
-    forward = inspect.unwrap(AttentionOnlyTransformer.forward)
-    with pytest.raises(ValueError, match=rf"whole numbers, got {got}: torch\.tensor"):
-        forward(make_model(), tokens)
+)
+def test_wrong_tokens_are_named_with_the_remedy(make_model, unchecked, tokens, message):
+    with pytest.raises(ValueError, match=message):
+        make_model()(tokens)
 
 
 @pytest.mark.parametrize(
-    ("edit", "got"), [(torch.zeros(2, 4), r"\(2, 4\)"), (lambda z: 0, "int"), (3.5, "float")]
+    ("options", "message"),
+    [
+        ({"edits": {"L1.patern": lambda x: x}}, r"'L1\.patern'.*L1\.pattern"),
+        ({"edits": {"L7.z": lambda x: x}}, r"'L7\.z'.*L0\.z"),
+        ({"edits": {"L1.z": torch.zeros(2, 4)}}, r"L1\.z gives \(2, 4\).*\(1, 5, 2, 4\)"),
+        ({"edits": {"L1.z": lambda z: 0}}, r"L1\.z gives int.*\(1, 5, 2, 4\)"),
+        ({"edits": {"L1.z": 3.5}}, r"L1\.z gives float.*\(1, 5, 2, 4\)"),
+        ({"attention_mask": torch.ones(1, 5)}, r"attention_mask .*float32.*mask\.bool\(\)"),
+        ({"attention_mask": torch.ones(1, 4) > 0}, r"attention_mask .*\(1, 5\).*\(1, 4\)"),
+    ],
 )
-def test_an_edit_of_another_shape_names_both(make_model, some_tokens, edit, got):
-    forward = inspect.unwrap(AttentionOnlyTransformer.forward)
-    with pytest.raises(ValueError, match=rf"edit of L1\.z gives {got}.*\(3, 7, 2, 4\)"):
-        forward(make_model(), some_tokens, edits={"L1.z": edit})
+def test_wrong_edits_and_masks_are_named_with_the_remedy(make_model, unchecked, options, message):
+    with pytest.raises(ValueError, match=message):
+        make_model()(TOKENS, **options)
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("d_vocab", 0), ("n_layers", -1), ("n_layers", 1.5), ("n_layers", True), ("d_model", 0),
-        ("d_model", "128"), ("n_heads", 0), ("d_head", 0), ("n_ctx", 0), ("d_mlp", -1),
-        ("d_mlp", None),
+        ("d_vocab", 0), ("n_layers", -1), ("n_layers", 1.5), ("n_layers", True), ("d_model", "128"),
+        ("n_heads", 0), ("d_head", 0), ("n_ctx", 0), ("d_mlp", None),
     ],
 )  # fmt: skip
-def test_a_bad_size_is_named_with_its_value(name, value):
-    init, config = inspect.unwrap(ModelConfig.__init__), object.__new__(ModelConfig)
+def test_a_bad_size_is_named_with_its_value(unchecked, name, value):
     with pytest.raises(ValueError, match=f"{name} .*whole number.*{value!r}"):
-        init(config, **{"d_vocab": 5, name: value})
+        ModelConfig(**{"d_vocab": 5, name: value})
 
 
 def test_unknown_positions_and_odd_sinusoids_are_refused():
@@ -401,6 +368,46 @@ def test_unknown_positions_and_odd_sinusoids_are_refused():
         ModelConfig(d_vocab=5, positions="rotary")
     with pytest.raises(ValueError, match="even, not 7"):
         ModelConfig(d_vocab=5, d_model=7, positions="shortformer")
+
+
+# ---- heads by name and weights by head ----
+
+
+def test_a_head_is_read_back_from_its_name():
+    for head in (Head(0, 0), Head(1, 4), Head(12, 30)):
+        assert Head.parse(str(head)) == head
+    for name in ("L1", "1.4", "l1h4", "L-1H0", "L1H4 ", None, Head(1, 4)):
+        with pytest.raises(ValueError, match="'L1H4'.* got ") as error:
+            inspect.unwrap(Head.parse.__func__)(Head, name)
+        assert repr(name) in str(error.value)
+
+
+@pytest.mark.parametrize("head", ["L1H4", ("1", "4"), (1,), None, 3, (1.5, 0)])
+def test_what_is_no_head_is_named_with_the_remedy(make_model, unchecked, head):
+    with pytest.raises(ValueError, match=r"pair of whole numbers.* got .*Head\.parse") as error:
+        make_model().head_weights(head)
+    assert repr(head) in str(error.value)
+
+
+@pytest.mark.parametrize("n_layers", [0, 2])
+def test_stacked_weights_are_those_of_each_head(make_model, n_layers):
+    model = make_model(n_layers=n_layers, n_heads=3, d_mlp=6)
+    assert model.W_Q.shape == (n_layers, 3, 8, 4) and model.W_O.shape == (n_layers, 3, 4, 8)
+    for layer, head in all_heads(model):
+        weights = model.head_weights(Head(layer, head))
+        for name, W in weights._asdict().items():
+            assert torch.equal(W, getattr(model.blocks[layer].attn, name)[head])
+            assert torch.equal(W, getattr(model, name)[layer, head]) and not W.requires_grad
+
+
+def test_biases_are_those_of_the_mlp(make_model, some_tokens):
+    model = make_model(d_mlp=6)
+    _, cache = model.run_with_cache(some_tokens)
+    biases = model.biases(1)
+    written = cache["L1.mlp_hidden"] @ model.mlp_values(1) + biases.b_out
+    torch.testing.assert_close(cache["L1.mlp_out"], written)
+    assert not any(b.any() for b in (*biases[:4], *make_model().biases(0)))
+    assert biases.b_V.shape == (2, 4) and biases.b_O.shape == (8,)
 
 
 # ---- sampling ----
@@ -454,54 +461,32 @@ def test_text_in_text_out(make_model):
     assert written == "fab" + model.tokenizer.decode(tokens[4:])
 
 
-def test_bad_sampling_settings_are_named(make_model, unchecked):
-    model, prompt = make_model(), torch.tensor([1])
-    with pytest.raises(ValueError, match=r"temperature .*>= 0, got -0\.5"):
-        generate(model, prompt, 1, temperature=-0.5)
-    with pytest.raises(ValueError, match="temperature .*>= 0, got nan"):
-        generate(model, prompt, 1, temperature=math.nan)
-    for n in (-1, True, 2.0):
-        with pytest.raises(ValueError, match=f"n must .*>= 0, got {n}"):
-            generate(model, prompt, n)
-    for top_k in (0, 12, -3, True):
-        with pytest.raises(ValueError, match=f"top_k .*11 or None, got {top_k}"):
-            generate(model, prompt, 1, top_k=top_k)
-    with pytest.raises(ValueError, match=r"no tokenizer.*model\.tokenizer"):
-        generate(model, "hello", 1)
-
-
-@pytest.mark.parametrize("n", [0, 3])
 @pytest.mark.parametrize(
-    ("prompt", "got"),
+    ("settings", "message"),
     [
-        (None, "None"), ([1, 2], r"\[1, 2\]"), (7, "7"), (torch.tensor(7), r"shape \(\)"),
-        (torch.ones(1, 4, dtype=torch.long), r"shape \(1, 4\): take one row"),
-        (torch.tensor([], dtype=torch.long), r"at least one token id, got shape \(0,\)"),
+        ({"temperature": -0.5}, r"temperature .*>= 0, got -0\.5"),
+        ({"temperature": math.nan}, "temperature .*>= 0, got nan"),
+        *(({"n": n}, f"n must .*>= 0, got {n}") for n in (-1, True, 2.0)),
+        *(({"top_k": k}, f"top_k .*8 or None, got {k}") for k in (0, 12, -3, True)),
+        ({"prompt": None}, "prompt .*None"),
+        ({"prompt": [1, 2]}, r"prompt .*\[1, 2\]"),
+        ({"prompt": torch.tensor(7)}, r"prompt .*shape \(\)"),
+        ({"prompt": torch.ones(1, 4, dtype=torch.long)}, r"prompt .*\(1, 4\): take one row"),
+        ({"prompt": torch.tensor([], dtype=torch.long)}, r"at least one token id.*\(0,\)"),
+        ({"prompt": torch.ones(3)}, r"whole numbers, got torch\.float32"),
+        ({"prompt": ""}, "one character, got ''"),
     ],
-)  # fmt: skip
-def test_a_prompt_of_another_kind_or_shape_is_named(make_model, unchecked, prompt, got, n):
-    with pytest.raises(ValueError, match=f"prompt .*{got}"):
-        generate(make_model(), prompt, n)
-
-
-def test_an_empty_text_and_ids_that_are_not_whole_are_no_prompt(make_model, unchecked):
+)
+def test_bad_prompts_and_settings_are_named(make_model, unchecked, settings, message):
     model = make_model(d_vocab=8)
     model.tokenizer = characters(["abcdef"])
-    with pytest.raises(ValueError, match="one character, got ''"):
-        generate(model, "", 3, top_k=None)
-    with pytest.raises(ValueError, match=r"whole numbers, got torch\.float32"):
-        generate(model, torch.ones(3), 3, None)
+    with pytest.raises(ValueError, match=message):
+        generate(model, **({"prompt": torch.tensor([1]), "n": 1, "top_k": 3} | settings))
+    with pytest.raises(ValueError, match=r"no tokenizer.*model\.tokenizer"):
+        generate(make_model(), "hello", 1)
 
 
 def test_a_tiny_temperature_is_greedy(make_model):
     model, prompt = make_model(), torch.tensor([1, 2])
     greedy = generate(model, prompt, 5, temperature=0)
     assert torch.equal(generate(model, prompt, 5, temperature=1e-45), greedy)
-
-
-@pytest.mark.parametrize(
-    "mask", [torch.ones(2, 5, dtype=torch.long), torch.ones(2, 4, dtype=torch.bool)]
-)
-def test_a_mask_of_another_kind_or_shape_is_named(make_model, mask):
-    with pytest.raises((ValueError, TypeCheckError), match="attention_mask"):
-        make_model()(torch.ones(2, 5, dtype=torch.long), mask)

@@ -26,9 +26,9 @@ import aot_helpers
 import here  # noqa: F401
 from aot_helpers.base.files import DATA, write_atomically
 from aot_helpers.models.checkpoints import list_checkpoints
-from chapters.nb16_too_good import runs as autopsy_runs
 from chapters.nb00_start_here import measure as first_look
 from chapters.nb07_one_layer_skip_trigrams import idioms
+from chapters.nb16_too_good import runs as autopsy_runs
 from chapters.nb18_queries_meet_keys import measure as query_key_maps
 from chapters.nb20_logit_lens import results as lens_results
 from chapters.nb21_information_flow import results as flow_study

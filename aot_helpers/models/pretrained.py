@@ -162,7 +162,7 @@ class PretrainedTransformer(nn.Module, Model):
         """
         check_head(self.config, Head(layer, 0))
         reads, output = self._attention(layer, "weight")
-        if self.config.family == "gpt2":  # its matrices stand as ours: [read, written]
+        if self.config.family == "gpt2":  # [read, written]; the others have [written, read]
             reads, output = [W.T for W in reads], output.T
         W_O = output.detach().T.unflatten(0, (self.config.n_heads, -1))
         return HeadWeights(*(self._by_head(W).mT for W in reads), W_O)

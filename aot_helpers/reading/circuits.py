@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from aot_helpers.base.errors import check_whole
-from aot_helpers.models.protocol import Head, HeadWeights, Model
+from aot_helpers.models.protocol import Head, HeadWeights, Model, check_head
 from aot_helpers.reading.factored import FactoredMatrix
 from aot_helpers.reading.norms import check_norm
 
@@ -176,6 +176,7 @@ def k_composition_circuit(model: Model, writer: Head, reader: Head) -> FactoredM
     induction head have a large diagonal (framework paper, "Induction Heads"). Raises ValueError
     unless the writer is in an earlier layer.
     """
+    writer, reader = (check_head(model.config, head) for head in (writer, reader))
     check_earlier(writer, reader)
     W_E = model.W_E.detach()
     return _between(W_E, qk_circuit(model, reader) @ ov_circuit(model, writer).T, W_E.T)

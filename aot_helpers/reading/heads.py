@@ -13,7 +13,7 @@ from torch import Tensor
 
 from aot_helpers.base.errors import check_one_of, check_shape, check_whole
 from aot_helpers.models.losses import repeat_length
-from aot_helpers.models.protocol import Head, Model, check_tokens
+from aot_helpers.models.protocol import Head, Model, check_head, check_tokens
 
 
 def keys_back(tokens: Int[Tensor, "batch pos"], back: int) -> Bool[Tensor, "batch query key"]:
@@ -158,4 +158,5 @@ def head_output(
 
     A head's share of b_V is in z, b_O belongs to no head: a layer's heads add up to attn_out - b_O.
     """
-    return cache[f"L{head.layer}.z"][:, :, head.head] @ model.head_weights(head).W_O
+    layer, number = check_head(model.config, head)
+    return cache[f"L{layer}.z"][:, :, number] @ model.head_weights(head).W_O

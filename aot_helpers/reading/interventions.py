@@ -4,7 +4,6 @@ Each function returns Edits for `model(tokens, edits=…)`; `merge` puts several
 from a run on tokens raise ValueError when they meet tokens of another batch size or length.
 """
 
-import operator
 from functools import partial
 
 import torch
@@ -37,10 +36,7 @@ def merge(*edits: Edits) -> Edits:
 
 def check_heads(model: Model, heads: list[Head]) -> list[Head]:
     """The heads, numbered by ints (not tensors). Raises ValueError for one that does not exist."""
-    heads = [Head(*map(operator.index, head)) for head in heads]
-    for head in heads:
-        check_head(model.config, head)
-    return heads
+    return [check_head(model.config, head) for head in heads]
 
 
 def ablate(

@@ -69,11 +69,7 @@ def queries_and_keys(
     ValueError for a head that does not exist, no texts and a text shorter than two tokens.
     """
     c, texts = model.config, list(texts)
-    if heads is None:
-        heads = all_heads(model)
-    heads = [Head(*head) for head in heads]
-    for head in heads:
-        check_head(c, head)
+    heads = [check_head(c, head) for head in (all_heads(model) if heads is None else heads)]
     if not texts or not heads:
         raise ValueError(f"got {len(texts)} texts and {len(heads)} heads: give one of each or more")
     for n, tokens in enumerate(texts):
