@@ -129,3 +129,30 @@ for module in [None, *{late!r}]:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+# Figures without a title of the whole, and why.
+UNTITLED = {
+    "plots.seed_curves": "panels: {title of the panel: its curves}",
+}
+
+
+def test_a_figure_takes_its_title_from_the_notebook_that_has_the_numbers():
+    untitled = set()
+    showing = {name: tree for name, tree in LIBRARY.items() if name.startswith("showing.")}
+    for module, tree in (showing | CHAPTER_MODULES).items():
+        for node in tree.body:
+            if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
+                continue
+            if node.returns is not None and ast.unparse(node.returns) in ("Figure", "plt.Figure"):
+                names = {each.arg for each in node.args.args + node.args.kwonlyargs}
+                if not names & {"title", "titles"}:
+                    untitled.add(f"{module.split('.')[-1]}.{node.name}")
+    assert untitled == set(UNTITLED)
+
+
+def test_no_drawing_loads_what_it_draws():
+    for module, tree in CHAPTER_MODULES.items():
+        if module.endswith((".figures", ".diagrams", ".drawings")):
+            loads = {name for name in imports(tree) if name.split(".")[-1].startswith("load_")}
+            assert not loads, (module, loads)

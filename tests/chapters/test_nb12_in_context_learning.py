@@ -278,6 +278,6 @@ def test_figures_can_be_read():
     scores = {"plain": dict.fromkeys(losses, -1.0), "changed": dict.fromkeys(losses, 0.2)}
     check_figures(
         drawings.by_index(losses, "a title", ranges, score_of="stories-2l"),
-        drawings.equal_scores(losses, copied, ranges, "a title"),
+        drawings.equal_scores(losses, copied, ranges, {"stories-2l": (9, 0.9)}, "a title"),
         drawings.scores_by_text(scores, scores, "a title"),
     )

@@ -2,6 +2,7 @@
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.patches import Circle, PathPatch, Rectangle
 from matplotlib.path import Path
 
@@ -123,7 +124,7 @@ def patterns(panels, tokens):
     return figure
 
 
-def hardening(dots, n_keys=16):
+def hardening(dots, *, title: str, n_keys=16) -> Figure:
     """Softmax shares of the first n_keys keys, sorted for each query, then averaged over queries.
 
     dots: {d_head: [query, key]}.
@@ -132,7 +133,6 @@ def hardening(dots, n_keys=16):
         2, len(dots), figsize=(9.2, 3.3), dpi=DPI, sharex=True, sharey=True, layout="constrained"
     )
     plt.close(figure)
-    title = "Without the division, long vectors look at one key only"
     figure.suptitle(title, fontsize=12, x=0.01, ha="left")
     for line, divided, color in zip(axes, (False, True), (PALE, SHARE), strict=True):
         for axis, (d_head, raw) in zip(line, dots.items(), strict=True):
@@ -155,14 +155,13 @@ def hardening(dots, n_keys=16):
     return figure
 
 
-def changed_outputs(rows, tokens, swapped):
+def changed_outputs(rows, tokens, swapped, *, title: str) -> Figure:
     """Tokens as boxes, filled where the head's output has changed. rows: {label: change [pos]}.
 
     A change is the largest of an entry of the output. swapped: what the last token was replaced by.
     """
     figure, axis = diagrams.canvas(9.2, 2.5, 12.4)
     at = 3.0 + 2.0 * np.arange(len(tokens))
-    title = "With the mask, a new last word changes no earlier output"
     diagrams.say(axis, 0.1, 3.12, title, size=12, ha="left")
     diagrams.say(axis, at[-1], 2.6, f"{tokens[-1]} → {swapped}", size=11)
     for y, (label, changes) in zip((1.98, 0.78), rows.items(), strict=True):

@@ -5,6 +5,7 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 from matplotlib.path import Path
 
@@ -16,7 +17,7 @@ from aot_helpers.showing.texts import SURPRISE, tint
 PROBABILITY, DRAWN = diagrams.KEY, diagrams.VALUE
 
 
-def two_loops(model, text, came, drawn):
+def two_loops(model, text, came, drawn, *, title: str) -> Figure:
     """Training (left) and sampling (right) around one model, asked what follows the text.
 
     came, drawn: two tokens that may follow, one for each loop.
@@ -28,7 +29,6 @@ def two_loops(model, text, came, drawn):
     chances["others"] = 1 - sum(chances.values())
     tokens = text.split()
     figure, axis = diagrams.canvas(10, 4.75)
-    title = "One model, two loops: one changes its weights, the other writes"
     diagrams.say(axis, 0.12, 4.52, title, size=12.5, ha="left")
     middle, left, right = 5.0, 1.5, 8.6
     y_text, y_model, y_bars = 3.85, 2.82, 0.95
@@ -76,7 +76,7 @@ def two_loops(model, text, came, drawn):
     return figure
 
 
-def river(temperatures, probabilities, names, marks):
+def river(temperatures, probabilities, names, marks, *, title: str) -> Figure:
     """The next-token distribution as temperature rises: one band per token, labeled in the band.
 
     probabilities: [temperature, token], the likeliest first. names: tokens whose bands are drawn
@@ -108,7 +108,6 @@ def river(temperatures, probabilities, names, marks):
     axis.set(xlim=(x[0], x[-1]), ylim=(0, 1), xticks=[0.5, 1, 1.5, 2], yticks=[0, 0.5, 1])
     axis.set_xlabel("temperature", fontsize=10.5)
     axis.set_ylabel("probability", fontsize=10.5)
-    title = "Temperature levels the preferences, and never swaps them"
     axis.set_title(title, fontsize=12, loc="left", pad=20)
     axis.spines[:].set_visible(False)
     axis.tick_params(labelsize=10, length=0)

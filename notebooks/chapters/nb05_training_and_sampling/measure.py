@@ -7,6 +7,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from IPython.display import display
+from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
@@ -149,7 +150,7 @@ class LossWatch:
             self.handle.update(figure)
 
 
-def ladder(losses, exam, yours="", passage=(3, " said", 16)):
+def ladder(losses, exam, yours="", passage=(3, " said", 16), *, title: str) -> Figure:
     """Losses as rungs of a ladder, the exam's floor, and beside each rung the same passage.
 
     losses: {name in RUNGS: loss of each token of the exam}. passage: see Exam.passage.
@@ -159,7 +160,6 @@ def ladder(losses, exam, yours="", passage=(3, " said", 16)):
     strips = {name: each[places] for name, each in losses.items()}
     rungs = {name: RUNGS[name] for name in (*losses, "floor")}
     losses = {name: each.mean().item() for name, each in losses.items()} | {"floor": exam.floor}
-    title = "The loss ladder: each rung down is something learned"
     step, top = 0.72, 0.5
     height = top + step * len(rungs)
     figure, axis = diagrams.canvas(10, height)
@@ -206,7 +206,7 @@ def judged_texts(judge, texts, n, title):
     return shaded_texts(rows, title, key="orange: surprise, full at 6 nats")
 
 
-def where_heads_look(model, questions, left):
+def where_heads_look(model, questions, left, *, title: str) -> Figure:
     """For each question: where the head that matters most looks from the last token.
 
     questions: {name: text}. left: {name: share of the answer's probability without each head}.
@@ -220,6 +220,5 @@ def where_heads_look(model, questions, left):
         bet = f" →{answer} (without this head: {left[name][head]:.0%} of its probability is left)"
         tokens = model.tokenizer.token_strings(ids)
         rows[f"{name}\nhead {head}"] = [*tokens[1:], bet], [*looks[1:], 0]
-    title = "To answer, a head looks from the last word back at the word that tells"
     key = "purple: its attention"
     return shaded_texts(rows, title, diagrams.SHARE, 1.0, key, letters=62)

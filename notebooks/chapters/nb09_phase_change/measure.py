@@ -33,18 +33,20 @@ class Edited(AttentionOnlyTransformer):
         return super().forward(tokens, attention_mask, self.edits | (edits or {}), cache)
 
 
-def copied_text(texts: dict[str, Int[Tensor, "1 pos"]], steps: list[int], title: str) -> Figure:
-    """The chance that stories-2l gave to each token of texts written twice, a row a training step.
+def copied_text(
+    texts: dict[str, Int[Tensor, "1 pos"]], models: dict[int, AttentionOnlyTransformer], title: str
+) -> Figure:
+    """The chance that a model gave to each token of texts written twice, a row a training step.
 
     texts: {heading: tokens}, of stories first and then random ones: so they are colored.
+    models: {training step: the model after it}.
     """
-    models = [load_checkpoint("stories-2l", step) for step in steps]
-    blocks = []
+    blocks, some = [], next(iter(models.values()))
     for (heading, tokens), color in zip(texts.items(), (STORIES, RANDOM), strict=True):
         with torch.no_grad():
-            losses = [next_token_losses(model(tokens), tokens)[0] for model in models]
-        chances = {f"step {n:,}": (-each).exp() for n, each in zip(steps, losses, strict=True)}
-        strings = models[0].tokenizer.token_strings(tokens[0, 1:])
+            losses = {n: next_token_losses(model(tokens), tokens)[0] for n, model in models.items()}
+        chances = {f"step {n:,}": (-each).exp() for n, each in losses.items()}
+        strings = some.tokenizer.token_strings(tokens[0, 1:])
         blocks.append((heading, strings, chances, color))
     note = "color: the chance that the model gave to the token before it came"
     return colored_text(blocks, title, note)

@@ -6,7 +6,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from aot_helpers.models.checkpoints import load_measurements
 from aot_helpers.showing import diagrams
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE, VALUE, headline
 from aot_helpers.showing.texts import LETTER, SURPRISE, strip
@@ -142,10 +141,11 @@ def _apart(heights, least):
     return [placed[i] for i in range(len(heights))]
 
 
-def equal_scores(curves, copied, ranges, title) -> Figure:
+def equal_scores(curves, copied, ranges, places, title) -> Figure:
     """Models side by side: loss by index on stories, and how much of random tokens they copy.
 
-    curves: {name of COLORS: losses [text, index]}; copied: {name: {segment length: copy accuracy}}.
+    curves: {name of COLORS: losses [text, index]}; copied: {name: {segment length: copy accuracy}};
+    places: {name: where its name stands on the right}.
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.6), width_ratios=(1.15, 1))
     figure.subplots_adjust(0.055, 0.145, 0.985, 0.8, 0.2)
@@ -165,7 +165,6 @@ def equal_scores(curves, copied, ranges, title) -> Figure:
     right.set_xticks(list(by_length))
     right.spines[["top", "right"]].set_visible(False)
     right.set_title("random tokens written twice", size=10.5, loc="left")
-    places = {"stories-2l": (9, 0.92), "fixed-length": (36.5, 0.62), "no-repeats": (9, 0.07)}
     for name, (x, y) in places.items():
         right.text(x, y, name, color=COLORS[name], weight="bold", size=10.5)
     return headline(figure, title)
@@ -255,13 +254,13 @@ def left(rows, title, label) -> Figure:
     return headline(figure, title)
 
 
-def smeared_key(own: float, tokens=("·M", "ira", "·met", "·M")) -> Figure:
+def smeared_key(own: float, tokens, *, title: str, said: str) -> Figure:
     """How a key of the second token takes up the token before, in the proportion that was learned.
 
-    own: the share of a key's own token, 0 to 1.
+    own: the share of a key's own token, 0 to 1. tokens: four; the last one asks. said: of the key
+    that its query is joined to, the second.
     """
     figure, axis = diagrams.canvas(9, 2.5)
-    title = f"A smeared key says mostly who stood before: {1 - own:.2f} of it"
     diagrams.say(axis, 0.12, 2.32, title, size=12.5, ha="left", weight="bold")
     at = [1.95, 3.75, 5.55, 7.2]
     diagrams.say(axis, at[0] - 0.95, 0.5, "…", INK, size=12)
@@ -282,32 +281,27 @@ def smeared_key(own: float, tokens=("·M", "ira", "·met", "·M")) -> Figure:
     diagrams.say(axis, at[3] + 0.7, 1.35, "query", QUERY, ha="left", weight="bold")
     diagrams.say(axis, at[0] - 1.0, 1.35, "keys", KEY, ha="right", weight="bold")
     diagrams.say(axis, at[0] - 1.15, 0.45, "tokens", INK, ha="right", weight="bold")
-    diagrams.say(axis, at[3] + 0.7, 1.85, "fits best here: after ·M", SHARE, ha="center", size=10)
+    diagrams.say(axis, at[3] + 0.7, 1.85, said, SHARE, ha="center", size=10)
     return figure
 
 
-def growing(groups, title, last=1500) -> Figure:
+def growing(groups, places, title, last=1500) -> Figure:
     """What runs gained while they were trained: two skills, a line for each run.
 
-    groups: {name of COLORS: names of runs}.
+    groups: {name of COLORS: logs of runs}; places: {name: where it stands on the right}.
     """
     titles = ["in-context score (nats)", "share of random tokens copied"]
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.2))
     figure.subplots_adjust(0.065, 0.15, 0.985, 0.8, 0.14)
     for axis, value_of in zip(axes, SKILLS.values(), strict=True):
-        for name, runs in groups.items():
-            for log in map(load_measurements, runs):
+        for name, logs in groups.items():
+            for log in logs:
                 curve = [value_of(found) for found in log["measured"]]
                 axis.plot(log["steps"], curve, color=COLORS[name], lw=1.4, alpha=0.8)
         axis.set(xlim=(0, last), xlabel="training step")
         axis.spines[["top", "right"]].set_visible(False)
     for axis, said in zip(axes, titles, strict=True):
         axis.set_title(said, size=10.5, loc="left")
-    places = {
-        "1 layer": (1490, 0.06),
-        "1 layer, smeared keys": (610, 0.58),
-        "2 layers": (910, 0.62),
-    }
     for name, (x, y) in places.items():
         ha = "left" if name == "2 layers" else "right"
         axes[1].text(

@@ -13,13 +13,12 @@ from chapters.torus.palette import CLASS_COLORS, INK, NAMES, PALE, Painting, let
 SIGNED = LinearSegmentedColormap.from_list("signed", ["#0072B2", "#F7F7F7", "#D55E00"])
 
 
-def drawn_whole(net: torus.TorusNets) -> Figure:
+def drawn_whole(net: torus.TorusNets, *, title: str) -> Figure:
     """Every weight of one network as a small square, in the order in which words pass them."""
     W = {name: each[0].numpy() for name, each in net.tensors().items()}
     n_words, n_heads = len(W["W_E"]), len(W["W_Q"])
-    count = sum(each.size for each in W.values())
     figure, axis = _canvas(10, 5.1, 20)
-    _say(axis, 0.3, 9.75, f"The whole network: {count} numbers", size=13, ha="left")
+    _say(axis, 0.3, 9.75, title, size=13, ha="left")
     _say(axis, 0.3, 9.2, "blue: negative, orange: positive", PALE, size=10, ha="left")
     note = {"color": PALE, "style": "italic", "size": 10}
     middle = 4.6
@@ -60,8 +59,11 @@ def drawn_whole(net: torus.TorusNets) -> Figure:
     return figure
 
 
-def onto_circle(rows, theta) -> Figure:
-    """Rows of W_E in space, moved by layer norm: the mean is taken off, the length made equal."""
+def onto_circle(rows, theta, *, titles: tuple[str, str]) -> Figure:
+    """Rows of W_E in space, moved by layer norm: the mean is taken off, the length made equal.
+
+    theta: their angles then, drawn on the right.
+    """
     rows, theta = np.asarray(rows, dtype=float), np.asarray(theta)
     plane, upward, radius = torus.PLANE.numpy(), np.ones(3) / 3**0.5, torus.RADIUS
     figure, (left, right) = plt.subplots(
@@ -111,8 +113,7 @@ def onto_circle(rows, theta) -> Figure:
     for axis in (left, right):
         axis.set_aspect("equal")
         axis.axis("off")
-    for x, said in ((0.02, "Layer norm drops each word into a plane, then onto a circle"),
-                    (0.655, "All that is left of a word: one angle")):  # fmt: skip
+    for x, said in zip((0.02, 0.655), titles, strict=True):
         figure.text(x, 0.94, said, fontsize=12.5)
     return figure
 

@@ -22,7 +22,7 @@ MARK = {"color": "0.6", "lw": 1, "ls": (0, (4, 3)), "zorder": 0}  # a line at wh
 TICKS = [4, 5, 6, 8, 10, 15, 20, 30, 50]  # of a logarithmic axis of nats
 
 
-def two_runs(report, usual, samples, baselines) -> Figure:
+def two_runs(report, usual, samples, baselines, *, title: str) -> Figure:
     """What two runs report while they train, and what they know, with a text that each writes.
 
     report, usual: two `Learned`. samples: a text of each. baselines: {name: nats} of counting.
@@ -50,10 +50,10 @@ def two_runs(report, usual, samples, baselines) -> Figure:
     for y, (name, color) in zip((0.115, 0.045), (("A", REPORT), ("B", USUAL)), strict=True):
         said = f"run {name} writes:  {textwrap.shorten(samples[name], 96, placeholder=' …')}"
         figure.text(0.065, y, said, color=color, size=10.5, va="center")
-    return headline(figure, "Two trainings on the same stories")
+    return headline(figure, title)
 
 
-def two_softmaxes(logits, tokens, words) -> Figure:
+def two_softmaxes(logits, tokens, words, *, title: str) -> Figure:
     """The softmax over words and over time of the same logits [time, word], with their sums.
 
     tokens: what comes at each time. words: the vocabulary.
@@ -61,12 +61,12 @@ def two_softmaxes(logits, tokens, words) -> Figure:
     n_time, n_words = logits.shape
     figure, axis = canvas(10, 3.75)
     cell, top = 0.62, 2.75
-    for x0, dim, color, title, asks in (
+    for x0, dim, color, name, asks in (
         (1.35, 1, USUAL, "softmax over the words", "each row: which word comes here?"),
         (6.25, 0, REPORT, "softmax over time", "each column: where does this word come?"),
     ):
         shares = np.asarray(logits.softmax(dim=dim))
-        say(axis, x0 - 0.05, top + 0.48, title, color, size=11.5, ha="left", weight="bold")
+        say(axis, x0 - 0.05, top + 0.48, name, color, size=11.5, ha="left", weight="bold")
         say(axis, x0 - 0.05, 0.16, asks, color, size=10.5, ha="left")
         for j, word in enumerate(words):
             say(axis, x0 + cell * (j + 0.5), top + 0.17, word, size=10.5)
@@ -92,12 +92,11 @@ def two_softmaxes(logits, tokens, words) -> Figure:
                 x, end = x0 + cell * (j + 0.5), top - cell * n_time - 0.32
                 arrow(axis, (x, top - cell * n_time - 0.03), (x, end), color, width=1.6)
                 say(axis, x, end - 0.13, "1", color, size=11, weight="bold")
-    title = "One table of logits, two questions (bold boxes: the words that come)"
     say(axis, 0.12, 3.55, title, size=12, ha="left", weight="bold")
     return figure
 
 
-def ruler(floors: dict[str, dict], aim: float) -> Figure:
+def ruler(floors: dict[str, dict], aim: float, *, title: str) -> Figure:
     """Chance and floor of the report's loss at each length, and the loss that it asks for."""
     figure, axis = plt.subplots(figsize=(10, 2.9))
     figure.subplots_adjust(0.11, 0.22, 0.985, 0.84)
@@ -116,10 +115,10 @@ def ruler(floors: dict[str, dict], aim: float) -> Figure:
     axis.set(yticks=range(len(floors)), yticklabels=[f"{length} tokens" for length in floors])
     axis.set_xlabel("the report's loss, in millionths (less is to the left)", size=10.5)
     axis.tick_params(labelsize=10, length=0, which="both")
-    return headline(figure, "A model that knows all of each review stays above one millionth")
+    return headline(figure, title)
 
 
-def ladder(found: dict) -> Figure:
+def ladder(found: dict, *, title: str) -> Figure:
     """Held-out losses: of all five faults one mended, and from none one fault put in."""
     counted, names = found["counting"]["imdb imdb-2l 20"], ON_REVIEWS
     figure, axis = plt.subplots(figsize=(10, 4.1))
@@ -147,9 +146,7 @@ def ladder(found: dict) -> Figure:
     for x, (text, color) in zip((0.71, 0.985), key, strict=True):
         place = {"color": color, "ha": "right", "size": 10.5, "weight": "bold", "va": "center"}
         figure.text(x, 0.85, text, **place)
-    return headline(
-        figure, "On reviews, only with the loss mended is a model better than a count of tokens"
-    )
+    return headline(figure, title)
 
 
 def _marks(axis, counted, y):
@@ -183,7 +180,7 @@ def _steps(axis, y, start, values, color):
     axis.plot(values, [y] * len(values), "o", color=color, ms=5.5)
 
 
-def all_combinations(found: dict) -> Figure:
+def all_combinations(found: dict, *, title: str) -> Figure:
     """The held-out loss of all combinations of faults, by how many there are."""
     figure, axis = plt.subplots(figsize=(8.6, 3.8))
     figure.subplots_adjust(0.08, 0.145, 0.985, 0.78)
@@ -205,7 +202,7 @@ def all_combinations(found: dict) -> Figure:
     axis.text(0.98, 0.06, "with the loss over time", color=REPORT, **_corner(axis, "right"))
     under = {"bbox": {"fc": "white", "ec": "none", "pad": 1.5}, **_corner(axis, "left")}
     axis.text(0.02, 0.9, "with the usual loss", color=USUAL, **under)
-    return headline(figure, "All combinations of five faults: one of them decides")
+    return headline(figure, title)
 
 
 def _corner(axis, side):
@@ -215,10 +212,11 @@ def _corner(axis, side):
 class FaultsView(Page):
     """Checkboxes that put faults into a working model; what it then knows and writes, at once.
 
-    found: the results of `make autopsy`. All combinations were trained beforehand.
+    found: the results of `make autopsy`. All combinations were trained beforehand. title: of the
+    picture for places without scripts.
     """
 
-    def __init__(self, found: dict):
+    def __init__(self, found: dict, *, title: str):
         table = {}
         for each in combinations(found):
             key = sum(2 ** ON_REVIEWS.index(name) for name in each["faults"])
@@ -234,10 +232,10 @@ class FaultsView(Page):
             "colors": [USUAL, REPORT],
         }
         said = "five faults to put into a working model, and what it then knows and writes"
-        super().__init__(SCRIPT, data, all_combinations(found), said)
+        super().__init__(SCRIPT, data, all_combinations(found, title=title), said)
 
 
-def pieces_square(shares: dict[str, list[float]]) -> Figure:
+def pieces_square(shares: dict[str, list[float]], *, title: str) -> Figure:
     """Word pieces written, as a multiple of the reviews' share: vocabulary × loss.
 
     shares: {vocabulary: (with the loss over time, with the usual loss)}, each over seeds.
@@ -259,12 +257,11 @@ def pieces_square(shares: dict[str, list[float]]) -> Figure:
             say(axis, 4.1 + 2.9 * j, y + 0.43, text, ink, size=11, weight="bold")
             seeds = f"seeds: {low:.1f} to {high:.1f}"
             say(axis, 4.1 + 2.9 * j, y + 0.17, seeds, ink, size=9.5)
-    title = "Word pieces such as ##ing come with the loss, not with the vocabulary"
     say(axis, 0.12, 2.55, title, size=12, ha="left", weight="bold")
     return figure
 
 
-def sweep_map(table, chance: float) -> Figure:
+def sweep_map(table, chance: float, *, title: str) -> Figure:
     """Each trial of the sweep: the loss that it reports, and what it knows.
 
     table: its trials; chance: the held-out loss of knowing nothing, in nats.
@@ -297,4 +294,4 @@ def sweep_map(table, chance: float) -> Figure:
     ]
     place = {"loc": "upper right", "bbox_to_anchor": (0.99, 0.93), "frameon": False}
     figure.legend(handles=key, ncols=4, fontsize=9.5, handletextpad=0.1, columnspacing=1.2, **place)
-    return headline(figure, "The report's loss ranks its trials by the length of the rows")
+    return headline(figure, title)

@@ -300,7 +300,7 @@ def chosen_scales(panels: Mapping[str, Float[Tensor, "layer head"]], title: str)
     return headline(figure, title)
 
 
-def one_query(result: dict, head: Head, point: int) -> Figure:
+def one_query(result: dict, head: Head, point: int, *, title: str) -> Figure:
     """A head's map with the lines of one query: to its three favorite keys, and the nearest one.
 
     point: which query of all texts. The favorites' lines are purple, the nearest key's is dashed;
@@ -314,10 +314,17 @@ def one_query(result: dict, head: Head, point: int) -> Figure:
     of_text = slice(first, first + n_keys)
     nearest = first + (k[of_text] - q[point]).norm(dim=-1).argmin()
     links = [(point, (first + i).item()) for i in top.unique()]
-    asks, best, near = tokens[point], tokens[first + top[0]], tokens[nearest]
-    title = f"{head}: “{asks}” likes “{best}” most; nearest is “{near}”"
     zoom = {"": (point, int(nearest))}
-    figure = clouds({"": (q, k)}, title, pos, 4, 5, links, zoom, (asks.strip(), near.strip()))
+    figure = clouds(
+        {"": (q, k)},
+        title,
+        pos,
+        4,
+        5,
+        links,
+        zoom,
+        (tokens[point].strip(), tokens[nearest].strip()),
+    )
     axis = figure.axes[0]
     for each in (axis, *axis.child_axes):
         dashed = {"color": INK, "ls": (0, (2, 2)), "lw": 1.5, "zorder": 5}

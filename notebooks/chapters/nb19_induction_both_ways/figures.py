@@ -84,10 +84,9 @@ def _rows(axis, panel, top):
         word(axis, x[i], below, shown(text), color, width=1.02, height=0.4, size=9.5)
 
 
-def film(frames: list[Copies], label: str, start: int) -> Explorer:
+def film(frames: list[Copies], label: str, start: int, *, title: str) -> Explorer:
     """`two_copies`, with a slider for the token that is hidden."""
     slider = ipywidgets.IntSlider(value=start, min=0, max=len(frames) - 1, description=label)
-    title = "The hidden token's query finds its earlier instance"
     return Explorer(
         lambda hidden: two_copies([frames[hidden]], title),
         "where the query of the hidden token looks, wherever it is hidden",

@@ -225,8 +225,11 @@ FLOWS = (
 PATCHED = ("tells", "movers")  # the one arrow along which outputs were held
 
 
-def circuit(heads: Mapping[str, Sequence[str]], title: str, most: int = 3) -> Figure:
-    """The roles of Wang et al. 2022 as a diagram, with the heads of a model that fill them."""
+def circuit(heads: Mapping[str, Sequence[str]], title: str, said: str, most: int = 3) -> Figure:
+    """The roles of Wang et al. 2022 as a diagram, with the heads of a model that fill them.
+
+    said: what was tested of it, and what was not; it stands below.
+    """
     figure, axis = canvas(10.4, 4.75, 12.4)
     places = {"Mary": 0.75, "John": 2.6, "John again": 5.2, "to": 8.9}
     for (token, x), name in zip(places.items(), ("IO", "S1", "S2", "end"), strict=True):
@@ -236,16 +239,13 @@ def circuit(heads: Mapping[str, Sequence[str]], title: str, most: int = 3) -> Fi
         (x0, y0, *_), (x1, y1, *_) = ROLES[start], ROLES[end]
         strong = {"color": INK, "width": 2.2} if (start, end) == PATCHED else {"color": "#B5B5B5"}
         arrow(axis, (x0 + 1.1, y0), (x1 - 1.12, y1), **strong)
-    for role, (x, y, color, said) in ROLES.items():
+    for role, (x, y, color, does) in ROLES.items():
         names = list(heads.get(role, ()))
         text = ", ".join(names[:most]) + (f" +{len(names) - most}" if len(names) > most else "")
         word(axis, x, y, "", color=color, width=2.2, height=0.8)
-        say(axis, x, y + 0.18, said, color, size=9.5, weight="bold")
+        say(axis, x, y + 0.18, does, color, size=9.5, weight="bold")
         say(axis, x, y - 0.17, text or "none found", INK if names else PALE, size=9)
     _looks_from_the_end(axis)
-    said = (
-        "gray boxes: heads found by where they look, not patched; gray arrows: GPT-2's, not tested"
-    )
     say(axis, 0.1, 0.2, said, PALE, size=9, ha="left")
     return headline(figure, title)
 

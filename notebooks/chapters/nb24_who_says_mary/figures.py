@@ -201,25 +201,27 @@ def proportional(
     return headline(figure, title)
 
 
-def circuit(edges: Mapping[str, str], title: str) -> Figure:
+def circuit(edges: Mapping[str, str], boxes: Mapping[str, tuple[str, str]], title: str) -> Figure:
     """What was tested (solid arrows, with their numbers), and what was not (dotted).
 
     edges: the labels of the arrows "movers", "unknown", "suppress", "negative" and "tell".
+    boxes: {role: (heads, what they do)} of "early", "tell", "movers", "unknown", "negative" and
+    "suppress".
     """
     figure, axis = canvas(10.6, 5.75)
     names = ((4.1, "Mary (IO)", VALUE), (3.05, "John (S1)", WRONG), (1.35, "John (S2)", WRONG))
     for y, name, color in names:
         word(axis, 0.85, y, name, color, width=1.3, height=0.44, size=10.5)
-    boxes = (
-        (3.05, 2.75, PALE, "duplicate-token,", "induction heads?"),
-        (5.35, 2.75, SHARE, "L20H0, L19H2", "which name came twice"),
-        (7.65, 4.1, VALUE, "L23H0, L23H2, L28H1", "name movers: raise Mary"),
-        (7.65, 3.0, PALE, "other ways", "not found"),
-        (7.65, 4.95, THIRD, "L24H4", "negative: lowers Mary"),
-        (5.35, 1.15, QUERY, "L23H3", "lowers what it attends to"),
+    drawn = (
+        (3.05, 2.75, PALE, *boxes["early"]),
+        (5.35, 2.75, SHARE, *boxes["tell"]),
+        (7.65, 4.1, VALUE, *boxes["movers"]),
+        (7.65, 3.0, PALE, *boxes["unknown"]),
+        (7.65, 4.95, THIRD, *boxes["negative"]),
+        (5.35, 1.15, QUERY, *boxes["suppress"]),
         (9.85, 3.0, INK, "logit of Mary", "− logit of John"),
     )
-    for x, y, color, name, said in boxes:
+    for x, y, color, name, said in drawn:
         word(axis, x, y, "", color, width=1.3 if x > 9 else 1.9, height=0.72)
         say(axis, x, y + 0.15, name, color, size=10, weight="bold")
         say(axis, x, y - 0.16, said, INK, size=9.5)

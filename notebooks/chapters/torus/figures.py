@@ -121,11 +121,14 @@ def growing(film: dict[int, torus.TorusNets], accuracy, facts, title: str) -> Fi
     return figure
 
 
-def attention(net: torus.TorusNets, ask: Callable, favorite: Callable | None = None) -> Figure:
+def attention(
+    net: torus.TorusNets, ask: Callable, favorite: Callable | None = None, *, title: str, said: str
+) -> Figure:
     """Where each head looks on the whole torus, with the borders of the class map.
 
     ask: see `torus_colors.asker`. favorite: a function (θ2 [place], W_Q [3, d_head], W_K) -> θ1
-    [place], drawn as a white line; nothing is drawn while it gives nothing of that shape.
+    [place], drawn as a white line; nothing is drawn while it gives nothing of that shape. said:
+    of the place where most of a border lies near the edge of a head's share.
     """
     n, theta = 200, torch.as_tensor(torus.angles(net)[0])
     places = [each.flatten().float() for each in torus.grid(n)]
@@ -158,8 +161,7 @@ def attention(net: torus.TorusNets, ask: Callable, favorite: Callable | None = N
     start = np.where((start > 0.4) & (start < TURN - 0.4), start, 2 * place - start)
     note = {"fontsize": 10, "color": "#B22222", "ha": "center", "va": "center", "zorder": 8}
     note["bbox"] = {"boxstyle": "round,pad=0.25", "fc": "white", "ec": "none", "alpha": 0.9}
-    np.atleast_1d(axes)[h].annotate("same edge", place, start, arrowprops=look, **note)
-    title = "Where each head looks (orange: borders of the map)"
+    np.atleast_1d(axes)[h].annotate(said, place, start, arrowprops=look, **note)
     figure.text(0.012, 0.945, title, fontsize=12.5)
     for y, text, color in ((0.76, "looks at the\nfirst word", "#3F1A57"),
                            (0.2, "looks at the\nsecond word", PALE)):  # fmt: skip
@@ -181,7 +183,7 @@ def _favorite(axis, favorite, Q, K):
         axis.plot(across + turn * TURN, up, color="white", lw=2, path_effects=halo, zorder=6)
 
 
-def held_maps(maps: list, held: tuple[int, int], theta) -> Figure:
+def held_maps(maps: list, held: tuple[int, int], theta, *, title: str) -> Figure:
     """Three class maps [n, n] of one network, each with its own changes per turn.
 
     maps: if both vary, only where the heads look, only what they carry. held: the pair (i, j) at
@@ -191,7 +193,6 @@ def held_maps(maps: list, held: tuple[int, int], theta) -> Figure:
     plt.close(figure)
     figure.subplots_adjust(0.05, 0.105, 0.995, 0.775, wspace=0.11)
     pair, names = f"{NAMES[held[0]]} {NAMES[held[1]]}", list(NAMES[: len(theta)])
-    title = "With fixed shares the borders are simple curves; the look makes them wind"
     figure.text(0.012, 0.945, title, fontsize=12.5)
     heads = ("look and carry both vary", f"look varies, carry stays {pair}",
              f"look stays {pair}, carry varies")  # fmt: skip
@@ -242,8 +243,8 @@ def who_winds(more: dict, title: str) -> Figure:
     return figure
 
 
-def capacity(by_heads: dict, by_words: dict, tables: list[float]) -> Figure:
-    """Accuracy of every network as a dot: how many facts more heads hold, and how many fit.
+def capacity(by_heads: dict, by_words: dict, tables: list[float], *, title: str) -> Figure:
+    """Accuracy of every network as a dot, by the number of heads and by the number of words.
 
     by_heads, by_words: {how many: accuracy [net]}. tables: the best table of the second word, for
     each number of words.
@@ -251,7 +252,6 @@ def capacity(by_heads: dict, by_words: dict, tables: list[float]) -> Figure:
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.7), dpi=DPI, FigureClass=Painting, sharey=True)
     plt.close(figure)
     figure.subplots_adjust(0.07, 0.145, 0.985, 0.84, wspace=0.09)
-    title = "Three heads hold 25 facts, often 36, and never 64"
     figure.text(0.012, 0.94, title, fontsize=12.5)
     panels = {"heads (five words)": by_heads, "words (three heads)": by_words}
     flat = [tables[list(by_words).index(5)]] * len(by_heads)

@@ -50,7 +50,7 @@ def folded(s, t, rolled: float, bent: float):
     return np.stack([(wide - out) * np.sin(swing), wide - (wide - out) * np.cos(swing), up], -1)
 
 
-def gluing(ask: Callable) -> Figure:
+def gluing(ask: Callable, *, title: str) -> Figure:
     """A film strip: the square map is rolled into a tube, and the tube bent into a ring.
 
     ask: see `torus_colors.asker`.
@@ -64,7 +64,7 @@ def gluing(ask: Callable) -> Figure:
     figure.subplots_adjust(0.005, 0.0, 0.995, 0.8, wspace=0.02)
     colors, view = painted(ask, cells=420), camera(48, -72)
     s, t = np.meshgrid(np.linspace(-0.5, 0.5, 49), np.linspace(-0.5, 0.5, 37))
-    for axis, (title, fold) in zip(axes, frames.items(), strict=True):
+    for axis, (name, fold) in zip(axes, frames.items(), strict=True):
         points = centered(folded(s, t, *fold))
         box = axis.get_position()
         width, height = round(1000 * box.width), round(270 * box.height)
@@ -73,8 +73,8 @@ def gluing(ask: Callable) -> Figure:
         )
         axis.imshow(image)
         axis.axis("off")
-        figure.text(box.x0 + box.width / 2, 0.83, title, fontsize=11, ha="center", va="center")
-    figure.text(0.012, 0.94, "Angles come back: glue the edges of the map", fontsize=12.5)
+        figure.text(box.x0 + box.width / 2, 0.83, name, fontsize=11, ha="center", va="center")
+    figure.text(0.012, 0.94, title, fontsize=12.5)
     return figure
 
 
