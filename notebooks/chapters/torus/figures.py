@@ -122,7 +122,7 @@ def growing(film: dict[int, torus.TorusNets], accuracy, facts, title: str) -> Fi
 
 
 def attention(
-    net: torus.TorusNets, ask: Callable, favorite: Callable | None = None, *, title: str, said: str
+    net: torus.TorusNets, ask: Callable, favorite: Callable | None, title: str, said: str
 ) -> Figure:
     """Where each head looks on the whole torus, with the borders of the class map.
 
