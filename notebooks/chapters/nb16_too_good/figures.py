@@ -92,6 +92,7 @@ def two_softmaxes(logits, tokens, words, *, title: str) -> Figure:
                 x, end = x0 + cell * (j + 0.5), top - cell * n_time - 0.32
                 arrow(axis, (x, top - cell * n_time - 0.03), (x, end), color, width=1.6)
                 say(axis, x, end - 0.13, "1", color, size=11, weight="bold")
+    title += " (bold boxes: the words that come)"
     say(axis, 0.12, 3.55, title, size=12, ha="left", weight="bold")
     return figure
 
