@@ -5,7 +5,6 @@ import io
 import json
 import os
 import subprocess
-from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import nbformat
@@ -121,17 +120,6 @@ def test_only_what_was_run_is_published_and_all_links_are_renewed(project):
     (project / "README.md").write_text("# Title\n")
     with pytest.raises(SystemExit, match="## The notebooks"):
         publish.publish([first], [], project)
-
-
-def test_the_readme_says_how_many_rules_were_set_before_the_values_were_known(monkeypatch):
-    times = ["before", "before, but for the control", "after: all was known", "after a pilot"]
-    claims = {t: SimpleNamespace(kind="finding", declared=t) for t in times}
-    claims["algebra"] = SimpleNamespace(kind="identity", declared="")
-    monkeypatch.setattr(publish, "load_claims", lambda: claims)
-    assert publish.declared_before() == (
-        "Rules set before the values were known: 2 of 4 findings, "
-        "of which 1 in part; the others after."
-    )
 
 
 def test_verify_finds_widget_state(project):

@@ -11,6 +11,7 @@ import os
 import random
 import resource
 import statistics
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -232,62 +233,45 @@ def copying_seconds(threads: int, steps: int) -> float:
     return round(time.perf_counter() - start, 1)
 
 
-def keep_busy() -> None:
-    """Use a core until someone ends this."""
-    while True:
-        pass
-
-
 def busy_neighbor(steps: int = 30) -> dict:
     """How long training takes beside a process that keeps a core busy."""
     rows = {"what": f"seconds of {steps} steps of learn_to_copy while a core is busy otherwise"}
-    neighbor = multiprocessing.get_context("spawn").Process(target=keep_busy, daemon=True)
-    neighbor.start()
-    for policy, threads in itertools.product(("PASSIVE", "ACTIVE"), (1, 2)):
-        os.environ["OMP_WAIT_POLICY"] = policy  # a new process reads it as it imports torch
-        name = f"{threads} threads, {policy.lower()}"
-        rows[name] = in_a_process(copying_seconds, threads, steps)
-        print(f"  {name}: {rows[name]} s", flush=True)
-    neighbor.kill()
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbor:
+        for policy, threads in itertools.product(("ACTIVE", "PASSIVE"), (1, 2)):
+            os.environ["OMP_WAIT_POLICY"] = policy  # a new process reads it as it imports torch
+            name = f"{threads} threads, {policy.lower()}"
+            rows[name] = in_a_process(copying_seconds, threads, steps)
+            print(f"  {name}: {rows[name]} s", flush=True)
+        neighbor.kill()
     return rows
 
 
-def random_head(seed: int) -> tuple[FactoredMatrix, FactoredMatrix]:
-    """QK and OV circuits of a random head: the hardest case, nothing stands out."""
+def table_of_a_head(seed: int, naive: bool) -> dict:
+    """Seconds and peak memory (GB above the weights) of a random head's table: the hardest case.
+
+    naive: the first step of a table without blocks of rows, the largest of each row of the QK.
+    """
+    setup(threads=THREADS)
     generator, scale = torch.Generator().manual_seed(seed), TABLE["d_head"] ** 0.5
     shape = (TABLE["d_vocab"], TABLE["d_head"])
     a, b, c, d = (torch.randn(shape, generator=generator) for _ in range(4))
-    return FactoredMatrix(a / scale, b.T), FactoredMatrix(c / scale, d.T)
-
-
-def streaming_table(qk: FactoredMatrix, ov: FactoredMatrix) -> int:
-    """The strongest skip-trigrams of one head, by blocks of rows; returns how many were found."""
-    return len(top_triples(qk, ov, TABLE["k"], torch.arange(50)).value)
-
-
-def naive_table(qk: FactoredMatrix, ov: FactoredMatrix) -> int:
-    """The first step of a naive table: one head's whole QK circuit, the largest of each row."""
-    return len((qk.A @ qk.B).amax(dim=1))
-
-
-def seconds_and_memory(table, seed: int) -> dict:
-    """Seconds and peak memory (GB above those of the weights) of a table; how many were found."""
-    setup(threads=THREADS)
-    head = random_head(seed)
-    head[0].rows(torch.arange(8))  # torch's own memory is there before
+    qk, ov = FactoredMatrix(a / scale, b.T), FactoredMatrix(c / scale, d.T)
+    qk.rows(torch.arange(8))  # torch's own memory is there before
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
-    n, seconds = table(*head), time.perf_counter() - start
+    rows = (qk.A @ qk.B).amax(dim=1) if naive else top_triples(qk, ov, TABLE["k"], torch.arange(50))
+    seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    n = len(rows if naive else rows.value)
     return {"seconds": round(seconds, 1), "peak_gb": round(peak / 2**20, 2), "n": n}
 
 
 def skip_trigrams() -> dict:
     """Tables of every head of a layer with random weights, and the naive product for one head."""
-    plan = {f"streaming, head {seed}": (streaming_table, seed) for seed in range(TABLE["n_heads"])}
-    plan["naive product, one head's QK alone"] = (naive_table, 0)
+    plan = {f"streaming, head {seed}": (seed, False) for seed in range(TABLE["n_heads"])}
+    plan["naive product, one head's QK alone"] = (0, True)
     rows = {"what": {**TABLE, "weights": "random"}}
-    for name, (table, seed) in plan.items():
-        rows[name] = in_a_process(seconds_and_memory, table, seed)
+    for name, (seed, naive) in plan.items():
+        rows[name] = in_a_process(table_of_a_head, seed, naive)
         print(f"  {name}: {rows[name]}", flush=True)
     return rows
 
