@@ -16,7 +16,7 @@ def test_results_come_back_and_those_that_are_not_there_name_the_rest(tmp_path):
         results.write("geometry/tiny", found, tmp_path, rows)
         assert results.read("geometry/tiny", tmp_path) == found
     assert len((tmp_path / "geometry/tiny.json").read_text("utf-8").splitlines()) == 4
-    with pytest.raises(ValueError, match="'geometry/gpt5', but: tiny; make geometry"):
+    with pytest.raises(ValueError, match="'geometry/gpt5', but: tiny; make data WHAT=geometry"):
         results.read("geometry/gpt5", tmp_path)
     with pytest.raises(ValueError):
         results.write("nan", {"p": math.nan}, tmp_path)

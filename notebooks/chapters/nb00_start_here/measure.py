@@ -133,7 +133,7 @@ def _at_least(row: list[int], percent: int) -> list[list[int]]:
 
 
 def pretrained(model: Model, name: str = "", n_names: int = 30) -> dict:
-    """What the entry 00 of `make pretrained` writes: the questions of notebook 00 to this model.
+    """Entry 00 of `make data WHAT=pretrained`: the questions of notebook 00 to this model.
 
     first, second, other: mean loss (nats) of made-up names at their first and second mention, and
     where another name was mentioned first. induction, previous: scores [layer][head] on random

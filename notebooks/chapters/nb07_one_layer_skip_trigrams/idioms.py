@@ -32,7 +32,7 @@ def log_probs(
 
 
 def pretrained(model: Model, name: str = "") -> dict:
-    """What the entry 07 of `make pretrained` writes: for each preposition, by noun.
+    """What the entry 07 of `make data WHAT=pretrained` writes: for each preposition, by noun.
 
     p: mean probability after "keep"; raised: how much larger its mean log-probability is than after
     eight other verbs (nats).

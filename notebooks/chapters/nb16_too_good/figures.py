@@ -213,8 +213,8 @@ def _corner(axis, side):
 class FaultsView(Page):
     """Checkboxes that put faults into a working model; what it then knows and writes, at once.
 
-    found: the results of `make autopsy`. All combinations were trained beforehand. title: of the
-    picture for places without scripts.
+    found: the results of `make data WHAT=autopsy`. All combinations were trained beforehand.
+    title: of the picture for places without scripts.
     """
 
     def __init__(self, found: dict, *, title: str):

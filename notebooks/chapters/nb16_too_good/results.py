@@ -1,4 +1,4 @@
-"""What `make autopsy` and `make sweep` measured for notebook 16, read by group and fault."""
+"""What `make data WHAT=autopsy` and `make sweep` measured for notebook 16, by group and fault."""
 
 import itertools
 from collections.abc import Collection, Iterator

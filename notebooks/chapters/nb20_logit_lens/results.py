@@ -262,7 +262,7 @@ def example(model: Model, text: str = EXAMPLE) -> dict:
 
 
 def pretrained(model: Model, name: str) -> dict:
-    """What `make pretrained` keeps of a model for notebook 20.
+    """What `make data WHAT=pretrained` keeps of a model for notebook 20.
 
     A model of docstrings reads windows of docstrings; all others are asked for facts.
     """

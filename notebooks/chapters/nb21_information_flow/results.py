@@ -253,7 +253,7 @@ def nearer_by_lot(found: dict, level: float) -> float:
 
 
 def pretrained(model: Model, name: str, seed: int = 0) -> dict:
-    """Measure gifts and capitals on a model from outside; for `make pretrained`.
+    """Measure gifts and capitals on a model from outside; for `make data WHAT=pretrained`.
 
     ValueError names a model that answers too few of them to be measured.
 

@@ -25,7 +25,7 @@ ALONE = 8  # so many of the neurons are silenced one by one
 
 
 def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
-    """What the entry 22 of `make pretrained` writes, of any model alike: norms, neurons, names."""
+    """Entry 22 of `make data WHAT=pretrained`, of any model alike: norms, neurons, names."""
     texts = passages(seed=seed)
     ends, held_out = read_ends(model, texts), windows(model)
     found = {

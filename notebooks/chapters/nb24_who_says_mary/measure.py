@@ -213,7 +213,7 @@ def read_opening(name: str = "smollm2") -> tuple[list[str], dict[str, Tensor]]:
 
 
 def read_forms(name: str = "smollm2") -> dict:
-    """What `make pretrained` measured for notebook 24."""
+    """What `make data WHAT=pretrained` measured for notebook 24."""
     return read(f"pretrained/24-{name}")
 
 
@@ -367,7 +367,7 @@ def heads_of(names: Sequence[str]) -> list[Head]:
 
 
 def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
-    """What the entry 24 of `make pretrained` writes; the heads are those that 22 has found."""
+    """Entry 24 of `make data WHAT=pretrained`; the heads are those that notebook 22 has found."""
     known = read(f"pretrained/22-{name}")["names"]
     roles, others = known["roles"], known["others"]
     few = ("suppress", "tells")
