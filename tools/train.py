@@ -18,14 +18,6 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from aot_helpers.training.losses import (
-    OBJECTIVES,
-    copy_accuracy,
-    copy_losses,
-    count_losses,
-    in_context_score,
-    next_token_losses,
-)
 from torch import Tensor, nn
 
 import here  # noqa: F401
@@ -33,6 +25,13 @@ import recipes
 from aot_helpers import parallel, setup
 from aot_helpers.base import files
 from aot_helpers.base.files import check_writable, read_json, write_atomically, write_safetensors
+from aot_helpers.models.losses import (
+    copy_accuracy,
+    copy_losses,
+    count_losses,
+    in_context_score,
+    next_token_losses,
+)
 from aot_helpers.models.pretrained import PretrainedTransformer
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import head_scores, induction_scores
@@ -41,6 +40,7 @@ from aot_helpers.text.corpora import Corpus, load_corpus
 from aot_helpers.text.tokenization import Tokenizer, train_bpe
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.copying import copying_start, two_sided_start
+from aot_helpers.training.objectives import OBJECTIVES
 from aot_helpers.training.train import History, train
 from chapters.nb19_induction_both_ways.repeats import KINDS, hidden_accuracy, induction_map, repeats
 from recipes import Run

@@ -5,7 +5,6 @@ import json
 import math
 from dataclasses import replace
 
-import autopsy as tool
 import pytest
 import torch
 import torch.nn.functional as F
@@ -17,6 +16,7 @@ from aot_helpers.text.tokenization import train_bpe, train_wordpiece
 from chapters.nb16_too_good import figures as drawings
 from chapters.nb16_too_good import report_model as autopsy
 from chapters.nb16_too_good import results as autopsy_results
+from chapters.nb16_too_good import runs as tool
 from chapters.nb16_too_good.report_model import (
     FAULTS,
     LEARNED,
@@ -279,7 +279,7 @@ def test_results_that_are_not_there_say_what_makes_them(monkeypatch, tmp_path):
 def test_the_shipped_results_are_those_that_the_commands_make():
     files = [DATA / "results" / f"{name}.json" for name in ("autopsy", "sweep")]
     found, sweep = (json.loads(file.read_text()) for file in files)
-    known = tool.runs()
+    known = tool.set_ups()
     assert found["runs"].keys() == known.keys()
     for name, (_, setup) in known.items():
         one = found["runs"][name]

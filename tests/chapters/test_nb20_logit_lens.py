@@ -323,9 +323,7 @@ def test_a_model_that_knows_no_fact_is_refused(tiny_gpt2):
 
 def test_missing_results_say_how_to_measure(monkeypatch, tmp_path):
     monkeypatch.setattr(lens_results, "FOLDER", tmp_path)
-    with pytest.raises(
-        ValueError, match="'gpt2'.*there are: none.*measure.py pretrained gpt2"
-    ):
+    with pytest.raises(ValueError, match="'gpt2'.*there are: none.*measure.py pretrained gpt2"):
         lens_results.read_results("gpt2")
 
 

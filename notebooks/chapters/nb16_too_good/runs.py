@@ -10,7 +10,6 @@ from functools import cache
 
 import torch
 
-import here  # noqa: F401
 from aot_helpers.base import files
 from aot_helpers.base.files import read_json, write_atomically
 from aot_helpers.models.checkpoints import load_checkpoint
