@@ -89,13 +89,13 @@ def test_a_matrix_that_is_too_large_is_not_built():
     ("wrong", "message"),
     [
         (lambda A: FactoredMatrix(A.A, A.A), r"\(7, 3\) and \(7, 3\)"),
-        (lambda A: A + A.T, r"add \(5, 7\) to \(7, 5\)"),
+        (lambda A: A + A.T, r"added .*\(7, 5\), got \(5, 7\): .*\.T"),
         (lambda A: A @ A, r"multiply \(7, 5\) by \(7, 5\)"),
         (lambda A: A.diagonal(), r"diagonal\(\) .*square.* \(7, 5\)"),
         (lambda A: A.eigenvalues(), r"eigenvalues\(\) .*square"),
-        (lambda A: A.truncated(4), "rank .*0 … 3.* 4$"),
-        (lambda A: A.truncated(-1), "rank .*0 … 3.* -1$"),
-        (lambda A: A.row_maxima(0), "block .*>= 1 or None.* 0$"),
+        (lambda A: A.truncated(4), "rank .*0 to 3.* 4$"),
+        (lambda A: A.truncated(-1), "rank .*0 to 3.* -1$"),
+        (lambda A: A.row_maxima(0), "block .*rows >= 1.* 0$"),
     ],
 )
 def test_what_cannot_be_is_named(wrong, message):

@@ -17,20 +17,27 @@ from aot_helpers.reading.interventions import (
     patch_stream,
 )
 
+close = torch.testing.assert_close
 EXACT = dict(layer_norm=False, positions="relative")
 LAST_LAYER = ["L2.q", "L2.k", "L2.v"]
+
+
+@pytest.fixture(autouse=True)
+def no_gradients():
+    torch.set_grad_enabled(False)
+    yield
+    torch.set_grad_enabled(True)
 
 
 @pytest.fixture
 def other_tokens():
     """[3, 7] token ids of the tiny model, not those of some_tokens."""
-    return torch.randint(11, Head(3, 7), generator=torch.Generator().manual_seed(9))
+    return torch.randint(11, (3, 7), generator=torch.Generator().manual_seed(9))
 
 
 def z_of(model, tokens, layer, edits=None):
-    """One layer's z, detached."""
-    with torch.no_grad():
-        return model.run_with_cache(tokens, edits=edits)[1][f"L{layer}.z"]
+    """One layer's z."""
+    return model.run_with_cache(tokens, edits=edits)[1][f"L{layer}.z"]
 
 
 def differ(a, b):
@@ -42,12 +49,8 @@ def test_merge_composes_in_the_order_given():
     second = {"a": lambda x: x * 10, "b": lambda x: x - 1, "c": torch.tensor(7.0)}
     edits = merge(first, second, {"d": lambda x: -x})
     x = torch.tensor(2.0)
-    assert {name: edit(x).item() for name, edit in edits.items()} == {
-        "a": 30.0,
-        "b": 4.0,
-        "c": 7.0,
-        "d": -2.0,
-    }
+    found = {name: edit(x).item() for name, edit in edits.items()}
+    assert found == {"a": 30.0, "b": 4.0, "c": 7.0, "d": -2.0}
     assert merge(second, first)["a"](x) == 21.0
     assert merge() == {} == merge({})
 
@@ -56,19 +59,17 @@ def test_merged_ablations_are_the_ablation_of_all(make_model, some_tokens):
     model = make_model(n_heads=3)
     parts = merge(ablate(model, [Head(0, 1)]), ablate(model, [Head(0, 2), Head(1, 0)]))
     whole = ablate(model, [Head(0, 1), Head(0, 2), Head(1, 0)])
-    torch.testing.assert_close(model(some_tokens, edits=parts), model(some_tokens, edits=whole))
+    close(model(some_tokens, edits=parts), model(some_tokens, edits=whole))
 
 
 def test_zero_heads_equals_a_model_without_their_output(make_model, some_tokens):
     model, cut = make_model(n_heads=3), make_model(n_heads=3)
     heads = [Head(0, 2), Head(1, 0), Head(1, 1)]
-    with torch.no_grad():
-        for layer, head in heads:
-            cut.blocks[layer].attn.W_O[head] = 0
-    for edits in (ablate(model, heads), ablate(model, heads)):
-        edited = model(some_tokens, edits=edits)
-        torch.testing.assert_close(edited, cut(some_tokens))
-        assert differ(edited, model(some_tokens))
+    for layer, head in heads:
+        cut.blocks[layer].attn.W_O[head] = 0
+    edited = model(some_tokens, edits=ablate(model, heads))
+    close(edited, cut(some_tokens))
+    assert differ(edited, model(some_tokens))
     assert ablate(model, []) == {}
 
 
@@ -95,9 +96,9 @@ def test_heads_may_be_numbered_by_tensors(make_model, some_tokens):
         found = ablate(model, [Head(layer, head), Head(1, 0)], by, some_tokens)
         expected = ablate(model, [Head(1, 2), Head(1, 0)], by, some_tokens)
         edited = model(some_tokens, edits=found)
-        torch.testing.assert_close(edited, model(some_tokens, edits=expected))
+        close(edited, model(some_tokens, edits=expected))
     cuts = [cut_path(model, some_tokens, Head(0, n), Head(1, 0), "K") for n in (head, 2)]
-    torch.testing.assert_close(*(model(some_tokens, edits=cut) for cut in cuts))
+    close(*(model(some_tokens, edits=cut) for cut in cuts))
 
 
 def test_mean_ablation_puts_the_mean_of_the_reference(make_model, some_tokens, other_tokens):
@@ -105,10 +106,10 @@ def test_mean_ablation_puts_the_mean_of_the_reference(make_model, some_tokens, o
     heads = [Head(0, 0), Head(0, 2)]
     edited = z_of(model, some_tokens, 0, ablate(model, heads, "mean", other_tokens[:2, :5]))
     clean, reference = z_of(model, some_tokens, 0), z_of(model, other_tokens[:2, :5], 0)
-    torch.testing.assert_close(edited[:, :, 1], clean[:, :, 1])
+    close(edited[:, :, 1], clean[:, :, 1])
     for head in (0, 2):
         mean = sum(reference[b, p, head] for b in range(2) for p in range(5)) / 10
-        torch.testing.assert_close(edited[:, :, head], mean.expand(3, 7, -1))
+        close(edited[:, :, head], mean.expand(3, 7, -1))
 
 
 def test_mean_ablation_of_a_constant_head_changes_nothing(make_model, some_tokens, other_tokens):
@@ -118,7 +119,7 @@ def test_mean_ablation_of_a_constant_head_changes_nothing(make_model, some_token
         model.blocks[0].attn.W_V[1] = 0.0
         model.blocks[0].attn.W_V[1, 0] = torch.randn(4)
     edits = ablate(model, [Head(0, 1)], "mean", other_tokens)
-    torch.testing.assert_close(model(some_tokens, edits=edits), model(some_tokens))
+    close(model(some_tokens, edits=edits), model(some_tokens))
     assert differ(model(some_tokens, edits=ablate(model, [Head(0, 1)])), model(some_tokens))
     other = ablate(model, [Head(0, 0)], "mean", other_tokens)
     assert differ(model(some_tokens, edits=other), model(some_tokens))
@@ -132,31 +133,9 @@ def test_resampling_takes_each_row_from_the_same_row_elsewhere(
     clean, other = z_of(model, some_tokens, 0), z_of(model, other_tokens, 0)
     for row in range(3):
         alone = z_of(model, other_tokens[row : row + 1], 0)[0]
-        torch.testing.assert_close(edited[row, :, 1], alone[:, 1])
-    torch.testing.assert_close(edited[:, :, [0, 2]], clean[:, :, [0, 2]])
+        close(edited[row, :, 1], alone[:, 1])
+    close(edited[:, :, [0, 2]], clean[:, :, [0, 2]])
     assert differ(other[:, :, 1], clean[:, :, 1])
-
-
-def test_an_ablation_says_what_it_lacks(make_model, some_tokens, other_tokens):
-    model = make_model()
-    for by in ("mean", "resample"):
-        with pytest.raises(ValueError, match=f"'{by}' .* give reference"):
-            ablate(model, [Head(0, 0)], by)
-    with pytest.raises(ValueError, match="'random'.*mean, resample, zero"):
-        ablate(model, [Head(0, 0)], "random")
-    edits = ablate(model, [Head(0, 0)], "resample", other_tokens[:, :5])
-    with pytest.raises(ValueError, match=r"\(3, 5, 2, 4\).*\(3, 7, 2, 4\)"):
-        model(some_tokens, edits=edits)
-
-
-def test_patching_with_the_same_tokens_changes_nothing(make_model, some_tokens):
-    model = make_model()
-    heads = [Head(0, 1), Head(1, 0)]
-    for edits in (
-        patch_heads(model, some_tokens, heads),
-        patch_stream(model, some_tokens, "L1.resid_pre", [0, 3]),
-    ):
-        torch.testing.assert_close(model(some_tokens, edits=edits), model(some_tokens))
 
 
 def test_patching_everything_gives_the_sources_logits(make_model, some_tokens, other_tokens):
@@ -165,14 +144,14 @@ def test_patching_everything_gives_the_sources_logits(make_model, some_tokens, o
     assert differ(source, model(some_tokens))
     for name in ("embed", "L0.resid_pre", "L1.resid_pre", "final_resid"):
         edits = patch_stream(model, other_tokens, name)
-        torch.testing.assert_close(model(some_tokens, edits=edits), source)
+        close(model(some_tokens, edits=edits), source)
     every_head = list(itertools.starmap(Head, itertools.product(range(2), range(2))))
     embed = patch_stream(model, other_tokens, "embed")
     # All heads and the embedding are all that the logits are made of.
     shift = (model.W_E[other_tokens] - model.W_E[some_tokens]) @ model.W_U
     heads = patch_heads(model, other_tokens, every_head)
-    torch.testing.assert_close(model(some_tokens, edits=heads) + shift, source)
-    torch.testing.assert_close(model(some_tokens, edits=merge(embed, heads)), source)
+    close(model(some_tokens, edits=heads) + shift, source)
+    close(model(some_tokens, edits=merge(embed, heads)), source)
 
 
 def test_a_patch_touches_the_named_heads_and_positions_only(make_model, some_tokens, other_tokens):
@@ -181,38 +160,19 @@ def test_a_patch_touches_the_named_heads_and_positions_only(make_model, some_tok
     edited = z_of(model, some_tokens, 0, patch_heads(model, other_tokens, [Head(0, 2)], [1, 5]))
     for position, head in itertools.product(range(7), range(3)):
         expected = source if head == 2 and position in (1, 5) else clean
-        torch.testing.assert_close(edited[:, position, head], expected[:, position, head])
+        close(edited[:, position, head], expected[:, position, head])
     edits = patch_stream(model, other_tokens, "final_resid", [0, 6])
     edited = model(some_tokens, edits=edits)
-    torch.testing.assert_close(edited[:, [0, 6]], model(other_tokens)[:, [0, 6]])
-    torch.testing.assert_close(edited[:, 1:6], model(some_tokens)[:, 1:6])
+    close(edited[:, [0, 6]], model(other_tokens)[:, [0, 6]])
+    close(edited[:, 1:6], model(some_tokens)[:, 1:6])
     assert not any(name == "L0.z" for name in patch_heads(model, other_tokens, []))
 
 
 def test_a_patched_position_cannot_change_what_came_before(make_model, some_tokens, other_tokens):
     model = make_model(**EXACT)
     edited = model(some_tokens, edits=patch_stream(model, other_tokens, "L0.resid_pre", [4]))
-    torch.testing.assert_close(edited[:, :4], model(some_tokens)[:, :4])
+    close(edited[:, :4], model(some_tokens)[:, :4])
     assert differ(edited[:, 4:], model(some_tokens)[:, 4:])
-
-
-def test_patches_that_do_not_fit_are_refused(make_model, some_tokens, other_tokens):
-    model = make_model()
-    for position in (7, -1):
-        message = f"position {position}.* 0 … 6"
-        with pytest.raises(ValueError, match=message):
-            patch_heads(model, other_tokens, [Head(0, 0)], [1, position])
-        with pytest.raises(ValueError, match=message):
-            patch_stream(model, other_tokens, "embed", [position])
-    for name in ("L2.resid_pre", "L1.pattern", "L0.z"):
-        with pytest.raises(ValueError, match=f"'{name}'.*resid_pre"):
-            patch_stream(model, other_tokens, name)
-    for edits in (
-        patch_heads(model, other_tokens[:1], [Head(0, 0)]),
-        patch_stream(model, other_tokens[:1], "L1.resid_pre"),
-    ):
-        with pytest.raises(ValueError, match="the same batch size and length"):
-            model(some_tokens, edits=edits)
 
 
 @pytest.mark.parametrize("positions", ["relative", "standard", "shortformer"])
@@ -222,22 +182,21 @@ def test_a_reader_whose_paths_are_all_cut_sees_only_the_embedding(
     model = make_model(n_layers=3, layer_norm=False, positions=positions)
     writers = list(itertools.starmap(Head, itertools.product(range(2), range(2))))
     cuts = [cut_path(model, some_tokens, w, Head(2, 1), route) for w in writers for route in "QKV"]
-    with torch.no_grad():
-        _, clean = model.run_with_cache(some_tokens)
-        _, cut = model.run_with_cache(some_tokens, edits=merge(*cuts))
-        seen = model.W_E[some_tokens]
-        if positions == "standard":
-            seen = seen + model.W_pos[:7]
-        seen_qk = seen + model.W_pos[:7] if positions == "shortformer" else seen
-        attn = model.blocks[2].attn
-        alone = {"L2.q": seen_qk @ attn.W_Q[1], "L2.k": seen_qk @ attn.W_K[1]}
-        alone["L2.v"] = seen @ attn.W_V[1]
+    _, clean = model.run_with_cache(some_tokens)
+    _, cut = model.run_with_cache(some_tokens, edits=merge(*cuts))
+    seen = model.W_E[some_tokens]
+    if positions == "standard":
+        seen = seen + model.W_pos[:7]
+    seen_qk = seen + model.W_pos[:7] if positions == "shortformer" else seen
+    attn = model.blocks[2].attn
+    alone = {"L2.q": seen_qk @ attn.W_Q[1], "L2.k": seen_qk @ attn.W_K[1]}
+    alone["L2.v"] = seen @ attn.W_V[1]
     for name in LAST_LAYER:
-        torch.testing.assert_close(cut[name][:, :, 1], alone[name])
+        close(cut[name][:, :, 1], alone[name])
         assert differ(cut[name][:, :, 1], clean[name][:, :, 1])
-        torch.testing.assert_close(cut[name][:, :, 0], clean[name][:, :, 0])
+        close(cut[name][:, :, 0], clean[name][:, :, 0])
     for name in ("L0.z", "L1.z", "L2.resid_pre"):
-        torch.testing.assert_close(cut[name], clean[name])
+        close(cut[name], clean[name])
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
@@ -248,23 +207,21 @@ def test_several_cuts_take_off_what_each_takes(make_model, some_tokens, layer_no
     paths = [(Head(0, w), reader, "K") for w in (0, 2) for reader in readers]
     paths += [(Head(0, 1), Head(2, 1), "Q"), (Head(1, 1), Head(2, 1), "V"), (*readers[1:], "V")]
     cuts = [cut_path(model, some_tokens, *path, replace) for path in paths]
-    assert all(cut.frozen_sigma == layer_norm for cut in cuts)
     together, lower = merge(*cuts), merge(*(cut for cut in cuts if "L1.k" in cut))
     assert set(together) == {"L1.k", "L2.q", "L2.k", "L2.v"}
     at_once = cut_paths(model, some_tokens, [*paths, paths[0]], replace)  # one is given twice
-    assert at_once.frozen_sigma == layer_norm and cut_paths(model, some_tokens, []) == {}
+    assert cut_paths(model, some_tokens, []) == {}
     same = model(some_tokens, edits=together)
-    torch.testing.assert_close(model(some_tokens, edits=at_once), same)
+    close(model(some_tokens, edits=at_once), same)
 
     def run(edits):
-        with torch.no_grad():
-            return model.run_with_cache(some_tokens, edits=edits)[1]
+        return model.run_with_cache(some_tokens, edits=edits)[1]
 
     clean, before, found = run({}), run(lower), run(together)
     for name in together:
         lost = sum(clean[name] - run(cut)[name] for cut in cuts if name in cut)
         start = clean if name == "L1.k" else before
-        torch.testing.assert_close(found[name], start[name] - lost)
+        close(found[name], start[name] - lost)
         assert differ(found[name], start[name])
 
 
@@ -278,20 +235,17 @@ def test_through_a_norm_the_reader_loses_what_the_frozen_norm_makes_of_the_write
         model.blocks[1].ln1.weight.data = old.weight.data
     paths = [(Head(0, head), Head(1, 1), route) for head in range(2) for route in "QKV"]
     cuts = [cut_path(model, some_tokens, *path) for path in paths]
-    with torch.no_grad():
-        _, clean = model.run_with_cache(some_tokens)
-        _, cut = model.run_with_cache(some_tokens, edits=merge(*cuts))
-        resid, ln1 = clean["L1.resid_pre"], model.blocks[1].ln1
-        center = resid.mean(dim=-1, keepdim=True) if norm is nn.LayerNorm else 0
-        sigma = ((resid - center).square().mean(dim=-1, keepdim=True) + (ln1.eps or 0)).sqrt()
-        alone = clean["embed"]  # all that is left of the stream
-        alone = alone - alone.mean(dim=-1, keepdim=True) if norm is nn.LayerNorm else alone
-        read = alone / sigma * ln1.weight + getattr(ln1, "bias", 0)
-        for name, W in zip("qkv", model.head_weights(Head(1, 1)), strict=False):
-            close = torch.testing.assert_close
-            close(cut[f"L1.{name}"][:, :, 1], read @ W, atol=1e-4, rtol=1e-4)
-            close(cut[f"L1.{name}"][:, :, 0], clean[f"L1.{name}"][:, :, 0])
-    assert all(cut.frozen_sigma for cut in cuts)
+    _, clean = model.run_with_cache(some_tokens)
+    _, cut = model.run_with_cache(some_tokens, edits=merge(*cuts))
+    resid, ln1 = clean["L1.resid_pre"], model.blocks[1].ln1
+    center = resid.mean(dim=-1, keepdim=True) if norm is nn.LayerNorm else 0
+    sigma = ((resid - center).square().mean(dim=-1, keepdim=True) + (ln1.eps or 0)).sqrt()
+    alone = clean["embed"]  # all that is left of the stream
+    alone = alone - alone.mean(dim=-1, keepdim=True) if norm is nn.LayerNorm else alone
+    read = alone / sigma * ln1.weight + getattr(ln1, "bias", 0)
+    for name, W in zip("qkv", model.head_weights(Head(1, 1)), strict=False):
+        close(cut[f"L1.{name}"][:, :, 1], read @ W, atol=1e-4, rtol=1e-4)
+        close(cut[f"L1.{name}"][:, :, 0], clean[f"L1.{name}"][:, :, 0])
 
 
 @pytest.mark.parametrize("smeared_keys", [False, True])
@@ -301,15 +255,14 @@ def test_one_cut_is_what_the_reader_would_read_had_the_writer_been_silent(
 ):
     model = make_model(n_layers=2, smeared_keys=smeared_keys, **EXACT)
     edits = cut_path(model, some_tokens, Head(0, 1), Head(1, 0), route)
-    with torch.no_grad():
-        _, clean = model.run_with_cache(some_tokens)
-        _, silent = model.run_with_cache(some_tokens, edits=ablate(model, [Head(0, 1)]))
-        _, cut = model.run_with_cache(some_tokens, edits=edits)
+    _, clean = model.run_with_cache(some_tokens)
+    _, silent = model.run_with_cache(some_tokens, edits=ablate(model, [Head(0, 1)]))
+    _, cut = model.run_with_cache(some_tokens, edits=edits)
     for name in ("L1.q", "L1.k", "L1.v"):
         expected = clean[name].clone()
         if name[-1] == route.lower():
             expected[:, :, 0] = silent[name][:, :, 0]
-        torch.testing.assert_close(cut[name], expected)
+        close(cut[name], expected)
     assert differ(silent[f"L1.{route.lower()}"], clean[f"L1.{route.lower()}"])
 
 
@@ -317,40 +270,22 @@ def test_all_cuts_of_a_writer_leave_it_only_its_direct_path(make_model, some_tok
     model = make_model(n_layers=2, **EXACT)
     writer, readers = Head(0, 0), [Head(1, 0), Head(1, 1)]
     cuts = [cut_path(model, some_tokens, writer, reader, r) for reader in readers for r in "QKV"]
-    with torch.no_grad():
-        direct = z_of(model, some_tokens, 0)[:, :, 0] @ model.blocks[0].attn.W_O[0] @ model.W_U
-        silent = model(some_tokens, edits=ablate(model, [writer]))
-        cut = model(some_tokens, edits=merge(*cuts))
-    torch.testing.assert_close(cut, silent + direct)
+    direct = z_of(model, some_tokens, 0)[:, :, 0] @ model.blocks[0].attn.W_O[0] @ model.W_U
+    silent = model(some_tokens, edits=ablate(model, [writer]))
+    cut = model(some_tokens, edits=merge(*cuts))
+    close(cut, silent + direct)
 
 
 def test_a_cut_can_put_the_mean_in_its_place(make_model, some_tokens):
     model = make_model(n_layers=2, **EXACT)
     edits = cut_path(model, some_tokens, Head(0, 1), Head(1, 0), "K", replace="mean")
     mean = ablate(model, [Head(0, 1)], "mean", some_tokens)
-    with torch.no_grad():
-        _, cut = model.run_with_cache(some_tokens, edits=edits)
-        _, averaged = model.run_with_cache(some_tokens, edits=mean)
-    torch.testing.assert_close(cut["L1.k"][:, :, 0], averaged["L1.k"][:, :, 0])
+    _, cut = model.run_with_cache(some_tokens, edits=edits)
+    _, averaged = model.run_with_cache(some_tokens, edits=mean)
+    close(cut["L1.k"][:, :, 0], averaged["L1.k"][:, :, 0])
     zero = cut_path(model, some_tokens, Head(0, 1), Head(1, 0), "K")
-    with torch.no_grad():
-        _, removed = model.run_with_cache(some_tokens, edits=zero)
+    _, removed = model.run_with_cache(some_tokens, edits=zero)
     assert differ(removed["L1.k"], cut["L1.k"])
-
-
-def test_cuts_that_make_no_sense_are_refused(make_model, some_tokens):
-    model = make_model(**EXACT)
-    with pytest.raises(ValueError, match="L1H0 .*L1H1 .*before"):
-        cut_path(model, some_tokens, Head(1, 0), Head(1, 1), "Q")
-    with pytest.raises(ValueError, match="'q'.*K, Q, V"):
-        cut_path(model, some_tokens, Head(0, 0), Head(1, 1), "q")
-    with pytest.raises(ValueError, match="'resample'.*mean, zero"):
-        cut_path(model, some_tokens, Head(0, 0), Head(1, 1), "Q", replace="resample")
-    with pytest.raises(ValueError, match="L1H1 .*L0H0 .*before"):
-        cut_path(model, some_tokens, Head(1, 1), Head(0, 0), "V")
-    edits = cut_path(model, some_tokens[:1], Head(0, 0), Head(1, 1), "Q")
-    with pytest.raises(ValueError, match="the same batch size and length"):
-        model(some_tokens, edits=edits)
 
 
 def test_with_frozen_patterns_the_logits_are_linear_in_the_embedding(make_model, some_tokens):
@@ -359,12 +294,11 @@ def test_with_frozen_patterns_the_logits_are_linear_in_the_embedding(make_model,
     a, b = torch.randn(2, 3, 7, 8, generator=torch.Generator().manual_seed(0))
 
     def logits(embed, edits):
-        with torch.no_grad():
-            return model(some_tokens, edits={"embed": embed, **edits})
+        return model(some_tokens, edits={"embed": embed, **edits})
 
-    torch.testing.assert_close(logits(a + b, frozen), logits(a, frozen) + logits(b, frozen))
+    close(logits(a + b, frozen), logits(a, frozen) + logits(b, frozen))
     assert differ(logits(a + b, {}), logits(a, {}) + logits(b, {}))
-    torch.testing.assert_close(model(some_tokens, edits=frozen), model(some_tokens))
+    close(model(some_tokens, edits=frozen), model(some_tokens))
 
 
 def test_frozen_patterns_are_those_of_the_run_they_come_from(make_model, some_tokens, other_tokens):
@@ -373,9 +307,7 @@ def test_frozen_patterns_are_those_of_the_run_they_come_from(make_model, some_to
     _, cache = model.run_with_cache(some_tokens, edits=frozen)
     _, source = model.run_with_cache(other_tokens)
     for name in ("L0.pattern", "L1.pattern"):
-        torch.testing.assert_close(cache[name], source[name])
-    with pytest.raises(ValueError, match="the same batch size and length"):
-        model(some_tokens[:, :5], edits=frozen)
+        close(cache[name], source[name])
     assert freeze_patterns(make_model(n_layers=0), some_tokens) == {}
 
 
@@ -383,18 +315,51 @@ def test_a_cut_query_moves_the_readers_attention(make_model):
     """By hand: a reader that finds key 0 only through what the writer put into its query."""
     model = make_model(n_layers=2, n_heads=1, d_model=4, d_head=4, **EXACT)
     tokens = torch.tensor([[0, 1, 2, 3, 1]])
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-        model.W_E[:, 0] = 1.0  # every token says so
-        model.W_E[0, 1] = 1.0  # only token 0 does
-        writer, reader = model.blocks[0].attn, model.blocks[1].attn
-        writer.W_V[0, 0, 2] = writer.W_O[0, 2, 2] = 1.0  # "every token" moves to dimension 2
-        reader.W_Q[0, 2, 1], reader.W_K[0, 1, 1] = 100.0, 1.0  # dimension 2 asks for token 0
+    for parameter in model.parameters():
+        parameter.zero_()
+    model.W_E[:, 0] = 1.0  # every token says so
+    model.W_E[0, 1] = 1.0  # only token 0 does
+    writer, reader = model.blocks[0].attn, model.blocks[1].attn
+    writer.W_V[0, 0, 2] = writer.W_O[0, 2, 2] = 1.0  # "every token" moves to dimension 2
+    reader.W_Q[0, 2, 1], reader.W_K[0, 1, 1] = 100.0, 1.0  # dimension 2 asks for token 0
     before = head_scores(model, tokens, "first").scores[1, 0].item()
     assert before == pytest.approx(1.0)
     for route, after in [("Q", (1 / 3 + 1 / 4 + 1 / 5) / 3), ("K", 1.0), ("V", 1.0)]:
         edits = cut_path(model, tokens, Head(0, 0), Head(1, 0), route)
-        with torch.no_grad():
-            pattern = model.run_with_cache(tokens, edits=edits)[1]["L1.pattern"]
+        pattern = model.run_with_cache(tokens, edits=edits)[1]["L1.pattern"]
         assert pattern[0, 0, 2:, 0].mean().item() == pytest.approx(after)
+
+
+def test_edits_that_make_no_sense_are_refused(linear, some_tokens):
+    model, early, late = linear(), Head(0, 0), Head(1, 1)
+    for attempt, said in (
+        (lambda: ablate(model, [early], "mean"), "'mean' .* give reference"),
+        (lambda: ablate(model, [early], "resample"), "'resample' .* give reference"),
+        (lambda: ablate(model, [early], "random"), "'random'.*mean, resample, zero"),
+        (lambda: patch_heads(model, some_tokens, [early], [1, 7]), "position .*0 to 6, got 7"),
+        (lambda: patch_stream(model, some_tokens, "embed", [-1]), "position .*0 to 6, got -1"),
+        (lambda: patch_stream(model, some_tokens, "L2.resid_pre"), "'L2.resid_pre'.*L1.resid_pre"),
+        (lambda: patch_stream(model, some_tokens, "L1.pattern"), "'L1.pattern'.*resid_pre"),
+        (lambda: cut_path(model, some_tokens, early, late, "q"), "'q'.*K, Q, V"),
+        (lambda: cut_path(model, some_tokens, early, late, "Q", "resample"), "'resample'.*mean"),
+        (lambda: cut_path(model, some_tokens, Head(1, 0), late, "Q"), "L1H0 .*L1H1 .*before"),
+        (lambda: cut_path(model, some_tokens, late, early, "V"), "L1H1 .*L0H0 .*before"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            attempt()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda model, tokens: ablate(model, [Head(0, 0)], "resample", tokens),
+        lambda model, tokens: patch_heads(model, tokens, [Head(0, 0)]),
+        lambda model, tokens: patch_stream(model, tokens, "L1.resid_pre"),
+        lambda model, tokens: cut_path(model, tokens, Head(0, 0), Head(1, 1), "Q"),
+        freeze_patterns,
+    ],
+)
+def test_an_edit_made_on_other_tokens_says_both_shapes(linear, some_tokens, make):
+    model = linear()
+    with pytest.raises(ValueError, match=r"\(1, .*got \(3, .*same batch size and length"):
+        model(some_tokens, edits=make(model, some_tokens[:1]))

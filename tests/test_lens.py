@@ -6,13 +6,10 @@ import torch
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.logit_lens import (
     READINGS,
-    intersection,
     lens,
-    overlap,
     probability,
     rank,
     read,
-    strongest_values,
     target_token,
     top_tokens,
     words,
@@ -53,7 +50,7 @@ def test_queries_and_keys_give_the_scores(make_model, some_tokens):
         torch.testing.assert_close(turned @ turned.transpose(1, 2), scores)
 
 
-def test_rank_probability_and_intersection():
+def test_rank_and_probability():
     logits = torch.tensor([[3.0, 1.0, 2.0, 0.0], [0.0, 1.0, 2.0, 3.0]])
     assert rank(logits, 2).tolist() == [1, 1] and rank(logits, torch.tensor([0, 3])).tolist() == [
         0,
@@ -61,14 +58,6 @@ def test_rank_probability_and_intersection():
     ]
     torch.testing.assert_close(probability(logits, 1), logits.softmax(-1)[:, 1])
     assert top_tokens(logits, 2).tolist() == [[0, 2], [3, 2]]
-    assert intersection(logits[0], logits[1], 2).item() == 0.5
-    assert intersection(logits, logits, 3).tolist() == [1.0, 1.0]
-
-
-def test_random_readings_share_k_of_v():
-    torch.manual_seed(0)
-    a, b = torch.randn(400, 200), torch.randn(400, 200)
-    assert intersection(a, b, 20).mean().item() == pytest.approx(0.1, abs=0.01)
 
 
 @pytest.mark.parametrize("reading", READINGS)
@@ -94,7 +83,7 @@ def test_errors_name_the_value_and_the_remedy(make_model, some_tokens):
     for what, message in {
         lambda: lens(model, torch.zeros(3, 5)): "width 5.*READINGS",
         lambda: lens(model, torch.full((8,), float("nan"))): "finite",
-        lambda: top_tokens(logits, 12): "k must be 1 to d_vocab = 11, got 12",
+        lambda: top_tokens(logits, 12): "k must be .* from 1 to 11, got 12",
         lambda: rank(logits, 11): "no token 11: ids are 0 … 10",
         lambda: probability(logits, -1): "no token -1",
         lambda: read(model, cache, "qery", Head(0, 0)): "query",
@@ -121,12 +110,8 @@ def test_words_are_the_lens_a_few_rows_at_a_time(make_model):
     for i in range(2):
         torch.testing.assert_close(found.probability[..., i], probability(logits, asked[..., i]))
         assert torch.equal(found.rank[..., i], rank(logits, asked[..., i]))
-    other = lens(model, torch.randn(3, 5, 8))
-    torch.testing.assert_close(
-        overlap(found.ids, top_tokens(other, 4)), intersection(logits, other, 4)
-    )
     assert words(model, x, 4).rank.shape == (3, 5, 0)
-    with pytest.raises(ValueError, match="k must be 1 to d_vocab = 11, got 50"):
+    with pytest.raises(ValueError, match="k must be .* 11, got 50"):
         words(model, x)
 
 
@@ -141,22 +126,9 @@ def test_the_sources_contraction_gives_other_scores(make_model, some_tokens):
     assert not torch.allclose(theirs @ reads.transpose(1, 2), scores, atol=1e-2)
 
 
-def test_the_strongest_values_add_up_to_the_mlps_output(make_model, some_tokens):
-    model = make_model(layer_norm=True, d_mlp=16)
-    _, cache = model.run_with_cache(some_tokens)
-    found = strongest_values(model, cache, 0, 16)
-    written = found.vectors.sum(dim=2) + model.blocks[0].mlp_out.bias
-    torch.testing.assert_close(written, cache["L0.mlp_out"])
-    assert (found.vectors.norm(dim=-1).diff(dim=-1) <= 1e-6).all()
-    with pytest.raises(ValueError, match="n must be 1 to d_mlp = 16, got 17"):
-        strongest_values(model, cache, 0, 17)
-    with pytest.raises(ValueError, match="d_mlp = 0.*load one with MLPs"):
-        strongest_values(make_model(), cache, 0)
-
-
 def test_a_target_is_one_token(stories, make_model):
     assert stories.tokenizer.token_strings([target_token(stories, " Bal")]) == [" Bal"]
     with pytest.raises(ValueError, match="' Trondheim' is . tokens, .*give the first"):
         target_token(stories, " Trondheim")
-    with pytest.raises(ValueError, match="no tokenizer: give the token's id"):
+    with pytest.raises(ValueError, match="no tokenizer: give the id of ' Bal'"):
         target_token(make_model(), " Bal")

@@ -14,12 +14,7 @@ from aot_helpers.reading.interventions import (
     patch_heads,
     patch_stream,
 )
-from aot_helpers.reading.paths import (
-    direct_logit_attribution,
-    path_terms,
-    score_terms,
-    term_importance,
-)
+from aot_helpers.reading.paths import direct_logit_attribution, path_terms
 
 NO_TOKENS = {
     "a list": ([[0, 1, 2, 1, 2]], "whole numbers, got list: torch.tensor"),
@@ -32,9 +27,7 @@ READERS = {
     "head_scores": lambda model, tokens: head_scores(model, tokens, "previous"),
     "induction_scores": induction_scores,
     "path_terms": path_terms,
-    "score_terms": lambda model, tokens: score_terms(model, tokens, Head(1, 0)),
     "direct_logit_attribution": direct_logit_attribution,
-    "term_importance": term_importance,
     "ablate": lambda model, tokens: ablate(model, [Head(0, 0)], "mean", tokens),
     "patch_heads": lambda model, tokens: patch_heads(model, tokens, [Head(0, 0)], [1]),
     "patch_stream": lambda model, tokens: patch_stream(model, tokens, "L1.resid_pre"),

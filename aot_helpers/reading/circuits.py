@@ -125,6 +125,7 @@ def composition_scores(
     the root mean square 1 / √d_model. Framework paper, "Three Kinds of Composition". Raises
     ValueError unless the writer is earlier.
     """
+    check_whole("n_layers of this model", model.config.n_layers, 2)
     check_whole("reader_layer", reader_layer, 1, model.config.n_layers - 1)
     check_whole("writer_layer", writer_layer, 0, reader_layer - 1)
     writes, reads = unit_writes(model, writer_layer), unit_reads(model, reader_layer)

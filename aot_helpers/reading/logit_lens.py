@@ -86,7 +86,7 @@ def target_token(model: Model, text: str) -> int:
     model without a tokenizer.
     """
     if model.tokenizer is None:
-        raise ValueError("this model has no tokenizer: give the token's id instead of its text")
+        raise ValueError(f"this model has no tokenizer: give the id of {text!r}")
     ids = model.tokenizer.encode(text)
     if len(ids) != 1:
         pieces = " + ".join(map(repr, model.tokenizer.token_strings(ids)))
@@ -151,11 +151,6 @@ def _block_output(model: Model, cache: dict, layer: int) -> Tensor:
     return cache["final_resid" if last else f"L{layer + 1}.resid_pre"]
 
 
-def _side_by_side(model: Model, layer: int) -> Tensor:
-    """W_K of all heads [d_model, n_heads * d_head], which must be square to take a padded query."""
-    return torch.cat(list(model.layer_weights(layer).W_K), dim=1)
-
-
 # How the cache of a run gives each kind of vector in the stream's width [batch, pos, d_model]:
 # functions of (model, cache, head); those of a layer look at the layer of the head alone.
 READINGS: dict[str, Callable[[Model, dict, Head], Tensor]] = {
@@ -169,8 +164,9 @@ READINGS: dict[str, Callable[[Model, dict, Head], Tensor]] = {
     "value without W_O": lambda m, cache, at: _padded(m, cache, at, "v"),
     # q W_Kᵀ, the key that a query asks for
     "query": lambda m, cache, at: _unturned(m, cache, at, "q") @ m.head_weights(at).W_K.T,
+    # among zeros, times W_K of all heads side by side, which must be square to take it
     "query, the source's way": lambda m, cache, at: (
-        _padded(m, cache, at, "q") @ _side_by_side(m, at.layer)
+        _padded(m, cache, at, "q") @ torch.cat([*m.layer_weights(at.layer).W_K], dim=1)
     ),
     "query without W_K": lambda m, cache, at: _padded(m, cache, at, "q"),
     # k W_Qᵀ, the query that a key answers

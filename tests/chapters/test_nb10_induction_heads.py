@@ -1,11 +1,14 @@
 """Notebook 10: wires between heads, two places to look at, and its exercises."""
 
+import itertools
+
 import pytest
 import torch
 
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.handmade import induction_model
 from aot_helpers.models.protocol import Head
+from aot_helpers.reading.circuits import k_composition_circuit
 from aot_helpers.reading.heads import induction_scores
 from aot_helpers.text.batches import repeated_tokens
 from chapters.nb10_induction_heads import measure as induction_circuit
@@ -107,3 +110,39 @@ def test_figures_can_be_read():
         induction_circuit.wire_map(torch.tensor([[0.1, 0.93, 0.0]]), ["L0H3"], "title"),
         induction_circuit.stripes({"a": torch.eye(5), "b": torch.eye(5)}, "title"),
     )
+
+
+@pytest.mark.parametrize("positions", ["standard", "shortformer", "relative", "none"])
+@pytest.mark.parametrize("layer", [0, 2])
+def test_score_terms_add_up_to_the_scores(linear, some_tokens, positions, layer):
+    model = linear(positions=positions, n_layers=3)
+    _, cache = model.run_with_cache(some_tokens)
+    terms = induction_circuit.score_terms(model, some_tokens, Head(layer, 1))
+    torch.testing.assert_close(
+        sum(terms.values()), cache[f"L{layer}.scores"][:, 1].detach(), atol=1e-4, rtol=1e-4
+    )
+    parts = {"embed", *(f"L{i}H{h}" for i in range(layer) for h in range(2))}
+    parts |= {"position"} if positions in ("standard", "shortformer") else set()
+    bias = {("position", "position")} if positions == "relative" else set()
+    assert set(terms) == set(itertools.product(parts, parts)) | bias
+
+
+def test_scores_that_are_no_sum_are_refused(make_model, linear, some_tokens):
+    for model, head, said in (
+        (make_model(layer_norm=False, d_mlp=4), Head(1, 0), "d_mlp = 4.*d_mlp=0"),
+        (make_model(), Head(1, 0), "layer_norm = True.* layer_norm=False"),
+        (linear(smeared_keys=True), Head(1, 0), "smeared_keys = True.*smeared_keys=False"),
+        (linear(), Head(2, 0), "L2H0.* 2 layers"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            induction_circuit.score_terms(model, some_tokens, head)
+
+
+def test_k_composition_is_a_term_of_the_scores(linear, some_tokens):
+    model = linear()
+    _, cache = model.run_with_cache(some_tokens)
+    circuit = k_composition_circuit(model, Head(0, 1), Head(1, 0)).dense()
+    by_token = circuit[some_tokens[:, :, None], some_tokens[:, None]]  # [batch, query, moved]
+    moved = by_token @ cache["L0.pattern"][:, 1].transpose(1, 2)
+    terms = induction_circuit.score_terms(model, some_tokens, Head(1, 0))
+    torch.testing.assert_close(moved.detach(), terms["embed", "L0H1"])

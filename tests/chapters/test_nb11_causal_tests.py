@@ -1,5 +1,6 @@
 """Notebook 11: heads taken out in several ways, facts that are moved, and its exercises."""
 
+import itertools
 from functools import partial
 
 import pytest
@@ -10,6 +11,8 @@ from aot_helpers.models.handmade import induction_model
 from aot_helpers.models.losses import copy_losses, next_token_losses
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
+from aot_helpers.reading.norms import frozen_norm
+from aot_helpers.reading.paths import path_terms
 from aot_helpers.text.batches import repeated_tokens
 from chapters.nb11_causal_tests import figures as causal_drawings
 from chapters.nb11_causal_tests import measure as causal_tests
@@ -200,3 +203,69 @@ def test_figures_can_be_read(model, pair):
         drawings.spoken({"L0H3": torch.eye(4), "L0H2": torch.eye(4)}, "title"),
         drawings.over_training(curves, [0, 1, 2], ["a", "b"], "", "", 1),
     )
+
+
+def path_logits(model, tokens):
+    """The logits' path terms of each order, as sums of products of patterns and OV matrices."""
+    _, cache = model.run_with_cache(tokens)
+    orders = []
+    for n in range(model.config.n_layers + 1):
+        term = torch.zeros_like(cache["logits"])
+        for layers in itertools.combinations(range(model.config.n_layers), n):
+            for path in itertools.product(*([Head(i, h) for h in range(2)] for i in layers)):
+                moved = model.W_E[tokens]
+                for head in path:
+                    W = model.head_weights(head)
+                    moved = cache[f"L{head.layer}.pattern"][:, head.head] @ moved @ W.W_V @ W.W_O
+                term = term + moved @ model.W_U
+        orders.append(term)
+    return orders
+
+
+def test_term_importance_is_the_loss_of_the_sum_of_path_terms(linear, some_tokens):
+    model = linear(n_layers=3)
+    with torch.no_grad():
+        orders = path_logits(model, some_tokens)
+        sums = [sum(orders[: n + 1]) for n in range(4)]
+        expected = torch.stack([next_token_losses(each, some_tokens).mean() for each in sums])
+        loss = next_token_losses(model(some_tokens), some_tokens).mean()
+    found = causal_tests.term_importance(model, some_tokens)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(found[-1], loss)
+    assert found.diff().abs().min() > 1e-4  # no order is empty
+
+
+@pytest.mark.parametrize("norm", [torch.nn.LayerNorm, torch.nn.RMSNorm])
+def test_term_importance_with_frozen_sigma_is_the_loss_of_the_sum_of_path_terms(
+    make_model, some_tokens, norm
+):
+    model = make_model(n_layers=3, positions="relative")
+    with torch.no_grad():
+        for module in (*(block for block in model.blocks), model):
+            name = "ln1" if hasattr(module, "ln1") else "ln_final"
+            gain = getattr(module, name).weight.data
+            setattr(module, name, norm(8))  # without a bias that is not 0
+            getattr(module, name).weight.copy_(gain)
+        logits, cache = model.run_with_cache(some_tokens)
+        terms = path_terms(model, some_tokens)
+        through = frozen_norm(model.ln_final, cache["final_resid"])
+        expected = []
+        for n in range(4):
+            short = (term for path, term in terms.items() if len(path) <= n)
+            expected.append(next_token_losses(through(sum(short)) @ model.W_U, some_tokens).mean())
+    found = causal_tests.term_importance(model, some_tokens)
+    torch.testing.assert_close(found, torch.stack(expected))
+    torch.testing.assert_close(found[-1], next_token_losses(logits, some_tokens).mean())
+    assert found.diff().abs().min() > 1e-4
+
+
+def test_the_last_entry_of_term_importance_is_the_loss(make_model, some_tokens):
+    for model in (make_model(n_layers=0, layer_norm=False), make_model(positions="shortformer")):
+        loss = next_token_losses(model(some_tokens), some_tokens).mean().detach()
+        found = causal_tests.term_importance(model, some_tokens)
+        torch.testing.assert_close(found[-1], loss)
+        assert len(found) == model.config.n_layers + 1
+    with pytest.raises(ValueError, match="d_mlp = 4.*d_mlp=0"):
+        causal_tests.term_importance(make_model(d_mlp=4), some_tokens)
+    with pytest.raises(ValueError, match=r"\(3, 1\) .*2 positions"):
+        causal_tests.term_importance(model, some_tokens[:, :1])

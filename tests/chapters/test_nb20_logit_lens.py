@@ -250,7 +250,7 @@ def test_a_prompt_too_long_and_a_k_too_large_are_named(make_model, prompts):
     for call in lens_readings.read_prompts, lens_removals.clean_run:
         with pytest.raises(ValueError, match="12 tokens, but the model sees at most n_ctx = 10"):
             call(model, long)
-    with pytest.raises(ValueError, match="k must be 1 to d_vocab = 11, got 50"):
+    with pytest.raises(ValueError, match="k must be .* 11, got 50"):
         lens_readings.read_prompts(model, prompts)
 
 
@@ -455,3 +455,23 @@ def test_figures_can_be_read():
         figures.patched(dict.fromkeys(("a", "b", "c"), smollm2), "t"),
         figures.ranks(example, smollm2, "t"),
     )
+
+
+def test_the_strongest_neuron_writes_the_longest_vector(make_model, some_tokens):
+    model = make_model(layer_norm=True, d_mlp=16)
+    with torch.no_grad():
+        _, cache = model.run_with_cache(some_tokens)
+        each = cache["L0.mlp_hidden"][..., None] * model.mlp_values(0)  # [batch, pos, n, d_model]
+        found = lens_readings.strongest_value(model, cache, 0)
+    longest = each.norm(dim=-1).argmax(dim=-1)
+    by_hand = each.gather(2, longest[..., None, None].expand(-1, -1, 1, 8))[:, :, 0]
+    torch.testing.assert_close(found, by_hand)
+    with pytest.raises(ValueError, match="d_mlp = 0.*load one with MLPs"):
+        lens_readings.strongest_value(make_model(), cache, 0)
+
+
+def test_random_readings_share_k_of_v():
+    draw = torch.Generator().manual_seed(0)
+    ids = torch.randn(2, 400, 200, generator=draw).topk(20).indices
+    assert lens_readings.overlap(*ids).mean().item() == pytest.approx(0.1, abs=0.01)
+    assert lens_readings.overlap(torch.tensor([0, 2]), torch.tensor([3, 2])).item() == 0.5
