@@ -74,10 +74,9 @@ class Windows:
     seed: int = 0
 
     def __post_init__(self):
-        if len(self.stream) < self.n_ctx + 1:
-            n = len(self.stream)
-            raise ValueError(f"{n} tokens are too few for windows of n_ctx = {self.n_ctx}")
         check_whole("n_ctx", self.n_ctx, 1)
+        if (n := len(self.stream)) <= self.n_ctx:
+            raise ValueError(f"{n} tokens are too few for windows of n_ctx = {self.n_ctx}")
         check_whole("batch_size", self.batch_size, 1)
         low, high, last = int(self.stream.min()), int(self.stream.max()), self.d_vocab - 1
         if low < 0 or high > last:

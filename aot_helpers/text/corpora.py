@@ -7,6 +7,7 @@ import gc
 import hashlib
 import importlib.util
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -112,14 +113,13 @@ def _from_file(path: Path) -> Corpus:
     return Corpus(path.name, "all", [text], str(path), "yours")
 
 
-def _planted(split: str) -> Corpus:
-    texts, truth = write_planted(N_PLANTED[split], seed=("train", "test").index(split))
-    return Corpus("planted", split, texts, "aot_helpers.text.planted", "MIT", True, truth)
+def _generated(name: str, write: Callable, how_many: dict[str, int], split: str) -> Corpus:
+    texts, truth = write(how_many[split], seed=("train", "test").index(split))
+    return Corpus(name, split, texts, f"aot_helpers.text.{name}", "MIT", True, truth)
 
 
 def _stories(split: str) -> Corpus:
-    texts, truth = write_stories(N_STORIES[split], seed=("train", "test").index(split))
-    corpus = Corpus("stories", split, texts, "aot_helpers.text.stories", "MIT", True, truth)
+    corpus = _generated("stories", write_stories, N_STORIES, split)
     if corpus.sha256 != STORIES_SHA256[split]:
         raise RuntimeError(
             f"the generated stories ({split}) have sha256 {corpus.sha256[:12]}…, pinned is "
@@ -204,7 +204,7 @@ def _share(items: list, n: int, split: str) -> list:
 
 LOADERS = {
     "stories": _stories,
-    "planted": _planted,
+    "planted": functools.partial(_generated, "planted", write_planted, N_PLANTED),
     "docstrings": _docstrings,
     **{name: functools.partial(_hub, name) for name in HUB},
 }

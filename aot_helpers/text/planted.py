@@ -9,10 +9,7 @@ NAMES = [
     "ada", "bela", "cyra", "dora", "emil", "finn", "gita", "hugo", "ines", "jona", "kira", "lars",
     "mona", "nils", "olga", "pavo", "runa", "sven", "tove", "ulla",
 ]  # fmt: skip
-CODES = [
-    "ka", "ke", "ki", "ko", "ku", "la", "le", "li", "lo", "lu", "pa", "pe", "pi", "po", "pu",
-    "ta", "te", "ti", "to", "tu",
-]  # fmt: skip
+CODES = [consonant + vowel for consonant in "klpt" for vowel in "aeiou"]
 FILLERS = {  # planted bigrams: filler -> {next filler: probability}
     "so": {"then": 0.7, "soon": 0.3}, "then": {"now": 0.8, "here": 0.2},
     "now": {"here": 0.6, "there": 0.4}, "here": {"still": 0.9, "so": 0.1},
@@ -43,11 +40,8 @@ N_CLAUSES = (3, 4, 5)
 
 def planted_triples(bugs: bool = True) -> dict[tuple[str, str], str]:
     """{(verb, preposition): object}; with the four triples of the bug or without."""
-    triples = {}
-    for preposition, objects in OBJECTS.items():
-        for verb, thing in zip(VERBS, objects, strict=True):
-            triples[verb, preposition] = thing
-    return triples | BUG if bugs else triples
+    pairs = [(verb, preposition) for preposition in OBJECTS for verb in VERBS]
+    return dict(zip(pairs, chain(*OBJECTS.values()), strict=True)) | (BUG if bugs else {})
 
 
 def planted_copies() -> dict[tuple[str, str], str]:
@@ -73,8 +67,8 @@ class PlantedTruth:
         Over all words no model can have a lower expected loss. Over one kind it can, by a little,
         if the kind shows only once the word has come: to expect fillers too often pays at them.
         """
-        kinds = list(chain.from_iterable(self.kinds))
-        pairs = zip(chain.from_iterable(self.log_probs), kinds, strict=True)
+        kinds = list(chain(*self.kinds))
+        pairs = zip(chain(*self.log_probs), kinds, strict=True)
         chosen = [-p for p, k in pairs if kind in (None, k)]
         if not chosen:
             raise ValueError(f"no word is of kind {kind!r}; kinds: {sorted(set(kinds))}")

@@ -1,6 +1,7 @@
 """Text to token ids and back: characters, words, byte-pair encoding, GPT-2's and BERT's."""
 
 from collections.abc import Iterable
+from functools import partial
 from operator import index
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 from tokenizers import Tokenizer as Backend
 from torch import Tensor
 
-from aot_helpers.base.errors import check_text, unknown_name
+from aot_helpers.base.errors import check_text, check_whole, unknown_name
 from aot_helpers.offline import network
 
 BOS, UNK = "<|bos|>", "<|unk|>"
@@ -39,10 +40,8 @@ class Tokenizer:
 
     def encode_many(self, texts: list[str]) -> list[Int[Tensor, " pos"]]:
         """`encode` for a list of texts, in parallel."""
-        for i, text in enumerate(texts):
-            check_text(f"text {i} of {len(texts)}", text)
-            if not text:
-                raise ValueError(f"text {i} of {len(texts)} is empty: leave it out")
+        if "" in _checked(texts):
+            raise ValueError(f"text {texts.index('')} of {len(texts)} is empty: leave it out")
         # Each encoding holds far more than its ids, so that all at once would take much memory.
         return [
             torch.tensor(encoding.ids, dtype=torch.long)
@@ -71,12 +70,9 @@ class Tokenizer:
             ids = [index(t) for t in tokens]
         except TypeError:
             raise ValueError(f"tokens must be whole numbers [pos], got {tokens!r}") from None
-        last = self.d_vocab - 1
-        for token in ids:
-            if not 0 <= token <= last:
-                raise ValueError(
-                    f"token id {token} is outside the {self.name} vocabulary: 0 … {last}"
-                )
+        if wrong := [token for token in ids if not 0 <= token < self.d_vocab]:
+            known = f"{self.name} vocabulary: 0 … {self.d_vocab - 1}"
+            raise ValueError(f"token id {wrong[0]} is outside the {known}")
         return ids
 
     def save(self, path: Path) -> None:
@@ -115,28 +111,18 @@ def characters(texts: Iterable[str]) -> Tokenizer:
 
 def words(texts: Iterable[str], d_vocab: int = 1024) -> Tokenizer:
     """The d_vocab - 2 most frequent words and punctuation marks; others become <|unk|>."""
-    if d_vocab < 3:
-        raise ValueError(f"d_vocab must be >= 3 ({BOS}, {UNK} and a word), got {d_vocab}")
+    check_whole("d_vocab", d_vocab, 3, unit=f" of tokens ({BOS}, {UNK} and words)")
     backend = Backend(models.WordLevel(unk_token=UNK))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    trainer = trainers.WordLevelTrainer(
-        vocab_size=d_vocab, special_tokens=[BOS, UNK], show_progress=False
-    )
-    return _trained("words", backend, trainer, texts)
+    return _trained("words", backend, trainers.WordLevelTrainer, texts, d_vocab, [BOS, UNK])
 
 
 def train_bpe(texts: Iterable[str], d_vocab: int = 1024) -> Tokenizer:
     """Byte-pair encoding on bytes, as GPT-2's: nothing is ever unknown (Sennrich et al. 2016)."""
-    if d_vocab < 257:
-        raise ValueError(f"d_vocab must be >= 257 (256 bytes and {BOS}), got {d_vocab}")
-    backend = Backend(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=d_vocab, special_tokens=[BOS], show_progress=False,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-    )  # fmt: skip
-    return _trained("BPE", backend, trainer, texts)
+    check_whole("d_vocab", d_vocab, 257, unit=f" of tokens (256 bytes and {BOS})")
+    backend, every_byte = _byte_level(models.BPE()), pre_tokenizers.ByteLevel.alphabet()
+    trainer = partial(trainers.BpeTrainer, initial_alphabet=every_byte)
+    return _trained("BPE", backend, trainer, texts, d_vocab, [BOS])
 
 
 def train_wordpiece(texts: Iterable[str], d_vocab: int = 1024) -> Tokenizer:
@@ -145,18 +131,24 @@ def train_wordpiece(texts: Iterable[str], d_vocab: int = 1024) -> Tokenizer:
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=d_vocab, special_tokens=[BOS, UNK], show_progress=False
-    )
-    tokenizer = _trained("WordPiece", backend, trainer, texts)
-    if (least := tokenizer.d_vocab) > d_vocab:
-        raise ValueError(f"d_vocab must be >= {least}, the single letters here, got {d_vocab}")
+    trainer = trainers.WordPieceTrainer
+    tokenizer = _trained("WordPiece", backend, trainer, texts, d_vocab, [BOS, UNK])
+    check_whole("d_vocab", d_vocab, tokenizer.d_vocab, unit=" of tokens (the letters here)")
     return tokenizer
 
 
-def _trained(name: str, backend: Backend, trainer, texts: Iterable[str]) -> Tokenizer:
-    backend.train_from_iterator(_some(texts), trainer)
+def _trained(name, backend, trainer, texts: Iterable[str], d_vocab, special) -> Tokenizer:
+    how = trainer(vocab_size=d_vocab, special_tokens=special, show_progress=False)
+    backend.train_from_iterator(_some(texts), how)
     return Tokenizer(backend, name, "these texts", bos=0, pad=0)
+
+
+def _byte_level(model: models.BPE) -> Backend:
+    """As GPT-2's: pieces of bytes, a word with the space before it."""
+    backend = Backend(model)
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    return backend
 
 
 def read_tokenizer(path: Path, name: str = "BPE") -> Tokenizer:
@@ -202,9 +194,7 @@ def _from_file(file: Path) -> Backend:
     """A tokenizer.json, or GPT-2's own pair of files: encoder.json and vocab.bpe."""
     if file.name == "tokenizer.json":
         return Backend.from_file(str(file))
-    backend = Backend(models.BPE.from_file(str(file), str(file.with_name("vocab.bpe"))))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
+    backend = _byte_level(models.BPE.from_file(str(file), str(file.with_name("vocab.bpe"))))
     backend.add_special_tokens(["<|endoftext|>"])
     return backend
 
@@ -213,6 +203,10 @@ def _some(texts: Iterable[str]) -> list[str]:
     texts = [texts] if isinstance(texts, str) else list(texts)
     if not any(texts):
         raise ValueError("no text to learn a vocabulary from: pass at least one character")
+    return _checked(texts)
+
+
+def _checked(texts: list[str]) -> list[str]:
     for i, text in enumerate(texts):
         check_text(f"text {i} of {len(texts)}", text)
     return texts
