@@ -59,12 +59,12 @@ def unchecked():
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def stories():
-    """The shipped model of two layers."""
+    """The shipped model of two layers, whose weights no test may change."""
     from aot_helpers.models.checkpoints import load_checkpoint
 
-    return load_checkpoint("stories-2l")
+    return load_checkpoint("stories-2l").requires_grad_(False)
 
 
 @pytest.fixture

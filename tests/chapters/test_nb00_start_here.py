@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from aot_helpers.base import results
-from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.protocol import Head
 from chapters.nb00_start_here import figures as first_look_drawings
 from chapters.nb00_start_here import measure as first_look
@@ -15,9 +14,9 @@ from figure_checks import check_figures
 FRIEND = "Grace Hopper"
 
 
-@pytest.fixture(scope="module")
-def model():
-    return load_checkpoint("stories-2l").requires_grad_(False)
+@pytest.fixture
+def model(stories):
+    return stories
 
 
 def test_losses_of_mentions_are_those_of_their_own_tokens(model):

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from chapters.nb04_many_heads_one_stream import figures as stream_pieces
 from figure_checks import check_figures
@@ -12,12 +11,12 @@ TERMS = {"L1H0": 7.04, "L1H3": 7.69, "L0H3": 0.4}
 FALLS = {"L1H0 and L1H3": 14.74, "L0H3 and L1H0": 16.86}
 
 
-@pytest.fixture(scope="module")
-def model():
-    return load_checkpoint("stories-2l").requires_grad_(False)
+@pytest.fixture
+def model(stories):
+    return stories
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def tokens(model):
     return model.tokenizer.encode("Then Mira Soken met Pelo. Then Mira Soken said", bos=True)
 

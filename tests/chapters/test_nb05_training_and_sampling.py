@@ -18,17 +18,17 @@ from figure_checks import check_figures
 PROMPT = "Mila Golun lived near the river."
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def model():
     return load_checkpoint("stories-1l").requires_grad_(False)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def corpus():
     return load_corpus("stories", "test")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def exam(model, corpus):
     return loss_ladder.Exam(corpus, model.tokenizer)
 

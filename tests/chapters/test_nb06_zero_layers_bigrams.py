@@ -173,13 +173,3 @@ def test_a_line_is_drawn_only_between_letters_that_it_parts():
     assert len(bigrams_drawings.letter_plane(rows, " aeioubt", "title").axes[0].lines) == 1
     rows[0], rows[6] = rows[6].clone(), rows[0].clone()
     assert not bigrams_drawings.letter_plane(rows, " aeioubt", "title").axes[0].lines
-
-
-def test_letters_that_overprint_are_moved_apart():
-    rows = torch.tensor([[0.0, 0.0], [0.0, 0.0], [0.001, 0.0], [1.0, 1.0], [0.5, 0.9], [0.5, 0.2]])
-    texts = bigrams_drawings.letter_plane(rows, " aeiou", "title").axes[0].texts
-    places = torch.tensor([text.get_position() for text in texts])
-    apart = (places[:, None] - places[None]).abs()
-    touching = (apart[..., 0] < 0.02) & (apart[..., 1] < 0.05)
-    assert touching.sum() == len(rows)  # each with itself
-    assert (places - rows).abs().max() < 0.15 and torch.equal(places[3:], rows[3:])

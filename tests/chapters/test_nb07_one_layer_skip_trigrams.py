@@ -20,12 +20,12 @@ def seeded():
     torch.manual_seed(0)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def model():
     return load_checkpoint("planted-1l-2heads-seed1").requires_grad_(False)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def written(model):
     texts, truth = write_planted(6, seed=3)
     encode = model.tokenizer.encode

@@ -24,7 +24,7 @@ def seeded():
     torch.manual_seed(0)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def model():
     return load_checkpoint("planted-1l-seed1").requires_grad_(False)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from matplotlib.text import Text
 
-from aot_helpers.models.checkpoints import load_checkpoint, load_measurements
+from aot_helpers.models.checkpoints import load_measurements
 from aot_helpers.models.losses import copy_losses, next_token_losses
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
@@ -19,9 +19,9 @@ TWO, ONE = ["stories-2l", "stories-2l-seed1"], ["stories-1l"]
 TOKENS = repeated_tokens(1024, 10, 4, seed=3)
 
 
-@pytest.fixture(scope="module")
-def model():
-    return load_checkpoint("stories-2l").requires_grad_(False)
+@pytest.fixture
+def model(stories):
+    return stories
 
 
 def live_view(model):

@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 import torch
 
-from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.handmade import induction_model
 from aot_helpers.models.losses import copy_losses, next_token_losses
 from aot_helpers.models.protocol import Head
@@ -19,17 +18,17 @@ from chapters.nb11_causal_tests import measure as causal_tests
 from figure_checks import check_figures
 
 
-@pytest.fixture(scope="module")
-def model():
-    return load_checkpoint("stories-2l").requires_grad_(False)
+@pytest.fixture
+def model(stories):
+    return stories
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def texts(model):
     return [repeated_tokens(1024, 15, 6, model.tokenizer.bos, seed=seed) for seed in (1, 2)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def pair(model):
     return causal_tests.meetings(model.tokenizer, [("Mira Soken", "Pelo Balis")])
 

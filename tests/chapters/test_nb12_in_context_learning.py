@@ -15,18 +15,18 @@ from chapters.nb12_in_context_learning import over_training as training
 from figure_checks import check_figures
 
 
-@pytest.fixture(scope="module")
-def two():
-    return load_checkpoint("stories-2l").requires_grad_(False)
+@pytest.fixture(scope="session")
+def two(stories):
+    return stories
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def unread(two):
     texts = load_corpus("stories", "test", quiet=True).texts
     return two.tokenizer.encode_many(texts)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def pieces(two, unread):
     return study.cut(unread, 60, two.tokenizer.bos)
 

@@ -3,20 +3,16 @@
 import json
 import math
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from chapters.nb14_attention_polynomial import bending as torus_bending
 from chapters.nb14_attention_polynomial import lines as torus_sweep
 from chapters.nb14_attention_polynomial import waves as torus_waves
 from chapters.nb14_attention_polynomial.view import SweepView
 from chapters.torus import networks as torus
-from chapters.torus import palette as torus_colors
 from chapters.torus import winding as torus_winding
 from chapters.torus.networks import new_nets
-from chapters.torus.surfaces import turns
 from chapters.torus.training import load_run
 from figure_checks import check_figures
 
@@ -40,18 +36,6 @@ def test_a_line_cuts_the_circle_where_the_score_is_zero(line):
     for angle in found:
         assert 0 <= angle < 2 * math.pi
         assert g0 * math.cos(angle) + g1 * math.sin(angle) + h == pytest.approx(0, abs=1e-9)
-
-
-def test_the_pictures_of_waves_keep_gray_below_zero_and_purple_above():
-    waves, shares = torus_waves.SCORES, torus_colors.SHARES
-    kept = torus_colors.palette_of(waves, shares, n=37)  # as in `sum_of_waves`
-    at = np.concatenate([np.linspace(0, 0.48, 100), np.linspace(0.52, 1, 100)])
-    shades = (255 * waves(at)[None, :, :3]).round().astype("uint8")
-    shown = np.asarray(torus_colors._nearest(Image.fromarray(shades), kept).convert("RGB"), int)[0]
-    purple = shown[:, 0] - shown[:, 1] > 2
-    assert not purple[:100].any() and purple[100:].all()
-    with pytest.raises(ValueError, match="at most 256 colors"):
-        torus_colors.palette_of(waves, shares, n=120)
 
 
 def test_a_head_with_one_number_is_a_product_whose_lines_are_parallel():
@@ -95,20 +79,6 @@ def test_a_thickened_ring_is_closed_and_as_thick_as_said():
     tube = torch.from_numpy(torus_bending.thickened(ring.numpy(), 0.1))
     assert torch.allclose(tube[0], tube[-1])
     assert torch.allclose((tube - ring[:, None]).norm(dim=-1), torch.tensor(0.1).double())
-
-
-def test_a_globe_has_borders_and_is_pale_where_no_surface_lies():
-    theta1, theta2 = turns(41, 41)
-    cap = np.stack([np.cos(theta1) * np.sin(theta2 / 8), np.sin(theta1) * np.sin(theta2 / 8),
-                    np.cos(theta2 / 8)], -1)[:-1, :-1]  # fmt: skip
-    W_U = np.array([[1, -1], [0, 0], [0, 0]])  # two halves, left and right from above
-    pearls = [[0, 0, -1.0]], [0]  # behind
-    image = torus_bending.on_globe(cap, pearls[0], W_U, pearls[1], (90, -90), 80)
-    assert image.shape == (80, 80, 3) and np.allclose(image[0, 0], 1)
-    assert image[38:42, 39:41].max() < 0.5  # the border
-    near, far = image[40, 60], image[40, 74]  # on the cap and beside it
-    assert np.ptp(near) > 2 * np.ptp(far) > 0
-    assert near.argmax() == far.argmax() == torus_colors.CLASS_COLORS[0].argmax()
 
 
 # ---- figures and the live view ----

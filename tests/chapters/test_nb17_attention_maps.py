@@ -19,12 +19,12 @@ from chapters.nb17_attention_maps import measure as study
 from figure_checks import check_figures
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def model():
     return study.load("imdb-2l")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def maps(model):
     return study.read(model, study.written(model, study.openings()[:4], seed=3))
 

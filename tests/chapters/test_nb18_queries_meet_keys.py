@@ -282,15 +282,6 @@ def test_figures_can_be_read():
         drawings.MapView(MINILM, [Head(6, 0)], still)
 
 
-def test_one_query_is_joined_to_its_favorites_and_to_the_nearest_key():
-    axis = drawings.one_query(MINILM, Head(0, 2), 20).axes[0]
-    dashed = [line for line in axis.lines if line.get_linestyle() not in ("-", "None")]
-    assert len(dashed) == 1 and {t.get_text() for t in axis.texts} == {"piano", "a", "and", "the"}
-    (q, k), (text, _) = study.map_of(MINILM, Head(0, 2)), study.places(MINILM)
-    nearest = distances(q[20:21], k[text == 0])[0].argmin()
-    assert np.allclose(np.transpose(dashed[0].get_data()), torch.stack([q[20], k[nearest]]))
-
-
 # ---- exercises ----
 
 TOY = {

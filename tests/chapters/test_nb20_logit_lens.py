@@ -365,7 +365,7 @@ def asked(stories):
         stories.tokenizer.encode(lens_prompts.NAMED.format(a, b, a), bos=True)
         for a, b in (("Deko", "Balis"), ("Tavi", "Zorin"))
     )
-    return {"model": stories.requires_grad_(False), "tokens": tokens, "other": other}
+    return {"model": stories, "tokens": tokens, "other": other}
 
 
 def stretched(heads, made):

@@ -40,7 +40,7 @@ def tiny(family):
     return PretrainedTransformer(hf.requires_grad_(False))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shipped():
     return load_pretrained("docstrings-gpt2")
 

@@ -44,7 +44,7 @@ def test_an_output_of_its_own_changes_nothing_and_all_heads_of_the_last_layer_pa
     torch.testing.assert_close(both["none"], torch.zeros(2))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shipped():
     from aot_helpers.models.pretrained import load_pretrained
 

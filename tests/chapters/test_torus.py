@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
@@ -436,22 +435,6 @@ def test_a_map_is_drawn_with_the_first_angle_across_and_the_second_up():
     assert right == high == pytest.approx(2 * np.pi + np.pi / 12)
 
 
-def test_the_margin_repeats_the_other_side():
-    figure = torus_plots.class_maps(CLASSES[:1], np.ones((1, 12, 12)), ["a"], margin=2 * np.pi / 6)
-    drawn = figure.axes[0].images[0].get_array()
-    assert drawn.shape == (17, 17, 3)
-    assert np.array_equal(drawn[:, :2], drawn[:, 12:14]) and np.array_equal(drawn[:2], drawn[12:14])
-
-
-def test_dots_near_an_edge_come_back_in_the_margin():
-    def n_dots(margin):
-        dots = ([0.1], [3.0], [0])
-        figure = torus_plots.class_maps(CLASSES[:1], np.ones((1, 12, 12)), ["a"], dots, margin)
-        return len(figure.axes[0].collections[0].get_offsets())
-
-    assert (n_dots(0), n_dots(2 * np.pi / 6)) == (1, 2)
-
-
 def test_a_tint_is_white_at_zero_and_the_color_at_one():
     tints = torus_plots.tinted([1, 1, 1], [0.0, 0.5, 1.0])
     assert np.allclose(tints[0], 1)
@@ -470,16 +453,6 @@ def test_offset_colors_put_zero_at_grey_and_clip_nothing():
 def test_colors_out_of_range_are_refused():
     with pytest.raises(ValueError, match="0 … 1, got .* scale them"):
         torus_plots.color_maps([ANGLES * 1.5], ["a"])
-
-
-def test_the_moving_frontier_is_a_file_of_that_many_pictures(tmp_path):
-    from PIL import Image
-
-    frames = [WAVE, WAVE + 0.5, WAVE - 0.5]
-    torus_plots.save_frontier(frames, ["a", "b", "c"], tmp_path / "frontier.gif")
-    with Image.open(tmp_path / "frontier.gif") as picture:
-        assert picture.format == "GIF" and picture.n_frames == 3
-    assert plt.get_fignums() == []
 
 
 def test_the_painted_map_has_the_winners_colors_and_is_pale_where_unsure():
@@ -516,14 +489,6 @@ def test_the_renderer_sees_the_nearest_sheet_and_where_on_it():
     assert np.allclose(seen.normal, [0, 0, 1])
     both = np.concatenate([sheet, sheet[::-1] + [0, 0, 0.5]])  # folded over: the upper part is near
     assert np.allclose(torus_render.look(both, view, 10, (40, 40)).depth[20, 20], 0.5)
-
-
-def test_a_pearl_hides_behind_the_surface():
-    view, points = torus_render.camera(90, -90), ring(*turns(17, 33))
-    for height, n_seen in ((1, 1), (-1, 0)):
-        dots = [[torus_surfaces.RING, 0, height]], [0]
-        labels = torus_render.rendered(points, angle_colors(8), view, 80, 60, 2, dots)[1]
-        assert len(labels) == n_seen
 
 
 @pytest.mark.parametrize("stretch", [False, True])
