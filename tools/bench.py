@@ -161,8 +161,8 @@ def invented_text(letters: str, n_characters: int = 1_000_000, seed: int = 0) ->
 
 def until_it_copies(stream, tokenizer, twice, seed: int, optimizer: str, threads: int) -> dict:
     """One training run until both thresholds are met: step and seconds of each, or None."""
-    torch.set_num_threads(threads)
     model, windows, config = copying_recipe(stream, tokenizer, seed=seed, optimizer=optimizer)
+    config = replace(config, log_every=25, bf16=False, threads=threads)
     randoms = repeated_tokens(tokenizer.d_vocab, twice.shape[1] // 2, 100, tokenizer.bos, seed=5)
     found = {"seed": seed, "second copy": None, "random tokens": None}
     looked, started = 0.0, time.perf_counter()
@@ -182,8 +182,7 @@ def until_it_copies(stream, tokenizer, twice, seed: int, optimizer: str, threads
         if found["second copy"] and found["random tokens"]:
             raise KeyboardInterrupt  # what the stop button does
 
-    train(model, windows, replace(config, log_every=25, bf16=False), watch=look, quiet=True)
-    torch.set_num_threads(THREADS)
+    train(model, windows, config, watch=look, quiet=True)
     return found
 
 
@@ -229,7 +228,7 @@ def copying_seconds(threads: int, steps: int) -> float:
     stream = token_stream(tokenizer.encode_many(text), tokenizer.bos)
     model, windows, config = copying_recipe(stream, tokenizer, steps=steps)
     start = time.perf_counter()
-    train(model, windows, replace(config, bf16=False), quiet=True)
+    train(model, windows, replace(config, bf16=False, threads=threads), quiet=True)
     return round(time.perf_counter() - start, 1)
 
 
