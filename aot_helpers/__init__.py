@@ -65,9 +65,10 @@ def __dir__():
 def setup(seed: int = 0, threads: int | None = None):
     """Seed everything, set threads and the look of figures, and return the device to work on.
 
-    threads: for torch; None keeps OMP_NUM_THREADS, or 1 where that is not set (small models are
-        often faster with one). On Colab, custom widgets are switched on. In a process that
-        torchrun or accelerate launch started, join the others; the device is its own.
+    threads: for torch; None keeps OMP_NUM_THREADS, or 1 where that is not set. Small models are
+        often faster with one, and `train` gives them one unless TrainConfig.threads says otherwise.
+    On Colab, custom widgets are switched on. In a process that torchrun or accelerate launch
+    started, join the others; the device is its own.
     """
     import ctypes
     import platform

@@ -72,7 +72,7 @@ def test_ctrl_c_gives_the_trial_back_and_ends_its_kernel(make):
     worker.send_signal(signal.SIGTERM if ignored else signal.SIGINT)
     output, _ = worker.communicate(timeout=120)
     assert worker.returncode == 130 and "stopped; the same command goes on" in output
-    assert output.count("interrupted: the trial with x=") == 2 and "Traceback" not in output
+    assert output.count("interrupted: the trial with wait") == 2 and "Traceback" not in output
     assert not psutil.wait_procs(below, timeout=20)[1]
     states = Counter((t.params["x"], t.state.name) for t in all_trials(sweep))
     assert states == {(x, state): 1 for x in (1, 2) for state in ("FAIL", "WAITING")}
