@@ -19,7 +19,8 @@ def read(name: str, folder: Path = RESULTS) -> dict:
     if not path.is_file():
         there = ", ".join(sorted(each.stem for each in path.parent.glob("*.json"))) or "none"
         raise ValueError(
-            f"there are no results {name!r}, but: {there}; make {name.split('/')[0]} measures them"
+            f"there are no results {name!r}, but: {there}; "
+            f"make data WHAT={name.split('/')[0]} measures them"
         )
     return read_json(path)
 

@@ -15,7 +15,6 @@ from aot_helpers.models.transformer import ModelConfig
 from aot_helpers.text.tokenization import train_bpe, train_wordpiece
 from chapters.nb16_too_good import figures as drawings
 from chapters.nb16_too_good import report_model as autopsy
-from chapters.nb16_too_good import results as autopsy_results
 from chapters.nb16_too_good import runs as tool
 from chapters.nb16_too_good.report_model import (
     FAULTS,
@@ -268,12 +267,6 @@ def test_runs_that_were_not_trained_are_named(found, asked):
     group, faults, d_mlp = (*asked, [], 0)[:3] if len(asked) < 3 else asked
     with pytest.raises(ValueError, match=r"groups are ladder; faults are loss over time"):
         runs(found, group, faults, d_mlp=d_mlp)
-
-
-def test_results_that_are_not_there_say_what_makes_them(monkeypatch, tmp_path):
-    monkeypatch.setattr(autopsy_results, "DATA", tmp_path)
-    with pytest.raises(FileNotFoundError, match="`make sweep` measures"):
-        autopsy_results.load("sweep")
 
 
 def test_the_shipped_results_are_those_that_the_commands_make():

@@ -199,7 +199,6 @@ def test_the_previous_key_is_found_where_it_is_the_nearest():
 
 def test_a_models_result_fits_in_json_and_comes_back(make_model, tmp_path, monkeypatch):
     model = make_model(positions="none").requires_grad_(False)
-    monkeypatch.setattr(study, "FOLDER", tmp_path / "geometry")
     tokens = [
         torch.randint(11, (10,), generator=torch.Generator().manual_seed(i)) for i in range(12)
     ]
@@ -245,7 +244,8 @@ def test_what_is_shipped_of_minilm_is_whole_and_small():
     longest = max(map(len, MINILM["tokens"]))
     assert all(study.unpacked(each["top above"], 1).shape == (n, 1) for each in MINILM["heads"])
     assert max(study.unpacked(each["top"], 3).max() for each in MINILM["heads"]) < longest
-    assert all(path.stat().st_size < 1_000_000 for path in study.FOLDER.glob("*.json"))
+    paths = (results.RESULTS / "geometry").glob("*.json")
+    assert all(path.stat().st_size < 1_000_000 for path in paths)
 
 
 def test_kinds_of_tokens():

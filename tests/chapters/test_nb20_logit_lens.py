@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import measure as tool
+from aot_helpers.base import results
 from aot_helpers.models.pretrained import load_pretrained
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
@@ -321,12 +322,6 @@ def test_a_model_that_knows_no_fact_is_refused(tiny_gpt2):
         lens_results.measure(load_pretrained(tiny_gpt2))
 
 
-def test_missing_results_say_how_to_measure(monkeypatch, tmp_path):
-    monkeypatch.setattr(lens_results, "FOLDER", tmp_path)
-    with pytest.raises(ValueError, match="'gpt2'.*there are: none.*measure.py pretrained gpt2"):
-        lens_results.read_results("gpt2")
-
-
 @torch.no_grad()
 def test_heads_read_beside_their_sum(stories):
     prompts = lens_prompts.some(lens_prompts.named(stories), slice(0, 40, 5))
@@ -354,7 +349,7 @@ def test_in_the_last_layer_the_direct_effect_is_the_total_one(stories):
 
 
 def test_random_vectors_of_equal_norm_are_not_ranked():
-    found = {"SmolLM2": lens_results.read_results("smollm2")}
+    found = {"SmolLM2": results.read("pretrained/20-smollm2")}
     assert lens_sums.steepness(found, True)["SmolLM2"] > 0.5
     assert abs(lens_sums.steepness(found, False)["SmolLM2"]) < 0.25
 
@@ -440,7 +435,7 @@ def test_a_page_is_the_readers_once_it_is_right(asked, check_page, number):
 
 
 def test_figures_can_be_read():
-    smollm2 = lens_results.read_results("smollm2")
+    smollm2 = results.read("pretrained/20-smollm2")
     example, figures = smollm2["example"], lens_figures
     columns = {"a": [(" x", 1.0)], "sum": [(" x", 1.04), ("\n", -2.0)]}
     found = {50: {"real": [(0.2, 0.0), (0.1, 0.0)], "random": [(0.2, 0.0), (0.3, 0.1)]}}

@@ -489,11 +489,6 @@ def test_swapping_needs_names_of_one_token(stories):
         name_patches.swapped_roles(broken)
 
 
-def test_results_that_are_not_there_name_the_remedy():
-    with pytest.raises(ValueError, match=r"'gpt9' .*make data WHAT=pretrained"):
-        part_results.read_results("gpt9")
-
-
 def test_all_of_it_runs_on_a_tiny_gpt2_and_a_tiny_llama(shipped, monkeypatch):
     """`make data WHAT=pretrained`, on random models with the vocabulary of the shipped one."""
     monkeypatch.setattr(part_results, "passages", lambda seed: part_prompts.passages(6, seed))
