@@ -96,9 +96,11 @@ def test_figures_can_be_read(model, exam):
     shares, heads = torch.linspace(0.02, 2, 50), torch.full((50, 8), 1 / 8)
     who = {"who?": torch.tensor([0.9, 0.1, 0.8, 1.0])}
     check_figures(
-        loss_ladder_drawings.two_loops(model, "Then Mila found the red", "kite", "boat"),
-        loss_ladder.ladder(losses, exam, "your model"),
+        loss_ladder_drawings.two_loops(
+            model, "Then Mila found the red", "kite", "boat", title="title"
+        ),
+        loss_ladder.ladder(losses, exam, "your model", title="title"),
         loss_ladder.judged_texts(model, {"step 1": first}, 5, "title"),
-        loss_ladder.where_heads_look(model, {"who?": PROMPT}, who),
-        loss_ladder_drawings.river(shares, heads, [" a", "b"], (0, 1.3)),
+        loss_ladder.where_heads_look(model, {"who?": PROMPT}, who, title="title"),
+        loss_ladder_drawings.river(shares, heads, [" a", "b"], (0, 1.3), title="title"),
     )

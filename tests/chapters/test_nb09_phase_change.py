@@ -4,11 +4,13 @@ import pytest
 import torch
 from matplotlib.text import Text
 
-from aot_helpers.models.checkpoints import load_measurements
+from aot_helpers.models.checkpoints import load_checkpoint, load_measurements
 from aot_helpers.models.losses import copy_losses, next_token_losses
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
+from aot_helpers.reading import trajectories
 from aot_helpers.reading.heads import head_scores, induction_scores
+from aot_helpers.showing import diagrams
 from aot_helpers.text.batches import repeated_tokens, token_stream
 from aot_helpers.text.corpora import load_corpus
 from chapters.nb09_phase_change import figures as phase_change_drawings
@@ -76,9 +78,9 @@ def test_kinds_of_tokens_share_no_token(model):
 
 def test_the_in_context_score_has_the_sign_of_the_logs():
     """Late minus early, as in Olsson et al.: negative where context helps."""
-    assert phase_change.measured(TWO, "in-context score")[1][0][-1] < -1
+    assert trajectories.measured(TWO, "in-context score")[1][0][-1] < -1
     logged = load_measurements(TWO[0])["measured"][-1]["in-context score"]
-    assert phase_change.measured(TWO, "in-context score")[1][0][-1] == logged
+    assert trajectories.measured(TWO, "in-context score")[1][0][-1] == logged
 
 
 def test_a_middle_half_reaches_from_a_quarter_to_three_quarters():
@@ -99,20 +101,20 @@ def test_a_difference_is_the_second_copy_minus_the_first():
 
 
 def test_half_way_steps_are_those_of_shares_of_the_change():
-    halves = phase_change.half_way_steps(TWO)
+    halves = trajectories.half_way_steps(TWO)
     for quantity, found in halves.items():
-        steps, runs = phase_change.measured(TWO, quantity)
+        steps, runs = trajectories.measured(TWO, quantity)
         for step, run in zip(found, runs, strict=True):
             start, end = run[steps.index(200)], run[steps.index(1500)]
             shares = {s: (v - start) / (end - start) for s, v in zip(steps, run, strict=True)}
             assert shares[step] >= 0.5
             assert max(share for s, share in shares.items() if 200 <= s < step) < 0.5
     seeds = ["docstrings-2l", "docstrings-2l-seed1"]  # measured at other steps
-    each = [phase_change.half_way_steps([name], last=4000) for name in seeds]
-    both = phase_change.half_way_steps(seeds, last=4000)
+    each = [trajectories.half_way_steps([name], last=4000) for name in seeds]
+    both = trajectories.half_way_steps(seeds, last=4000)
     assert both == {q: [one[q][0] for one in each] for q in both}
     with pytest.raises(ValueError, match="stories-1l has .* 0.01 .*0.4 or more"):
-        phase_change.half_way_steps([*TWO, *ONE])
+        trajectories.half_way_steps([*TWO, *ONE])
 
 
 def test_figures_can_be_read(model):
@@ -128,9 +130,11 @@ def test_figures_can_be_read(model):
     drawings = phase_change_drawings
     check_figures(
         drawings.colored_text([("heading", *shares, "red")], "title", "note"),
-        phase_change.copied_text(texts, [300, 4000], "title"),
-        drawings.two_heads(),
-        drawings.two_heads(*found, 0.5),
+        phase_change.copied_text(
+            texts, {step: load_checkpoint("stories-2l", step) for step in (300, 4000)}, "title"
+        ),
+        diagrams.two_heads(title="title"),
+        diagrams.two_heads(*found, 0.5, title="title"),
         drawings.film_strip([0, 100], strip, "title"),
         drawings.transplants(moved, ["one", "two"], "title"),
         drawings.second_copies(steps, {"two": (runs, "red", (300, 4))}, spans, "t"),
@@ -186,7 +190,7 @@ ANSWERS = [
     ("09.1", lambda model, tokens: 5.0, "not yet"),
     ("09.1", lambda model, tokens: (1, 2, 3), "not yet"),
     ("09.2", quarter_of_the_value, "not yet"),
-    ("09.2", lambda steps, values: phase_change.reached(steps, values, 0.5), "not yet"),
+    ("09.2", lambda steps, values: trajectories.reached(steps, values, 0.5), "not yet"),
     ("09.3", lambda k: torch.cat([k[:, :1], k[:, :-1]], dim=1), "not yet"),
     ("09.3", lambda k: torch.cat([k.roll(1, 1)[:, :, :2], k[:, :, 2:]], dim=2), "not yet"),
     ("09.3", lambda k: 3, "not yet"),

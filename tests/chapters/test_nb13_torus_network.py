@@ -99,7 +99,9 @@ def test_flat_maps_have_the_colors_of_the_answers():
 
 @pytest.mark.parametrize("turns", [2, -3, 0])
 def test_the_favorite_words_are_one_line_from_edge_to_edge(turns):
-    drawn = torus_figures.attention(NET, ASK, lambda theta2, Q, K: turns * theta2 + 1)
+    drawn = torus_figures.attention(
+        NET, ASK, lambda theta2, Q, K: turns * theta2 + 1, "title", "said"
+    )
     copies = [line.get_xdata() for line in drawn.axes[0].lines]
     inside = sum((each >= 0) & (each < torus_colors.TURN) for each in copies)
     assert (inside == 1).all()  # every second word has one favorite in the picture
@@ -108,16 +110,19 @@ def test_the_favorite_words_are_one_line_from_edge_to_edge(turns):
 def test_figures_can_be_read():
     classes, facts = np.arange(16).reshape(4, 4) % 5, FACTS
     by_heads = {n: [0.5, 0.9] for n in range(1, 5)}
+    by_words = {n: [1, 0.9] for n in range(5, 9)}
     check_figures(
         torus_strips.moved_and_muted(NET, facts, 3, [0, 9], 1, [1, 0], "a"),
         torus_figures.class_map(ASK, THETA, facts, "a", (1, 1), ["AB"]),
         torus_figures.growing({0: NET, 1: NET}, np.eye(2), facts, "a"),
-        torus_figures.attention(NET, ASK, lambda theta2, Q, K: 2 * theta2),
-        torus_figures.held_maps([classes] * 3, (0, 1), THETA),
+        torus_figures.attention(NET, ASK, lambda theta2, Q, K: 2 * theta2, "title", "said"),
+        torus_figures.held_maps([classes] * 3, (0, 1), THETA, title="title"),
         torus_figures.who_winds({"a": [1.0, 2.0], "b": [0.5]}, "a"),
-        torus_figures.capacity(by_heads, {n: [1, 0.9] for n in range(5, 9)}, [0.4] * 4),
-        torus_diagrams.drawn_whole(NET),
-        torus_diagrams.onto_circle(NET.W_E[0], THETA),
+        torus_figures.capacity(
+            by_heads, {n: [1, 0.9] for n in range(5, 9)}, [0.4] * 4, title="title"
+        ),
+        torus_diagrams.drawn_whole(NET, title="title"),
+        torus_diagrams.onto_circle(NET.W_E[0], THETA, titles=("left", "right")),
     )
 
 

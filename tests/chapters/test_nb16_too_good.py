@@ -286,7 +286,7 @@ def test_the_shipped_results_are_those_that_the_commands_make():
 
 
 def test_the_checkboxes_hold_every_combination(found):
-    view = drawings.FaultsView(found)
+    view = drawings.FaultsView(found, title="title")
     assert sorted(view.data["table"]) == list(range(2 ** len(ON_REVIEWS)))
     all_faults = view.data["table"][2 ** len(ON_REVIEWS) - 1]
     assert all_faults == [4 + 5 + 4 + 0.5, pytest.approx(0.135), "text 0"]
@@ -297,8 +297,9 @@ def test_the_checkboxes_hold_every_combination(found):
 
 
 def test_figures_can_be_read_and_show_each_run(found):
-    ladder = drawings.ladder(found)
-    check_figures(ladder, drawings.two_softmaxes(torch.randn(3, 4), [0, 1, 2], list("abcd")))
+    ladder = drawings.ladder(found, title="title")
+    both = drawings.two_softmaxes(torch.randn(3, 4), [0, 1, 2], list("abcd"), title="title")
+    check_figures(ladder, both)
     lines = [line for line in ladder.axes[0].lines if line.get_marker() == "o"]
     ends = [[], ON_REVIEWS, *([name] for name in ON_REVIEWS)]
     ends += [set(ON_REVIEWS) - {name} for name in ON_REVIEWS]

@@ -565,7 +565,7 @@ def test_figures_can_be_read_and_words_are_those_that_move(shipped):
     assert token == shipped.tokenizer.token_strings([int(worst)])[0] and was > now
     drawings = part_drawings
     check_figures(
-        drawings.circuit({"movers": ["L1H2"] * 5}, "five movers"),
+        drawings.circuit({"movers": ["L1H2"] * 5}, "five movers", "not tested"),
         drawings.words_moved(rows, "words"),
         drawings.lit(torch.rand(2, 5), ["a", "b"], "lit", marked=["a"]),
         drawings.by_layer({"one": {"x": [1, 2]}}, "by layer", "left", line=1),

@@ -9,6 +9,7 @@ from chapters.nb24_who_says_mary import figures as name_drawings
 from chapters.nb24_who_says_mary import measure as name_forms
 from figure_checks import check_figures
 
+ROLES = ("early", "tell", "movers", "unknown", "negative", "suppress")
 PROMPT = "When Mary and John went to the store, John was tired, and Anna gave Tom's drink to"
 TIED = "When Mary and John went to the store, Anna gave a drink to"
 DONORS = {"two names": "S", "third gives": "C", "third owns": "C", "someone gives": "IO"}
@@ -102,7 +103,7 @@ def test_figures_can_be_read():
     edges = dict.fromkeys(("movers", "unknown", "suppress", "negative", "tell"), "1.0")
     check_figures(
         points,
-        name_drawings.circuit(edges, "title"),
+        name_drawings.circuit(edges, dict.fromkeys(ROLES, ("L0H0", "does this")), "title"),
         name_drawings.roles("Mary gave John a", [("John", "S", "red")], "title", "b"),
     )
     assert sum(len(axis.collections) for axis in points.axes) == 2 * 15

@@ -223,7 +223,7 @@ def dots(
 ) -> Figure:
     """One row per model, with a dot in the color of each thing that it may see."""
     rows = {model: dict(zip(names, values, strict=True)) for model, values in found.items()}
-    colors = dict(zip(names, looks, strict=True))
+    colors = dict(zip(names, looks, strict=False))
     return forms.dots({"": rows}, title, x_label, colors=colors, x_range=limits, width=7.6)
 
 
