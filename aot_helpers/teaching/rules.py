@@ -61,6 +61,7 @@ class Claim:
     unit: str = ""
     source_value: str = ""
     live: str = ""
+    wavers: str = ""
     why: str = ""
 
     def __post_init__(self):
@@ -76,6 +77,8 @@ class Claim:
             f"a claim of kind {self.kind} needs {missing}": missing,
             "an open claim has no rules": self.kind == "open" and rules,
             f"declared must begin with before or after, got {self.declared!r}": not when,
+            f"wavers needs live, and names verdicts, got {self.wavers!r}": bool(self.wavers)
+            and not (self.live and set(self.wavers.split(", ")) <= {*RULES, "partly"}),
             f"live must be tour, evidence or 'tour, evidence', got {self.live!r}": not live,
             f"its unit has {len(self.unit)} characters; keep to 30": len(self.unit) > 30,
             f"{bad} must be 'min|max|mean|median [name] <=|>=|<|> number'": bad,

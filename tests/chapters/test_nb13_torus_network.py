@@ -118,9 +118,7 @@ def test_figures_can_be_read():
         torus_figures.attention(NET, ASK, lambda theta2, Q, K: 2 * theta2, "title", "said"),
         torus_figures.held_maps([classes] * 3, (0, 1), THETA, title="title"),
         torus_figures.who_winds({"a": [1.0, 2.0], "b": [0.5]}, "a"),
-        torus_figures.capacity(
-            by_heads, {n: [1, 0.9] for n in range(5, 9)}, [0.4] * 4, title="title"
-        ),
+        torus_figures.capacity(by_heads, by_words, [0.4] * 4, title="title"),
         torus_diagrams.drawn_whole(NET, title="title"),
         torus_diagrams.onto_circle(NET.W_E[0], THETA, titles=("left", "right")),
     )
