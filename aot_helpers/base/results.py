@@ -18,9 +18,9 @@ def read(name: str, folder: Path = RESULTS) -> dict:
     path = folder / f"{name}.json"
     if not path.is_file():
         there = ", ".join(sorted(each.stem for each in path.parent.glob("*.json"))) or "none"
+        command = "sweep" if name == "sweep" else f"data WHAT={name.split('/')[0]}"
         raise ValueError(
-            f"there are no results {name!r}, but: {there}; "
-            f"make data WHAT={name.split('/')[0]} measures them"
+            f"there are no results {name!r}, but: {there}; make {command} measures them"
         )
     return read_json(path)
 
