@@ -13,7 +13,6 @@ and said.
 """
 
 import argparse
-import json
 import platform
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ import torch
 
 import aot_helpers
 import here  # noqa: F401
-from aot_helpers.base.files import DATA, write_atomically
+from aot_helpers.base.results import RESULTS, write
 from aot_helpers.models.checkpoints import list_checkpoints
 from chapters.nb00_start_here import measure as first_look
 from chapters.nb07_one_layer_skip_trigrams import idioms
@@ -78,7 +77,7 @@ def geometry(names: list[str], seed: int) -> None:
         start = time.perf_counter()
         maps = ("tsne", "umap") if name == "minilm" else ("tsne",)
         result = query_key_maps.examine(model, name, seed, maps)
-        query_key_maps.write_results(result | {"seed": seed})
+        write(f"geometry/{name}", result | {"seed": seed}, rows="heads")
         print(f"{name}: {len(result['heads'])} heads, {time.perf_counter() - start:.0f} s")
 
 
@@ -99,7 +98,6 @@ def pretrained(names: list[str], seed: int, notebooks: list[str], folder: Path) 
         torch.manual_seed(seed)
         return aot_helpers.load_pretrained(name)
 
-    folder.mkdir(parents=True, exist_ok=True)
     for name, model in within_reach(names, load):
         for notebook in notebooks:
             if (notebook, name) in LEFT_OUT:
@@ -107,10 +105,8 @@ def pretrained(names: list[str], seed: int, notebooks: list[str], folder: Path) 
             start = time.perf_counter()
             found = provenance(model, name) | NOTEBOOKS[notebook](model, name)
             found["seconds"] = round(time.perf_counter() - start)
-            path = folder / f"{notebook}-{Path(name).name}.json"
-            text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
-            write_atomically(path, (text + "\n").encode())
-            print(f"notebook {notebook}, {name}: {path.name}, {found['seconds']} s")
+            write(f"{notebook}-{Path(name).name}", found, folder)
+            print(f"notebook {notebook}, {name}: {found['seconds']} s")
 
 
 def main() -> None:
@@ -130,7 +126,7 @@ def main() -> None:
     elif given.what == "geometry":
         geometry(given.names or MODELS["geometry"], given.seed)
     else:
-        folder = DATA / "results" / "pretrained"
+        folder = RESULTS / "pretrained"
         pretrained(given.names or MODELS["pretrained"], given.seed, given.only, folder)
 
 
