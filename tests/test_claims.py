@@ -109,7 +109,10 @@ def test_only_a_finding_needs_a_control_and_a_time(tmp_path, kind):
         (without("control"), "a claim of kind finding needs control"),
         (without("declared"), "needs declared"),
         (without("statement", "source"), "needs statement, source"),
-        (without("kind"), "kind must be one of finding, identity, construction, open, got ''"),
+        (
+            without("kind"),
+            "kind must be one of finding, identity, construction, open, withdrawn, got ''",
+        ),
         (without(kind="fact"), "got 'fact'"),
         (without(unit="u" * 31), "its unit has 31 characters; keep to 30"),
         (without(declared="later"), "must begin with before or after, got 'later'"),
@@ -120,7 +123,7 @@ def test_only_a_finding_needs_a_control_and_a_time(tmp_path, kind):
         (without(colour="red"), "'colour'"),
         (without(confirmed=0.5), "'confirmed'"),
         (OPEN | {"why": ""}, "needs why"),
-        (OPEN | {"confirmed": "min > 0"}, "an open claim has no rules"),
+        (OPEN | {"confirmed": "min > 0"}, "a claim of kind open has no rules"),
     ],
 )
 def test_a_claim_that_is_declared_wrongly_does_not_load(tmp_path, entry, said):
@@ -242,7 +245,8 @@ def test_an_entry_says_of_what_it_was_measured(results, capsys):
     said = "stories-2l, step 0, length 32, 5 seeds, 1 head"
     assert capsys.readouterr().out.endswith(f"0.1 in the control; {said})\n")
     (entry,) = read_ledger(results / "evidence" / "07.json").values()
-    assert entry == Entry(values=[0.7], control=[0.1], verdict="confirmed", **what)
+    weights = {"stories-2l@0": entry.weights["stories-2l@0"]}
+    assert entry == Entry(values=[0.7], control=[0.1], verdict="confirmed", **what, weights=weights)
     assert (
         f"| 0.7 of its attention; 0.1 in the control; {said} |"
         in claims_table("07", "evidence").data
@@ -495,7 +499,7 @@ DECLARED = load_claims()
 EVERY_EVIDENCE = pytest.mark.parametrize("number", EVIDENCE)
 EVERY_TOUR = pytest.mark.parametrize("number", TOURS)
 WORDS = {word: verdict for verdict, word in claims.AFTER.items()}
-VERDICTS = ("confirmed", "partly", "refuted", "control failed", "not testable here")
+VERDICTS = ("confirmed", "partly", "refuted", "control failed", *rules.UNJUDGED.values())
 LINE = re.compile(rf"^(?:Claim )?(\d\d\.\d+) ({'|'.join([*VERDICTS, *WORDS])}): ", re.M)
 
 

@@ -1,11 +1,13 @@
 """Claims as a notebook makes them, judged, printed and kept; their table; checks that stop it."""
 
+import dataclasses
 import difflib
 import math
 
 from aot_helpers.teaching import ledger
 from aot_helpers.teaching.ledger import Entry, ledger_path, measured, read_ledger, results_folder
 from aot_helpers.teaching.rules import Claim, as_numbers, judge, load_claims
+from aot_helpers.teaching.trace import named, weights_of
 
 __all__ = [  # what notebooks use
     "check", "claim", "claims_table", "judge", "load_claims", "published", "results_folder",
@@ -19,6 +21,8 @@ def claim(
     control=None,
     *,
     says=None,
+    of=None,
+    control_of=None,
     model=None,
     step=None,
     length=None,
@@ -32,10 +36,14 @@ def claim(
     values and control: a number, list or tensor in the declared unit, or {group: those}; kept to 4
     significant digits. says: the sentence a tour prints, with {value} and {control} in the places
     of the numbers that decide, else the statement with both; the evidence prints all ranges.
-    model: the name of what was measured; step: of its checkpoint; length: of a segment, in tokens.
-    seeds, texts, heads: how many were measured. floor: "tour" or "evidence", where a finding must
-    give one of these counts. Raises ValueError for an id that is not declared, a step, length or
-    count that is not whole, and as judge does.
+    of, control_of: what each number was measured on, as many names as numbers: the run, its step
+    unless that is the last, and what of it: "stories-2l-seed1@400 L1H3"; a list for all groups or
+    {group: list}. A control with as many numbers as the values takes the values' names unless it
+    has its own. model: the name of what was measured; step: of its checkpoint; length: of a segment
+    in tokens, or several. seeds: trainings that differ in their seed alone; texts, heads: how many
+    were measured. floor: "tour" or "evidence", where a finding must give one of these counts.
+    Raises ValueError for an id that is not declared, names that are not as many as the numbers, a
+    step, length or count that is not whole, and as judge does.
     """
     path, declared = ledger_path(results_folder() / "claims", id[:2], floor), load_claims(id[:2])
     if id not in declared:
@@ -44,20 +52,32 @@ def claim(
     one = declared[id]
     numbers = [v if v is None else as_numbers(f"claim {id}", v) for v in (values, control)]
     verdict = judge(one, *numbers)
+    of = named(f"claim {id}: of", of, numbers[0] or {})
+    if control_of is not None:
+        control_of = named(f"claim {id}: control_of", control_of, numbers[1] or {})
+    elif of and numbers[1] and _sizes(numbers[0]) == _sizes(numbers[1]):
+        control_of = of
     values, control = [n[""] if n and list(n) == [""] else n for n in numbers]
     counts = dict(step=step, length=length, seeds=seeds, texts=texts, heads=heads)
     counts = {name: n.tolist() if hasattr(n, "tolist") else n for name, n in counts.items()}
     try:
-        entry = Entry(values=values, control=control, model=model, **counts, verdict=verdict)
+        told = dict(of=of, control_of=control_of, model=model)
+        entry = Entry(values=values, control=control, **told, **counts, verdict=verdict)
+        weights = weights_of(of, control_of, model=model, step=entry.step)
     except ValueError as error:
         raise ValueError(f"claim {id}: {error}") from None
     if floor == "evidence" and one.kind == "finding" and not (seeds or texts or heads):
         raise ValueError(f"claim {id} is a finding: say how many seeds, texts or heads it is from")
+    entry = dataclasses.replace(entry, weights=weights or None)
     ledger.keep(path, id, entry, declared)
     if floor == "tour":
         print(f"Claim {id} {verdict_word(one, verdict)}: {_sentence(one, entry, says)}")
     else:
         print(f"{id} {verdict}: {one.statement} ({measured(one, entry)})")
+
+
+def _sizes(numbers: dict[str, list[float]]) -> dict[str, int]:
+    return {group: len(each) for group, each in numbers.items()}
 
 
 def verdict_word(one: Claim, verdict: str) -> str:

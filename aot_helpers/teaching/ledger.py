@@ -17,6 +17,7 @@ from aot_helpers.teaching.rules import (
     FLOORS,
     RULES,
     SUMMARIES,
+    UNJUDGED,
     Claim,
     Term,
     as_numbers,
@@ -33,25 +34,32 @@ ROUNDING = 0.01  # the least that a value may move, as a share of its group's la
 class Entry:
     """What was measured of one claim, of what, and the verdict; None is what was not given.
 
-    values, control: a list of numbers, or {group: list}. seeds, texts, heads: how many.
-    model: its name, as load_checkpoint has it; step: of its checkpoint; length: of a segment, in
-    tokens.
+    values, control: a list of numbers, or {group: list}; of, control_of: what each number was
+    measured on, in the same form: a run and what of it, "stories-2l-seed1@400 L1H3". seeds: how
+    many trainings that differ in their seed alone; texts, heads: how many. model: its name, as
+    load_checkpoint has it; step: of its checkpoint; length: of a segment, in tokens, or several.
+    weights: {run@step: the first digits of the sha256 of its weights}.
     """
 
     values: list | dict | None = None
     control: list | dict | None = None
+    of: list | dict | None = None
+    control_of: list | dict | None = None
     model: str | None = None
     step: int | None = None
-    length: int | None = None
+    length: int | list | None = None
     seeds: int | None = None
     texts: int | None = None
     heads: int | None = None
+    weights: dict | None = None
     verdict: str
 
     def __post_init__(self):
         least = {"step": 0, "length": 1, **dict.fromkeys(COUNTS, 1)}
         for name in (name for name in least if getattr(self, name) is not None):
-            check_whole(name, getattr(self, name), least[name])
+            given = getattr(self, name)
+            for each in given if name == "length" and isinstance(given, list) else [given]:
+                check_whole(name, each, least[name])
         if self.model is not None:
             check_text("model", self.model)
             if not self.model.strip():
@@ -59,10 +67,13 @@ class Entry:
 
     def measured_on(self) -> str:
         """The model, its step, the length and the counts: "stories-2l, step 400, 5 seeds"."""
-        said = [self.model, *(f"{n} {getattr(self, n)}" for n in ("step", "length"))]
+        said = [self.model, self.step is not None and f"step {self.step}"]
+        if self.length is not None:
+            lengths = self.length if isinstance(self.length, list) else [self.length]
+            said.append(f"length {', '.join(map(str, lengths))}")
         counts = {name: getattr(self, name) for name in COUNTS}
-        said += [f"{n} {name if n != 1 else name[:-1]}" for name, n in counts.items()]
-        return ", ".join(each for each in said if each and "None" not in each)
+        said += [f"{n} {name if n != 1 else name[:-1]}" for name, n in counts.items() if n]
+        return ", ".join(filter(None, said))
 
 
 def results_folder() -> Path:
@@ -98,7 +109,7 @@ def measured(one: Claim, entry: Entry) -> str:
 
     Where a rule asks for a median or a mean, that comes first.
     """
-    parts = [one.why] if one.kind == "open" else []
+    parts = [one.why] if one.kind in UNJUDGED else []
     for given, said, asked in (
         (entry.values, one.unit, one.terms(*RULES)),
         (entry.control, "in the control", one.terms("control")),

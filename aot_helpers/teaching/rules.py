@@ -22,7 +22,9 @@ NEEDS = {  # kind of claim: what it must have besides statement, source and hold
     "identity": (*RULES, "unit"),  # true by algebra
     "construction": (*RULES, "unit"),  # true because we built it so
     "open": ("why",),  # cannot be tested here
+    "withdrawn": ("why",),  # was judged once and no longer is; it stays in sight
 }
+UNJUDGED = {"open": "not testable here", "withdrawn": "withdrawn"}  # kind: what stands as verdict
 SIGNS = {"<=": float.__le__, ">=": float.__ge__, "<": float.__lt__, ">": float.__gt__}
 SUMMARIES = {"min": min, "max": max, "mean": statistics.fmean, "median": statistics.median}
 TERM = re.compile(
@@ -63,6 +65,7 @@ class Claim:
     live: str = ""
     wavers: str = ""
     why: str = ""
+    history: str = ""
 
     def __post_init__(self):
         needs = ("statement", "source", "holds_for", *NEEDS.get(self.kind, ()))
@@ -75,7 +78,7 @@ class Claim:
             "its id must be NN.k, such as 04.2": not re.fullmatch(r"\d\d\.[1-9]\d*", self.id),
             f"kind must be one of {', '.join(NEEDS)}, got {self.kind!r}": self.kind not in NEEDS,
             f"a claim of kind {self.kind} needs {missing}": missing,
-            "an open claim has no rules": self.kind == "open" and rules,
+            f"a claim of kind {self.kind} has no rules": self.kind in UNJUDGED and rules,
             f"declared must begin with before or after, got {self.declared!r}": not when,
             f"wavers needs live, and names verdicts, got {self.wavers!r}": bool(self.wavers)
             and not (self.live and set(self.wavers.split(", ")) <= {*RULES, "partly"}),
@@ -118,18 +121,18 @@ def judge(declared: Claim, values, control=None) -> str:
 
     Values without groups may have a control with groups: several controls of the same values.
     "confirmed", "refuted" or between them "partly"; "control failed" where the control breaks
-    its rule; "not testable here" for an open claim. Raises ValueError where both rules hold,
-    something is missing or not finite, a rule names a group that is not there, or no rule asks
-    of a group (one without a name asks of all).
+    its rule; "not testable here" and "withdrawn" for claims of such kinds. Raises ValueError where
+    both rules hold, something is missing or not finite, a rule names a group that is not there, or
+    no rule asks of a group (one without a name asks of all).
     """
     here = f"claim {declared.id}"
-    wanted = {"values": declared.kind != "open", "control values": bool(declared.control)}
+    wanted = {"values": declared.kind not in UNJUDGED, "control values": bool(declared.control)}
     for (what, is_wanted), given in zip(wanted.items(), (values, control), strict=True):
         if (given is None) == is_wanted:
             says = "needs" if is_wanted else "takes no"
             raise ValueError(f"{here} {says} {what}: so data/claims declares it")
-    if declared.kind == "open":
-        return "not testable here"
+    if declared.kind in UNJUDGED:
+        return UNJUDGED[declared.kind]
     values = as_numbers(here, values)
     asked = {term.group for term in declared.terms(*RULES)}
     if "" not in asked and (left := values.keys() - asked):

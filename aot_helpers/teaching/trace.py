@@ -1,0 +1,193 @@
+"""From a claim to its weights and its cell: rule, numbers by run, hashes; counts over the ledger.
+
+`python -m aot_helpers.teaching.trace 10.4` prints one claim; without a number, the counts.
+"""
+
+import argparse
+import json
+import re
+import sys
+
+from aot_helpers.base import files
+from aot_helpers.base.files import read_json
+from aot_helpers.teaching import ledger
+from aot_helpers.teaching.ledger import Entry, ledger_path, read_ledger
+from aot_helpers.teaching.rules import FLOORS, RULES, Claim, as_numbers, judge, load_claims
+
+NEAR = 0.1  # a verdict that turns when the bounds move by this share has a thin margin
+DIGITS = 12  # of a sha256
+
+
+def run_of(name: str) -> str:
+    """The run that a number's name begins with: "stories-2l@400" of "stories-2l@400 L1H3"."""
+    return name.split(" ")[0]
+
+
+def hash_of(run: str) -> str | None:
+    """The first digits of the sha256 of the weights of "name" or "name@step"; None: not shipped.
+
+    Checkpoints have a step, the last one by default; pretrained models and torus runs have none.
+    """
+    name, _, step = run.partition("@")
+    checkpoint = files.DATA / "checkpoints" / name / "checkpoint.json"
+    pretrained = files.DATA / "pretrained" / name / "provenance.json"
+    if checkpoint.is_file():
+        manifest = read_json(checkpoint)
+        last = max(manifest["steps"], key=int)
+        if (step or last) not in manifest["steps"]:
+            raise ValueError(f"{name} has no weights of step {step}; there are {manifest['steps']}")
+        return manifest["sha256"][manifest["steps"][step or last]][:DIGITS]
+    if pretrained.is_file():
+        return read_json(pretrained)["sha256"]["model.safetensors"][:DIGITS]
+    torus = read_json(files.DATA / "torus" / "runs.json")
+    return torus[name]["sha256"][:DIGITS] if name in torus else None
+
+
+def weights_of(*names: list | dict | None, model: str | None = None, step=None) -> dict[str, str]:
+    """{run: the hash of its weights} of every shipped run among the names and the model."""
+    said = [each for given in names for each in _flat(given)]
+    runs = dict.fromkeys(map(run_of, said))
+    if model is not None:
+        runs[model if step is None else f"{model}@{step}"] = None
+    found = {run: hash_of(run) for run in runs}
+    return {run: sha256 for run, sha256 in found.items() if sha256}
+
+
+def named(here: str, names, numbers: dict[str, list[float]]):
+    """The names of some numbers in the numbers' own form: one list serves every group.
+
+    Raises ValueError where they are not as many as the numbers.
+    """
+    if names is None:
+        return None
+    given = names if isinstance(names, dict) else dict.fromkeys(numbers, list(names))
+    wrong = [group for group in numbers if len(given.get(group, ())) != len(numbers[group])]
+    if wrong or given.keys() - numbers.keys():
+        counts = {group: len(each) for group, each in numbers.items()}
+        raise ValueError(f"{here}: {names} must name {counts} numbers, one name each")
+    given = {group: [str(each) for each in given[group]] for group in numbers}
+    return given[""] if list(given) == [""] else given
+
+
+def trace(id: str) -> str:
+    """All that is known of a claim: rules, what both floors measured by run, weights, cell.
+
+    Raises ValueError for a claim that is not declared.
+    """
+    declared = load_claims(id[:2])
+    if id not in declared:
+        raise ValueError(f"claim {id!r} is not in data/claims/: there are {', '.join(declared)}")
+    one = declared[id]
+    lines = [f"{id} ({one.kind}): {one.statement}", f"source: {one.source}"]
+    for field in ("source_value", "holds_for", "declared", *RULES, "control", "why", "history"):
+        lines += [f"{field}: {getattr(one, field)}"] if getattr(one, field) else []
+    for floor in FLOORS:
+        entry = read_ledger(ledger_path(ledger.PUBLISHED, id[:2], floor)).get(id)
+        lines += ["", *_of_floor(one, entry, floor)] if entry else []
+    return "\n".join(lines)
+
+
+def _of_floor(one: Claim, entry: Entry, floor: str) -> list[str]:
+    lines = [f"{floor}: {entry.verdict}; {entry.measured_on()}".rstrip("; ")]
+    for what, given, names in (
+        ("values", entry.values, entry.of),
+        ("control", entry.control, entry.control_of),
+    ):
+        for group, numbers in ({} if given is None else as_numbers(one.id, given)).items():
+            known = names.get(group) if isinstance(names, dict) else names
+            told = zip(known or [""] * len(numbers), numbers, strict=True)
+            shown = ", ".join(f"{name} {number:.4g}".strip() for name, number in told)
+            lines.append(f"  {what}{f' ({group})' * bool(group)}, {one.unit}: {shown}")
+    lines += [f"  weights: {run} sha256 {sha256}…" for run, sha256 in (entry.weights or {}).items()]
+    return lines + [f"  {each}" for each in cell_of(one.id, floor)]
+
+
+def cell_of(id: str, floor: str) -> list[str]:
+    """Where a notebook of the floor makes the claim: its path and cell number, then the code."""
+    folder = ledger.ROOT / "notebooks" / ("evidence" if floor == "evidence" else "")
+    for path in sorted(folder.glob(f"{id[:2]}_*.ipynb")):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        for number, source in enumerate(code, 1):
+            if re.search(rf'\bclaim\(\s*"{re.escape(id)}"', source):
+                where = path.relative_to(ledger.ROOT).as_posix()
+                return [f"made in {where}, code cell [{number}]:", *source.splitlines()]
+    return []
+
+
+def thin(one: Claim, entry: Entry) -> bool:
+    """Whether the verdict turns when every bound of the claim's rules moves by NEAR, up or down."""
+    given = entry.values, entry.control
+    values, control = (None if each is None else as_numbers(one.id, each) for each in given)
+    for rule in (*RULES, "control"):
+        numbers = control if rule == "control" else values
+        for term in one.terms(rule) if numbers else ():
+            number, room = term.of(numbers), NEAR * abs(term.bound)
+            if 0 < abs(number - term.bound) <= room and _decides(one, entry, rule, term):
+                return True
+    return False
+
+
+def _decides(one: Claim, entry: Entry, rule: str, term) -> bool:
+    """Whether the verdict would be another, were this term's answer the opposite."""
+    turned = {">=": "<", "<": ">=", "<=": ">", ">": "<="}[term.sign]
+    old = " ".join(filter(None, (term.summary, term.group, term.sign)))
+    new = old[: -len(term.sign)] + turned
+    parts = [part.replace(old, new) if part.startswith(f"{old} ") else part
+             for part in getattr(one, rule).split(" and ")]  # fmt: skip
+    other = Claim(**{**vars(one), rule: " and ".join(parts)})
+    try:
+        return judge(other, entry.values, entry.control) != entry.verdict
+    except ValueError:  # confirmed and refuted at once
+        return True
+
+
+def counts(floor: str = "evidence") -> dict[str, int]:
+    """How many findings there are, with which verdict, declared when, of how many models."""
+    declared = load_claims()
+    entries = {}
+    for path in sorted((ledger.PUBLISHED / floor).glob("*.json")):
+        entries |= read_ledger(path)
+    findings = {id: declared[id] for id in entries if declared[id].kind == "finding"}
+    found = {"claims": len(declared), "findings": len(findings)}
+    for verdict in sorted({entries[id].verdict for id in findings}):
+        found[f"findings {verdict}"] = sum(entries[id].verdict == verdict for id in findings)
+    before = [one for one in findings.values() if one.declared.startswith("before")]
+    found["rules set before the values"] = len(before)
+    found["of these in part"] = sum("after" in one.declared or "but " in one.declared
+                                    for one in before)  # fmt: skip
+    found["rules set after"] = len(findings) - len(before)
+    found["one model"] = sum(_models(entries[id]) <= 1 for id in findings)
+    found[f"verdict within {NEAR:.0%} of a bound"] = sum(
+        thin(one, entries[id]) for id, one in findings.items()
+    )
+    found["control once failed"] = sum("control failed" in one.history for one in declared.values())
+    found["withdrawn"] = sum(one.kind == "withdrawn" for one in declared.values())
+    found["findings whose numbers are named"] = sum(entries[id].of is not None for id in findings)
+    return found
+
+
+def _models(entry: Entry) -> int:
+    """How many trained models a claim's values rest on."""
+    runs = {run_of(name) for name in _flat(entry.of)}
+    return len(runs) or entry.seeds or 1
+
+
+def _flat(names: list | dict | None) -> list[str]:
+    groups = names.values() if isinstance(names, dict) else [names or []]
+    return [name for each in groups for name in each]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print what is known of the claims that are named, or the counts; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("ids", nargs="*", metavar="NN.k", help="such as 10.4; none: the counts")
+    for id in parser.parse_args(arguments).ids:
+        print(trace(id), end="\n\n")
+    if not parser.parse_args(arguments).ids:
+        print("\n".join(f"{n:5d}  {name}" for name, n in counts().items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
