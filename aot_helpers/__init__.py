@@ -28,7 +28,7 @@ _NAMES = {
     "models.transformer": "AttentionOnlyTransformer ModelConfig",
     "reading.circuits": "full_ov full_qk k_composition_circuit copying_score",
     "reading.head_table": "head_table",
-    "reading.heads": "head_scores induction_scores",
+    "reading.heads": "by_length head_scores induction_scores",
     "reading.interventions": "ablate cut_path cut_paths merge",
     "showing.widgets": "Explorer",
     "teaching.claims": "check claim claims_table",

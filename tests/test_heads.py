@@ -3,10 +3,12 @@ import itertools
 import pytest
 import torch
 
+from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.losses import copy_accuracy, copy_losses, in_context_score
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.heads import (
     HEAD_PATTERNS,
+    by_length,
     head_output,
     head_scores,
     induction_scores,
@@ -141,6 +143,17 @@ def test_induction_scores_leave_out_chance_repeats_of_the_first_copy(make_model)
         pattern = cache[f"L{i}.pattern"][0]
         expected = sum(pattern[:, q, k] for q in keys for k in keys[q]) / 4
         torch.testing.assert_close(induction_scores(model, tokens)[i], expected)
+
+
+def test_a_score_by_length_is_the_score_of_segments_of_that_length():
+    model = load_checkpoint("stories-2l-no-repeats")
+    found = by_length(induction_scores, model, (8, 63), n_texts=10, seed=3)
+    for length, scores in found.items():
+        tokens = repeated_tokens(1024, length, 10, model.tokenizer.bos, seed=3)
+        torch.testing.assert_close(scores, induction_scores(model, tokens))
+    assert found[8].max() > 2 * found[63].max()  # a head that only serves short segments
+    with pytest.raises(ValueError, match="length .* from 1 to 63, got 64"):
+        by_length(copy_accuracy, model, (8, 64))
 
 
 def test_tokens_that_are_not_repeated_are_refused(make_model, repeated):

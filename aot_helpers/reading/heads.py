@@ -3,8 +3,8 @@
 Edits that change what heads do are in `interventions`.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,9 @@ from torch import Tensor
 from aot_helpers.base.errors import check_one_of, check_shape, check_whole
 from aot_helpers.models.losses import repeat_length
 from aot_helpers.models.protocol import Head, Model, check_head, check_tokens
+from aot_helpers.text.batches import repeated_tokens
+
+LENGTHS = (8, 16, 22, 32, 50, 63)  # of segments, in tokens: what "at any length" is tried at
 
 
 def keys_back(tokens: Int[Tensor, "batch pos"], back: int) -> Bool[Tensor, "batch query key"]:
@@ -149,6 +152,28 @@ def induction_scores(model: Model, tokens: Int[Tensor, "batch pos"]) -> Float[Te
     ValueError for tokens that are not repeated.
     """
     return head_scores(model, tokens, "induction", repeat_length(tokens) + 1).scores
+
+
+def by_length(
+    score: Callable,
+    model: Model,
+    lengths: Iterable[int] = LENGTHS,
+    n_texts: int = 50,
+    seed: int = 0,
+) -> dict[int, Any]:
+    """{length: score(model, n_texts random segments of so many tokens, each written twice)}.
+
+    score: `induction_scores`, `copy_accuracy` or another of (model, tokens); both fall with the
+    length in models that copy badly, so a score without its length says little. model: with a
+    tokenizer. Raises ValueError for segments that do not fit twice into its context.
+    """
+    n_ctx, d_vocab = model.config.n_ctx, model.config.d_vocab
+    lengths = list(lengths)
+    for length in lengths:
+        check_whole("length", length, 1, (n_ctx - 1) // 2, " of tokens of a segment written twice")
+    bos = model.tokenizer.bos
+    texts = {n: repeated_tokens(d_vocab, n, n_texts, bos, seed) for n in lengths}
+    return {length: score(model, tokens) for length, tokens in texts.items()}
 
 
 def head_output(
