@@ -23,7 +23,7 @@ from PIL import Image
 
 import here  # noqa: F401
 from aot_helpers.teaching.ledger import ledger_path
-from aot_helpers.teaching.rules import load_claims
+from aot_helpers.teaching.trace import counts
 
 try:
     import tomllib
@@ -165,12 +165,11 @@ def key(path: Path) -> str:
 
 def declared_before() -> str:
     """A sentence: the rules of how many findings were set before their values were known."""
-    when = [each.declared for each in load_claims().values() if each.kind == "finding"]
-    early = [each for each in when if each.startswith("before")]
-    part = sum(bool(re.search(r"but for|\bafter\b", each)) for each in early)
+    found = counts()
     return (
-        f"Rules set before the values were known: {len(early)} of {len(when)} findings, "
-        f"of which {part} in part; the others after."
+        f"Rules set before the values were known: {found['rules set before the values']} of "
+        f"{found['findings']} findings, of which {found['of these in part']} in part; the others "
+        "after."
     )
 
 

@@ -154,8 +154,8 @@ def counts(floor: str = "evidence") -> dict[str, int]:
         found[f"findings {verdict}"] = sum(entries[id].verdict == verdict for id in findings)
     before = [one for one in findings.values() if one.declared.startswith("before")]
     found["rules set before the values"] = len(before)
-    found["of these in part"] = sum("after" in one.declared or "but " in one.declared
-                                    for one in before)  # fmt: skip
+    in_part = [one for one in before if re.search(r"but for|\bafter\b", one.declared)]
+    found["of these in part"] = len(in_part)
     found["rules set after"] = len(findings) - len(before)
     found["one model"] = sum(_models(entries[id]) <= 1 for id in findings)
     found[f"verdict within {NEAR:.0%} of a bound"] = sum(
