@@ -23,25 +23,22 @@ def generate(
     temperature; temperature 0 takes the most probable. The model sees the last n_ctx tokens.
     Raises ValueError for an empty or impossible prompt and for settings out of range.
     """
-    ids = isinstance(prompt, Tensor)
-    if not isinstance(prompt, str) and not (ids and prompt.ndim == 1 and len(prompt)):
-        got = f"shape {tuple(prompt.shape)}" if ids else repr(prompt)
-        raise ValueError(
-            f"prompt must be a text or a tensor [pos] of at least one token id, got {got}: take "
-            "one row of a batch, torch.tensor(…) of a list"
-        )
-    check_whole("n", n, 0, unit=" of tokens")
-    if not isinstance(temperature, int | float) or not temperature >= 0:  # NaN is not either
-        raise ValueError(f"temperature must be a number >= 0, got {temperature!r}; 0 is greedy")
-    whole = isinstance(top_k, int) and not isinstance(top_k, bool)
-    if top_k is not None and not (whole and 1 <= top_k <= model.config.d_vocab):
-        raise ValueError(f"top_k must be 1 … d_vocab = {model.config.d_vocab} or None, got {top_k}")
     if isinstance(prompt, str):
         if model.tokenizer is None:
             raise ValueError("this model has no tokenizer: set model.tokenizer or pass token ids")
         tokens = model.tokenizer.encode(prompt, bos=True)
         more = generate(model, tokens, n, top_k, temperature, seed)[len(tokens) :]
         return prompt + model.tokenizer.decode(more)
+    if not isinstance(prompt, Tensor) or prompt.ndim != 1 or not len(prompt):
+        raise ValueError(
+            f"prompt must be a text or a tensor [pos] of at least one token id, got {prompt!r}: "
+            "take one row of a batch, torch.tensor(…) of a list"
+        )
+    check_whole("n", n, 0, unit=" of tokens")
+    if not isinstance(temperature, int | float) or not temperature >= 0:  # NaN is not either
+        raise ValueError(f"temperature must be a number >= 0, got {temperature!r}; 0 is greedy")
+    if top_k is not None:
+        check_whole("top_k", top_k, 1, model.config.d_vocab, unit=" (or None)")
     generator = torch.Generator().manual_seed(seed)
     tokens = prompt.to(model.W_E.device)
     for _ in range(n):

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from aot_helpers.base.errors import check_whole
+from aot_helpers.base.errors import check_one_of, check_whole
 from aot_helpers.models.protocol import (
     Biases,
     Edits,
@@ -52,8 +52,7 @@ class ModelConfig:
             check_whole(name, getattr(self, name), 1)
         for name in ("n_layers", "d_mlp"):
             check_whole(name, getattr(self, name), 0)
-        if self.positions not in POSITIONS:
-            raise ValueError(f"positions must be one of {POSITIONS}, got {self.positions!r}")
+        check_one_of("kind of positions", self.positions, POSITIONS)
         if self.positions == "shortformer" and self.d_model % 2:
             raise ValueError(f"shortformer is sinusoidal: make d_model even, not {self.d_model}")
 
@@ -114,15 +113,9 @@ class Attention(nn.Module):
             z = F.scaled_dot_product_attention(q, k, v, is_causal=self.config.causal)
         else:
             scores = (q / math.sqrt(self.config.d_head)) @ k.mT
-            if fused:  # bias and mask as one table for all texts
-                lowest = torch.finfo(scores.dtype).min
-                bias = self.relative_bias(x.shape[1]).masked_fill(~allowed, lowest)
-                pattern = (scores + bias).softmax(dim=-1)
-            else:
-                if self.config.positions == "relative":
-                    scores = scores + self.relative_bias(x.shape[1])
-                pattern = see("pattern", masked_softmax(see("scores", scores), allowed))
-            z = pattern @ v
+            if self.config.positions == "relative":
+                scores = scores + self.relative_bias(x.shape[1])
+            z = see("pattern", masked_softmax(see("scores", scores), allowed)) @ v
         z = see("z", z.transpose(1, 2))
         return z.flatten(2) @ self.W_O.flatten(0, 1)  # all heads' outputs, added, in one product
 
