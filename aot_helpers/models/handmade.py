@@ -9,13 +9,13 @@ next to nothing for the rest. Weights grow with d_vocab², so these are for smal
 """
 
 import math
-from collections.abc import Callable
+from itertools import chain
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from aot_helpers.base.errors import unknown_name
+from aot_helpers.base.errors import check_one_of, check_token_ids, check_whole
 from aot_helpers.models.transformer import Attention, AttentionOnlyTransformer, ModelConfig
 
 BLOCKS = ("token", "previous token", "output")
@@ -28,8 +28,7 @@ def stream_block(d_vocab: int, name: str) -> slice:
     For instance `resid[..., stream_block(d_vocab, "output")]` is [batch, pos, d_vocab]. Raises
     ValueError for a name that is not in BLOCKS.
     """
-    if name not in BLOCKS:
-        raise unknown_name("block of the stream", name, BLOCKS)
+    check_one_of("block of the stream", name, BLOCKS)
     start = BLOCKS.index(name) * d_vocab
     return slice(start, start + d_vocab)
 
@@ -88,17 +87,14 @@ def induction_model(
     (framework paper, "Two-Layer Attention-Only Transformers"); several matches share the attention.
     Raises ValueError for n_ctx < 2, d_vocab < 2, strength <= 0.
     """
-    if n_ctx < 2:
-        raise ValueError(f"n_ctx must be at least 2, to look one back, got {n_ctx}")
-    model = _blank_model(d_vocab, 2, 1, n_ctx, strength)
-    first, second = (layer.attn for layer in model.blocks)
-    _look_back(first, 0, 1, strength)
-    _copy_tokens(first, 0, "previous token")
+    check_whole("n_ctx", n_ctx, 2, unit=" (to look one back)")
+    model, first, second = _two_layers(d_vocab, n_ctx, strength, back=1)
+    _copy_tokens(first, "previous token")
 
     _score_tokens(second, 0, torch.eye(d_vocab), strength)
     second.W_K[0, stream_block(d_vocab, "previous token")] = torch.eye(d_vocab)
     second.W_K[0, stream_block(d_vocab, "token")][BOS, BOS] = 1.0  # the resting place
-    _copy_tokens(second, 0, "output")
+    _copy_tokens(second, "output")
     return model
 
 
@@ -113,15 +109,10 @@ def attend_back_model(
     token. L0H0 rests there too and writes nothing.
     Raises ValueError for back outside 0 … n_ctx - 1, d_vocab < 2, strength <= 0.
     """
-    if not 0 <= back < n_ctx:
-        raise ValueError(
-            f"back must be 0 … {n_ctx - 1} (n_ctx - 1), got {back}: raise n_ctx to look further"
-        )
-    model = _blank_model(d_vocab, 2, 1, n_ctx, strength)
-    first, second = (layer.attn for layer in model.blocks)
-    _look_back(first, 0, n_ctx - 1, strength)
-    _look_back(second, 0, back, strength)
-    _copy_tokens(second, 0, "output")
+    check_whole("back", back, 0, n_ctx - 1, unit=" (below n_ctx)")
+    model, _, second = _two_layers(d_vocab, n_ctx, strength, back=n_ctx - 1)
+    _look_back(second, back, strength)
+    _copy_tokens(second, "output")
     return model
 
 
@@ -146,13 +137,11 @@ def duplicate_token_model(
     one position short of what comes next. Without an earlier copy it rests on BOS.
     Raises ValueError for d_vocab < 2, strength <= 0.
     """
-    model = _blank_model(d_vocab, 2, 1, n_ctx, strength)
-    first, second = (layer.attn for layer in model.blocks)
-    _look_back(first, 0, n_ctx - 1, strength)
+    model, _, second = _two_layers(d_vocab, n_ctx, strength, back=n_ctx - 1)
     _score_tokens(second, 0, torch.eye(d_vocab), strength)
     second.W_K[0, stream_block(d_vocab, "token")] = torch.eye(d_vocab)
     second.b_rel[0, 0] = -2 * strength  # an earlier copy, not the token itself
-    _copy_tokens(second, 0, "output")
+    _copy_tokens(second, "output")
     return model
 
 
@@ -166,14 +155,13 @@ def rest_on_first_model(
     whole diagonal `length - 1` back on BOS + a segment twice.
     Raises ValueError for d_vocab < 2, strength <= 0.
     """
-    model = _blank_model(d_vocab, 2, 1, n_ctx, strength)
-    for layer in model.blocks:
-        _look_back(layer.attn, 0, n_ctx - 1, strength)
+    model, _, second = _two_layers(d_vocab, n_ctx, strength, back=n_ctx - 1)
+    _look_back(second, n_ctx - 1, strength)
     return model
 
 
 # Each by the behavior of its last head; all are called with (d_vocab, n_ctx, strength).
-HANDMADE: dict[str, Callable[..., AttentionOnlyTransformer]] = {
+HANDMADE = {
     "previous": previous_token_model,
     "first": rest_on_first_model,
     "duplicate": duplicate_token_model,
@@ -183,20 +171,11 @@ HANDMADE: dict[str, Callable[..., AttentionOnlyTransformer]] = {
 
 def _blank_model(d_vocab, n_layers, n_heads, n_ctx, strength):
     """A model whose heads do nothing yet: W_E writes "token", W_U reads "output"."""
-    if d_vocab < 2:
-        raise ValueError(f"d_vocab must be at least 2, BOS and one token more, got {d_vocab}")
+    check_whole("d_vocab", d_vocab, 2, unit=" (BOS and one token more)")
     if not (math.isfinite(strength) and strength > 0):
         raise ValueError(f"strength must be a positive finite number, got {strength}; 30 is sharp")
-    config = ModelConfig(
-        d_vocab=d_vocab,
-        n_layers=n_layers,
-        d_model=len(BLOCKS) * d_vocab,
-        n_heads=n_heads,
-        d_head=d_vocab,
-        n_ctx=n_ctx,
-        positions="relative",
-        layer_norm=False,
-    )
+    sizes = dict(d_model=len(BLOCKS) * d_vocab, n_heads=n_heads, d_head=d_vocab, n_ctx=n_ctx)
+    config = ModelConfig(d_vocab, n_layers, **sizes, positions="relative", layer_norm=False)
     with torch.random.fork_rng(devices=[]):  # what the constructor draws is thrown away
         model = AttentionOnlyTransformer(config).eval()
     for parameter in model.parameters():
@@ -206,10 +185,20 @@ def _blank_model(d_vocab, n_layers, n_heads, n_ctx, strength):
     return model
 
 
-def _look_back(attn: Attention, head: int, back: int, strength: float):
+def _two_layers(
+    d_vocab: int, n_ctx: int, strength: float, back: int
+) -> tuple[AttentionOnlyTransformer, Attention, Attention]:
+    """A model of two heads, and its layers: L0H0 looks back, L1H0 does nothing yet."""
+    model = _blank_model(d_vocab, 2, 1, n_ctx, strength)
+    first, second = (layer.attn for layer in model.blocks)
+    _look_back(first, back, strength)
+    return model, first, second
+
+
+def _look_back(attn: Attention, back: int, strength: float):
     """Look `back` positions back, or at the first token where there is none so far back."""
     # Each step back is better than the one before, as far as `back`; nothing lies beyond it.
-    attn.b_rel[head, : back + 1] = strength * torch.arange(1, back + 2)
+    attn.b_rel[0, : back + 1] = strength * torch.arange(1, back + 2)
 
 
 def _score_tokens(
@@ -226,32 +215,24 @@ def _score_tokens(
     attn.W_Q[head, stream_block(d_vocab, "token")] = table * math.sqrt(d_vocab)
 
 
-def _copy_tokens(attn: Attention, head: int, to: str):
+def _copy_tokens(attn: Attention, to: str):
     """The token that the head looks at is written into a block; BOS writes nothing."""
     d_vocab = attn.config.d_vocab
-    attn.W_V[head, stream_block(d_vocab, "token")] = torch.eye(d_vocab)
-    attn.W_V[head, :, BOS] = 0.0
-    attn.W_O[head, :, stream_block(d_vocab, to)] = torch.eye(d_vocab)
+    attn.W_V[0, stream_block(d_vocab, "token")] = torch.eye(d_vocab)
+    attn.W_V[0, :, BOS] = 0.0
+    attn.W_O[0, :, stream_block(d_vocab, to)] = torch.eye(d_vocab)
 
 
 def _check_triples(triples, bigrams, d_vocab):
-    if not triples:
-        raise ValueError("triples is empty: give at least one (source, destination, out)")
-    for token in [token for triple in triples for token in triple]:
-        if token == BOS:
-            raise ValueError(
-                "token 0 is in a triple, but it is BOS, where heads rest: use 1 and up"
-            )
-    used = [*triples, *bigrams.items()]
-    for token in [token for tokens in used for token in tokens]:
-        if not 0 <= token < d_vocab:
-            raise ValueError(
-                f"token {token} is outside 0 … {d_vocab - 1}: raise d_vocab, which is {d_vocab}"
-            )
+    check_token_ids(torch.tensor([*chain(*triples, *bigrams.items())]), d_vocab)
+    if not triples or BOS in chain(*triples):
+        raise ValueError(
+            f"need triples (source, destination, out) without token {BOS}, which is BOS, where "
+            f"heads rest: use 1 and up, got {triples}"
+        )
     outs = {}
     for source, destination, out in triples:
-        known = outs.setdefault((source, destination), out)
-        if known != out:
+        if (known := outs.setdefault((source, destination), out)) != out:
             raise ValueError(
                 f"source {source} and destination {destination} have two outs, {known} and {out}: "
                 "keep one"
