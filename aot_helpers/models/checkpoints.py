@@ -4,10 +4,9 @@ from dataclasses import fields
 from pathlib import Path
 
 from safetensors.torch import load as load_safetensors
-from torch import Tensor
 
 from aot_helpers.base import files
-from aot_helpers.base.errors import unknown_name
+from aot_helpers.base.errors import check_one_of
 from aot_helpers.base.files import read_json, read_verified
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.text.tokenization import read_tokenizer
@@ -32,16 +31,21 @@ def load_checkpoint(
     Raises ValueError for an unknown name or step, a damaged file, weights that do not fit.
     """
     manifest, steps = _manifest(name, folder), checkpoint_steps(name, folder)
-    where = (folder or files.DATA / "checkpoints") / name
     step = steps[-1] if step is None else step
     if step not in steps:
         raise ValueError(f"{name} has no weights of step {step}; there are: {steps}")
     if set(manifest["config"]) != {field.name for field in fields(ModelConfig)}:
         raise ValueError(f"{name} was made by another version of ModelConfig: {manifest['config']}")
     model = AttentionOnlyTransformer(ModelConfig(**manifest["config"]))
-    weights = load_safetensors(_read(name, where / manifest["steps"][str(step)], manifest))
-    load_weights(model, weights, f"{name}, step {step}")
-    _read(name, where / "tokenizer.json", manifest)
+    where, weights = (folder or files.DATA / "checkpoints") / name, manifest["steps"][str(step)]
+    content = {}
+    for file in (weights, "tokenizer.json"):
+        what, sha256 = f"{file} of checkpoint {name}", manifest["sha256"].get(file)
+        content[file] = read_verified(where / file, sha256, what, f"data/checkpoints/{name}")
+    try:
+        model.load_state_dict(load_safetensors(content[weights]))
+    except RuntimeError as error:
+        raise ValueError(f"{name}, step {step}, does not fit its config: {error}") from None
     model.tokenizer = read_tokenizer(where / "tokenizer.json")
     return model.eval()
 
@@ -53,34 +57,16 @@ def load_measurements(name: str, folder: Path | None = None) -> dict:
     ValueError for an unknown name.
     """
     known = {p.stem: p for p in (folder or files.DATA / "results" / "training").glob("*.json")}
-    if name not in known:
-        raise unknown_name("measured run", name, known)
+    check_one_of("measured run", name, known)
     return read_json(known[name])
-
-
-def load_weights(model: AttentionOnlyTransformer, weights: dict[str, Tensor], name: str) -> None:
-    """Copy weights into the model. Raises ValueError naming each weight that does not fit."""
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        wrong = " ".join(str(error).split())
-        raise ValueError(f"{name} does not fit the model, check its config: {wrong}") from None
 
 
 def _manifest(name: str, folder: Path | None) -> dict:
     folder = folder or files.DATA / "checkpoints"
     path = folder / str(name) / "checkpoint.json"
-    if not path.is_file():
-        known = [found.parent.name for found in folder.glob("*/checkpoint.json")]
-        raise unknown_name("checkpoint", name, known)
+    check_one_of("checkpoint", name, [p.parent.name for p in folder.glob("*/checkpoint.json")])
     manifest = read_json(path)
     parts = [manifest.get(part) for part in ("config", "steps", "sha256", "provenance")]
     if not all(isinstance(part, dict) for part in parts):
         raise ValueError(f"{path} is damaged (a part is missing): restore it with git checkout")
     return manifest
-
-
-def _read(name: str, path: Path, manifest: dict) -> bytes:
-    sha256 = manifest["sha256"].get(path.name)
-    what = f"{path.name} of checkpoint {name}"
-    return read_verified(path, sha256, what, f"data/checkpoints/{name}")
