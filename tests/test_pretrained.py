@@ -1,7 +1,5 @@
 import copy
-import inspect
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -12,15 +10,13 @@ import pytest
 import torch
 import transformers
 from gguf.quants import dequantize, quantize
-from torch import nn
 
 from aot_helpers.base import files
 from aot_helpers.models import pretrained
-from aot_helpers.models.losses import copy_accuracy, next_token_losses
+from aot_helpers.models.losses import copy_accuracy
 from aot_helpers.models.pretrained import PUBLISHED, PretrainedTransformer, load_pretrained
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.offline import gguf_files, network
-from aot_helpers.reading.heads import HEAD_PATTERNS, pattern_score
 from aot_helpers.text.batches import repeated_tokens
 from aot_helpers.text.tokenization import train_bpe
 from gpt2_class import to_gpt2
@@ -98,12 +94,6 @@ def test_logits_equal_the_eager_class(kind, some_tokens, mask):
     assert isinstance(model, Model)
 
 
-def test_a_model_in_training_is_read_without_dropout(some_tokens):
-    hf = tiny("gpt2")
-    plain = eager(hf, some_tokens)
-    assert torch.allclose(result(PretrainedTransformer(hf.train()), some_tokens), plain, atol=1e-5)
-
-
 @every_kind
 def test_nothing_is_read_from_padding(kind, some_tokens, mask):
     model = PretrainedTransformer(tiny(kind))
@@ -147,30 +137,16 @@ def test_every_name_is_filled_and_can_be_edited(kind, some_tokens):
     before = result(model, some_tokens)
     _, cache = model.run_with_cache(some_tokens)
     assert list(cache) == model.activation_names()
+    c = model.config
+    assert (c.n_layers, c.n_heads, c.d_head, c.d_model, c.d_vocab) == (2, 4, 4, 16, 11)
+    assert (c.n_ctx, c.d_mlp, c.causal) == (10, 24, not kind.startswith("bert"))
+    assert (cache["L1.pattern"].triu(1).sum() == 0) == c.causal
     for name in cache:
         _, edited = model.run_with_cache(some_tokens, edits={name: cache[name].flip(-1)})
         assert torch.equal(edited[name], cache[name].flip(-1)), name
         assert not torch.allclose(list(edited.values())[-1], list(cache.values())[-1]), name
         same = result(model, some_tokens, edits={name: lambda value: value.clone()})
         assert torch.allclose(same, before, atol=1e-6), name
-
-
-@every_kind
-def test_shapes_are_those_of_our_model(kind, some_tokens):
-    model = PretrainedTransformer(tiny(kind))
-    _, cache = model.run_with_cache(some_tokens)
-    c = model.config
-    assert (c.n_layers, c.n_heads, c.d_head, c.d_model, c.d_vocab) == (2, 4, 4, 16, 11)
-    assert (c.n_ctx, c.d_mlp, c.causal) == (10, 24, not kind.startswith("bert"))
-    shapes = {"z": (3, 7, 4, 4), "pattern": (3, 4, 7, 7), "attn_out": (3, 7, 16)}
-    shapes |= {"q": shapes["z"], "k": shapes["z"], "v": shapes["z"], "scores": shapes["pattern"]}
-    shapes |= {"mlp_hidden": (3, 7, 24), "mlp_out": (3, 7, 16), "ln1_out": (3, 7, 16)}
-    for name, shape in shapes.items():
-        assert cache[f"L1.{name}"].shape == shape, name
-    assert torch.allclose(cache["L1.pattern"].sum(-1), torch.ones(3, 4, 7))
-    assert (cache["L1.pattern"].triu(1).sum() == 0) == c.causal
-    if c.positions == "standard":
-        assert cache["pos_embed"].shape == (7, 16)
 
 
 @every_kind
@@ -198,12 +174,6 @@ def test_the_stream_is_what_the_names_say(kind, some_tokens):
         assert torch.allclose(read, cache["ln_final_out"], atol=1e-5)
         bias = getattr(model.hf.get_output_embeddings(), "bias", None)
         assert torch.allclose(read @ model.W_U + (0 if bias is None else bias), logits, atol=1e-4)
-
-
-def test_norms_are_pytorchs_own_classes():
-    norms = {"gpt2": nn.LayerNorm, "llama": nn.RMSNorm, "bert": nn.Identity}
-    for kind, norm in norms.items():
-        assert type(PretrainedTransformer(tiny(kind)).attention_norm(0)) is norm
 
 
 @every_kind
@@ -251,6 +221,30 @@ def test_rotary_scores_depend_on_the_distance_alone(some_tokens):
 # ---- what goes wrong ----
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m, t: m(t, edits={"L1.patern": abs}), r"L1\.patern.*L1\.pattern"),
+        (lambda m, t: m(t, edits={"L0.z": torch.zeros(3, 16)}), r"\(3, 16\).*\(3, 7, 4, 4\)"),
+        (lambda m, t: m(torch.zeros(1, 11, dtype=torch.long)), "11 tokens.*n_ctx = 10"),
+        (lambda m, t: m(t + 11 - t.max()), "token id 11 .*0 … 10"),
+        (lambda m, t: m(t, t), r"mask\.bool\(\)"),
+        (lambda m, t: m.head_weights(Head(0, 4)), "L0H4.*2 layers of 4 heads"),
+        (lambda m, t: m.biases(-1), "L-1H0.*2 layers"),
+        (lambda m, t: m.attention_norm(2), "2 layers"),
+        (
+            lambda m, t: PretrainedTransformer(transformers.GPT2Model(CONFIGS["gpt2"])),
+            "'GPT2Model'.*GPT2LMHeadModel",
+        ),
+    ],
+)
+def test_wrong_calls_name_value_and_remedy(some_tokens, unchecked, call, message):
+    model = PretrainedTransformer(tiny("gpt2"))
+    with pytest.raises(ValueError, match=message):
+        call(model, some_tokens)
+    assert hooks(model.hf) == []
+
+
 @every_kind
 def test_a_failed_run_leaves_nothing_behind(kind, some_tokens):
     hf = tiny(kind)
@@ -286,40 +280,6 @@ def test_a_run_inside_an_edit_and_in_another_thread_is_a_run_of_its_own(some_tok
         assert torch.equal(cache[name], value) and torch.equal(seen["beside"][name], value), name
 
 
-@every_kind
-def test_wrong_calls_name_value_and_remedy(kind, some_tokens):
-    model = PretrainedTransformer(tiny(kind))
-    forward = inspect.unwrap(PretrainedTransformer.forward)
-    wrong = [
-        (lambda: model(some_tokens, edits={"L1.patern": lambda q: q}), r"L1\.patern.*L1\.pattern"),
-        (
-            lambda: model(some_tokens, edits={"L0.z": torch.zeros(3, 7, 16)}),
-            r"16\).*\(3, 7, 4, 4\)",
-        ),
-        (lambda: model(torch.zeros(1, 11, dtype=torch.long)), "11 tokens.*n_ctx = 10"),
-        (lambda: model(some_tokens + 11 - some_tokens.max()), "token id 11 .*0 … 10"),
-        (lambda: forward(model, some_tokens, some_tokens), r"mask\.bool\(\)"),
-        (lambda: model.head_weights(Head(2, 0)), "L2H0.*2 layers of 4 heads"),
-        (lambda: model.head_weights(Head(0, 4)), "L0H4.*2 layers of 4 heads"),
-        (lambda: model.head_weights(Head(-1, 0)), "L-1H0.*2 layers of 4 heads"),
-        (lambda: model.layer_weights(2), "L2H0.*2 layers"),
-        (lambda: model.biases(-1), "L-1H0.*2 layers"),
-        (lambda: model.attention_norm(2), "2 layers"),
-    ]
-    for call, message in wrong:
-        with pytest.raises(ValueError, match=message):
-            call()
-    assert hooks(model.hf) == []
-
-
-def test_other_classes_are_refused():
-    config = copy.deepcopy(CONFIGS["bert"])
-    config.is_decoder = True
-    for hf in (transformers.GPT2Model(CONFIGS["gpt2"]), transformers.BertModel(config)):
-        with pytest.raises(ValueError, match=f"LlamaForCausalLM.*not {type(hf).__name__}"):
-            PretrainedTransformer(hf)
-
-
 # ---- loading ----
 
 
@@ -353,17 +313,11 @@ def test_a_folder_in_hugging_face_format_is_loaded(kind, saved, some_tokens, cap
     assert transformers.utils.logging.is_progress_bar_enabled()
     assert model.tokenizer.decode(model.tokenizer.encode("a few words")) == "a few words"
     (folder / "tokenizer.json").unlink()
-    assert load_pretrained(folder).tokenizer is None
-    assert "without tokenizer.json" in capsys.readouterr().out
-
-
-def test_half_precision_and_shards_are_read_as_float32(saved, some_tokens):
-    hf, folder = saved("llama", max_shard_size=2000)
+    hf.bfloat16().save_pretrained(folder, max_shard_size=2000)
     assert len(list(folder.glob("*.safetensors"))) > 1
-    found = result(load_pretrained(folder), some_tokens)
-    assert torch.allclose(found, eager(hf, some_tokens), atol=1e-5)
-    hf.bfloat16().save_pretrained(folder)
-    assert load_pretrained(folder).W_E.dtype == torch.float32
+    halved = load_pretrained(folder)
+    assert halved.tokenizer is None and halved.W_E.dtype == torch.float32
+    assert "without tokenizer.json" in capsys.readouterr().out
 
 
 def test_pickled_weights_are_never_read(saved):
@@ -386,7 +340,7 @@ def test_code_that_comes_with_a_model_is_never_run(saved):
     load_pretrained(folder)
     assert not (folder / "ran").exists()
     (folder / "config.json").write_text(json.dumps({**config, "model_type": "own"}))
-    with pytest.raises(ValueError, match="family 'own'; there are: gpt2, llama, bert"):
+    with pytest.raises(ValueError, match=r"family .*'own'; .*there are: bert, gpt2, llama"):
         load_pretrained(folder)
     assert not (folder / "ran").exists()
 
@@ -406,7 +360,7 @@ def test_unknown_names_list_the_known_ones(tmp_path, unchecked):
     known = "bert, docstrings-gpt2, gpt2"
     with pytest.raises(ValueError, match=rf"'smollm'; did you mean 'smollm2'.*there are: {known}"):
         load_pretrained("smollm")
-    for name in (tmp_path / "nothing", str(tmp_path / "nothing"), None, 3):
+    for name in (tmp_path / "nothing", None):
         with pytest.raises(ValueError, match=rf"{name}.*there are: {known}"):
             load_pretrained(name)
     with pytest.raises(ValueError, match=r"config\.json"):
@@ -430,20 +384,6 @@ def shipped():
     return load_pretrained("docstrings-gpt2")
 
 
-def test_the_shipped_gpt2_is_read_from_its_folder_alone(shipped, capsys):
-    load_pretrained("docstrings-gpt2")
-    assert re.fullmatch(
-        r"docstrings-gpt2: GPT2LMHeadModel, 4 layers of 6 heads, d_model 192, 4,096 tokens, from "
-        r"data/pretrained/docstrings-gpt2, trained here\n",
-        capsys.readouterr().out,
-    )
-    assert shipped.config.d_mlp == 768 and shipped.config.n_ctx == 128
-    assert torch.equal(shipped.W_U, shipped.W_E.T)
-    tokenizer = shipped.tokenizer
-    assert (tokenizer.d_vocab, tokenizer.bos) == (4096, 0)
-    assert tokenizer.decode(tokenizer.encode("Return the graph ‹é›.")) == "Return the graph ‹é›."
-
-
 def test_the_shipped_gpt2_gives_the_logits_of_its_class_and_what_provenance_says(shipped):
     folder = files.DATA / "pretrained" / "docstrings-gpt2"
     facts = files.read_json(folder / "provenance.json")
@@ -452,6 +392,7 @@ def test_the_shipped_gpt2_gives_the_logits_of_its_class_and_what_provenance_says
     tokens = repeated_tokens(4096, 60, 50, bos=0, seed=2)
     with torch.no_grad():
         assert torch.allclose(hf(tokens[:4]).logits, shipped(tokens[:4]), atol=1e-4)
+    assert shipped.tokenizer.decode(shipped.tokenizer.encode("the ‹é›.")) == "the ‹é›."
     copied = measured["copy accuracy"]["60"]
     assert copy_accuracy(shipped, tokens) == pytest.approx(copied, abs=0.01)
     assert measured["text"] < facts["counting"]["bigram"] < facts["counting"]["unigram"]
@@ -598,23 +539,13 @@ def test_minilm_is_the_eager_class_and_knows_its_tokens():
 
 def test_smollm2_is_the_eager_class_and_its_tokenizer_splits_digits(smollm2):
     check_real(smollm2, "The river and the sea are near the old town, she said.")
+    tokens = smollm2.tokenizer.encode("When Mary and John went to the store, John gave a drink to")
+    assert smollm2.tokenizer.decode(smollm2(tokens[None])[0, -1].argmax()[None]) == " Mary"
     tokenizer = smollm2.tokenizer
     assert tokenizer.token_strings(tokenizer.encode("It's 12 é.")) == [
         "It", "'s", " ", "1", "2", " é", "."
     ]  # fmt: skip
     assert tokenizer.encode("x", bos=True)[0] == 1
-
-
-def test_smollm2_predicts_the_indirect_object_and_has_an_induction_head(smollm2):
-    tokens = smollm2.tokenizer.encode("When Mary and John went to the store, John gave a drink to")
-    with torch.no_grad():
-        assert smollm2.tokenizer.decode(smollm2(tokens[None])[0, -1].argmax()[None]) == " Mary"
-        tokens = repeated_tokens(49152, 25, batch=4)
-        logits, cache = smollm2.run_with_cache(tokens)
-    scores = pattern_score(cache["L18.pattern"], HEAD_PATTERNS["induction"](tokens))
-    assert scores.argmax() == 6 and scores[6] > 0.5
-    losses = next_token_losses(logits, tokens)
-    assert losses[:, 26:].mean() < 0.5 * losses[:, :25].mean()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as Backend
 from torch import Tensor, nn
 
 from aot_helpers.base import files
-from aot_helpers.base.errors import unknown_name
+from aot_helpers.base.errors import check_one_of, unknown_name
 from aot_helpers.base.files import read_json, read_verified
 from aot_helpers.models.protocol import (
     Biases,
@@ -25,7 +25,7 @@ from aot_helpers.models.protocol import (
     check_mlp,
     recorder,
 )
-from aot_helpers.models.transformer import masked_softmax
+from aot_helpers.models.transformer import ModelConfig, masked_softmax
 from aot_helpers.offline import network
 from aot_helpers.offline.gguf_files import read_llama
 from aot_helpers.text.tokenization import Tokenizer
@@ -73,27 +73,18 @@ _see: ContextVar = ContextVar("see", default=lambda name, value: value)
 
 
 @dataclass(frozen=True)
-class PretrainedConfig:
+class PretrainedConfig(ModelConfig):
     """The shape of a pretrained model, under the names of ModelConfig.
 
-    n_kv_heads: so many heads of keys and values serve the n_heads of queries. positions: "standard"
-    or "rotary" (queries and keys are turned). post_norm: BERT normalizes after each addition.
+    positions: "standard" or "rotary" (queries and keys are turned). family: one of PARTS.
+    post_norm: BERT normalizes after each addition.
     """
 
-    family: str
-    d_vocab: int
-    n_layers: int
-    d_model: int
-    n_heads: int
-    n_kv_heads: int
-    d_head: int
-    d_mlp: int
-    n_ctx: int
-    positions: str
-    causal: bool
-    post_norm: bool
-    layer_norm: bool = True
-    smeared_keys: bool = False
+    family: str = ""
+    post_norm: bool = False
+
+    def __post_init__(self):
+        """Nothing to check: transformers has built the model."""
 
 
 class PretrainedTransformer(nn.Module, Model):
@@ -112,9 +103,7 @@ class PretrainedTransformer(nn.Module, Model):
         """hf: a transformers model, one of CLASSES; from now on it attends step by step."""
         super().__init__()
         c = hf.config
-        if type(hf).__name__ not in CLASSES.values() or getattr(c, "is_decoder", False):
-            known = ", ".join(CLASSES.values())
-            raise ValueError(f"the hooks know {known} (as an encoder), not {type(hf).__name__}")
+        check_one_of("class with hooks of ours", type(hf).__name__, CLASSES.values())
         _register_attention()
         hf.set_attn_implementation("aot")
         self.hf, self.tokenizer = hf.eval(), tokenizer
@@ -122,7 +111,6 @@ class PretrainedTransformer(nn.Module, Model):
         self.config = PretrainedConfig(
             family=c.model_type, d_vocab=c.vocab_size, n_layers=c.num_hidden_layers,
             d_model=c.hidden_size, n_heads=n_heads, n_ctx=c.max_position_embeddings,
-            n_kv_heads=getattr(c, "num_key_value_heads", None) or n_heads,
             d_head=getattr(c, "head_dim", None) or c.hidden_size // n_heads,
             d_mlp=getattr(c, "intermediate_size", None) or c.n_inner or 4 * c.hidden_size,
             positions="rotary" if c.model_type == "llama" else "standard",
@@ -160,18 +148,14 @@ class PretrainedTransformer(nn.Module, Model):
 
         Keys and values shared by several query heads stand once for each.
         """
-        check_head(self.config, Head(layer, 0))
-        reads, output = self._attention(layer, "weight")
-        if self.config.family == "gpt2":  # [read, written]; the others have [written, read]
-            reads, output = [W.T for W in reads], output.T
+        *reads, output = self._attention(layer, "weight")
         W_O = output.detach().T.unflatten(0, (self.config.n_heads, -1))
         return HeadWeights(*(self._by_head(W).mT for W in reads), W_O)
 
     def biases(self, layer: int) -> Biases:
         """The biases of a layer, detached; zeros where it has none."""
         c, zeros = self.config, self.W_E.new_zeros
-        check_head(c, Head(layer, 0))
-        reads, output = self._attention(layer, "bias")
+        *reads, output = self._attention(layer, "bias")
         none = zeros(c.n_heads * c.d_head)
         each = (self._by_head(none if b is None else b) for b in reads)
         outputs = (output, self._part("mlp_out", layer).bias)
@@ -208,12 +192,13 @@ class PretrainedTransformer(nn.Module, Model):
         head = self.hf.get_output_embeddings()
         return None if head is None else head.weight.T
 
-    def _attention(self, layer: int, kind: str) -> tuple[list[Tensor | None], Tensor | None]:
-        """The "weight" or "bias" of W_Q, W_K and W_V of a layer, and that of W_O."""
-        output = getattr(self._part("W_O", layer), kind)
-        if self.config.family == "gpt2":
-            return list(getattr(self._part("W_QKV", layer), kind).chunk(3, dim=-1)), output
-        return [getattr(self._part(f"W_{x}", layer), kind) for x in "QKV"], output
+    def _attention(self, layer: int, kind: str) -> list[Tensor | None]:
+        """The "weight" [written, read] or "bias" of W_Q, W_K, W_V and W_O of a layer."""
+        check_head(self.config, Head(layer, 0))
+        if self.config.family != "gpt2":
+            return [getattr(self._part(f"W_{x}", layer), kind) for x in "QKVO"]
+        reads, output = (getattr(self._part(name, layer), kind).t() for name in ("W_QKV", "W_O"))
+        return [*reads.chunk(3), output]
 
     def _by_head(self, x: Float[Tensor, "kv_heads_times_d_head *read"]) -> Tensor:
         """[head, d_head, …]: a view, but for keys and values that several heads share."""
@@ -302,26 +287,25 @@ def load_pretrained(name: str | Path) -> PretrainedTransformer:
     Raises ValueError for unknown names and families, missing weights and damaged files that were
     shipped, OSError if out of reach.
     """
-    if not isinstance(name, str | Path):
-        raise unknown_name("pretrained model or folder", name, (*SHIPPED, *PUBLISHED))
-    if str(name) in SHIPPED:
-        (hf, backend), source = _read(_shipped(str(name))), f"data/pretrained/{name}, trained here"
-    elif Path(name).is_dir() and str(name) not in PUBLISHED:
-        if not all(any(Path(name).glob(part)) for part in ("config.json", "*.safetensors")):
+    path = Path(str(name))
+    if name in SHIPPED:
+        (hf, backend), source = _read(_shipped(name)), f"data/pretrained/{name}, trained here"
+    elif name not in PUBLISHED and path.is_dir():
+        if not all(any(path.glob(part)) for part in ("config.json", "*.safetensors")):
             raise ValueError(
                 f"the folder {name} needs config.json and a .safetensors file (pickled weights are "
                 "never read): save_pretrained writes them"
             )
-        (hf, backend), source = _read(Path(name)), f"the folder {name}"
-    elif str(name) in PUBLISHED or (str(name).count("/") == 1 and isinstance(name, str)):
-        where = PUBLISHED.get(str(name), (name, None, ""))
+        (hf, backend), source = _read(path), f"the folder {name}"
+    elif isinstance(name, str) and (name in PUBLISHED or name.count("/") == 1):
+        where = PUBLISHED.get(name, (name, None, ""))
         instead = ", or pass a folder in Hugging Face format"
         (hf, backend), source = network.fetch(f"The model {name}", where, _read, _read, instead)
     else:
         raise unknown_name("pretrained model or folder", str(name), (*SHIPPED, *PUBLISHED))
     c = hf.config
     print(
-        f"{Path(name).name}: {type(hf).__name__}, {c.num_hidden_layers} layers of "
+        f"{path.name}: {type(hf).__name__}, {c.num_hidden_layers} layers of "
         f"{c.num_attention_heads} heads, d_model {c.hidden_size}, {c.vocab_size:,} tokens, from "
         f"{source}{'' if backend else '; without tokenizer.json: its tokenizer is None'}"
     )
@@ -351,8 +335,7 @@ def _read(where: str | Path) -> tuple[nn.Module, Backend | None]:
     else:
         facts, _ = transformers.PreTrainedConfig.get_config_dict(where, **offline)
         kind, classes = facts.get("model_type"), set(facts.get("architectures") or [])
-        if kind not in PARTS:
-            raise ValueError(f"{where} is of the family {kind!r}; there are: {', '.join(PARTS)}")
+        check_one_of(f"family that is read (as {where} asks)", kind, PARTS)
         folder, options = where, {"use_safetensors": True, **offline}
         backend = _backend(where, offline)
         if kind == "bert" and not {"BertForMaskedLM", "BertForPreTraining"} & classes:
@@ -376,21 +359,16 @@ def _read(where: str | Path) -> tuple[nn.Module, Backend | None]:
 
 def _backend(where: str | Path, offline: dict) -> Backend | None:
     """The tokenizer.json of a folder or repository, or None where there is none."""
-    from huggingface_hub import hf_hub_download
+    from transformers.utils import cached_file
 
     try:
-        path = Path(where) / "tokenizer.json"
-        if not isinstance(where, Path):
-            path = hf_hub_download(where, "tokenizer.json", **offline)
-        return Backend.from_file(str(path)) if Path(path).is_file() else None
+        return Backend.from_file(cached_file(where, "tokenizer.json", **offline))
     except OSError:
         return None
 
 
 def _tokenizer(backend: Backend, name: str, source: str, config) -> Tokenizer:
-    """With the model's special tokens, and no text cut or padded, as some published files ask."""
-    backend.no_truncation()
-    backend.no_padding()
+    """With the model's special tokens, where the tokenizer has them."""
     bos = backend.token_to_id("[CLS]") if config.model_type == "bert" else config.bos_token_id
     pad = bos if config.pad_token_id is None else config.pad_token_id
     known = [i if i is not None and i < backend.get_vocab_size() else None for i in (bos, pad)]

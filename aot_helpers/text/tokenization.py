@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from functools import partial
-from operator import index
 from pathlib import Path
 
 import torch
@@ -11,7 +10,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 from tokenizers import Tokenizer as Backend
 from torch import Tensor
 
-from aot_helpers.base.errors import check_text, check_whole, unknown_name
+from aot_helpers.base.errors import check_one_of, check_text, check_token_ids, check_whole
 from aot_helpers.offline import network
 
 BOS, UNK = "<|bos|>", "<|unk|>"
@@ -22,6 +21,8 @@ class Tokenizer:
 
     def __init__(self, backend: Backend, name: str, source: str, bos: int | None, pad: int | None):
         self.backend, self.name, self.source, self.bos, self.pad = backend, name, source, bos, pad
+        backend.no_truncation()  # some published files cut and pad every text to 128 tokens
+        backend.no_padding()
 
     @property
     def d_vocab(self) -> int:
@@ -42,14 +43,11 @@ class Tokenizer:
         """`encode` for a list of texts, in parallel."""
         if "" in _checked(texts):
             raise ValueError(f"text {texts.index('')} of {len(texts)} is empty: leave it out")
-        # Each encoding holds far more than its ids, so that all at once would take much memory.
-        return [
-            torch.tensor(encoding.ids, dtype=torch.long)
-            for first in range(0, len(texts), 1000)
-            for encoding in self.backend.encode_batch(
-                texts[first : first + 1000], add_special_tokens=False
-            )
-        ]
+        ids = []
+        for first in range(0, len(texts), 1000):  # an encoding holds far more than its ids
+            some = self.backend.encode_batch(texts[first : first + 1000], add_special_tokens=False)
+            ids += [torch.tensor(encoding.ids, dtype=torch.long) for encoding in some]
+        return ids
 
     def decode(self, tokens: Int[Tensor, " pos"] | list[int]) -> str:
         """The text of the tokens; special tokens are left out."""
@@ -66,14 +64,9 @@ class Tokenizer:
         return [s if s in (BOS, "<|endoftext|>") else _readable(s) for s in strings]
 
     def _known(self, tokens) -> list[int]:
-        try:
-            ids = [index(t) for t in tokens]
-        except TypeError:
-            raise ValueError(f"tokens must be whole numbers [pos], got {tokens!r}") from None
-        if wrong := [token for token in ids if not 0 <= token < self.d_vocab]:
-            known = f"{self.name} vocabulary: 0 … {self.d_vocab - 1}"
-            raise ValueError(f"token id {wrong[0]} is outside the {known}")
-        return ids
+        ids = torch.as_tensor(tokens)
+        check_token_ids(ids, self.d_vocab)
+        return ids.tolist()
 
     def save(self, path: Path) -> None:
         """Write the tokenizers library's tokenizer.json, on one line."""
@@ -174,12 +167,9 @@ def load_tokenizer(name: str) -> Tokenizer:
 
     Raises ValueError for another name, OSError when neither source is there.
     """
-    if name not in PUBLISHED:
-        raise unknown_name("tokenizer", name, PUBLISHED)
+    check_one_of("tokenizer", name, PUBLISHED)
     *where, bos, pad = PUBLISHED[name]
     backend, source = network.fetch(f"The {name} tokenizer", where, _from_hub, _from_file)
-    backend.no_truncation()  # some published files cut and pad every text to 128 tokens
-    backend.no_padding()
     print(f"{name} tokenizer: {backend.get_vocab_size():,} tokens from {source}")
     return Tokenizer(backend, name, source, backend.token_to_id(bos), backend.token_to_id(pad))
 
@@ -214,6 +204,5 @@ def _checked(texts: list[str]) -> list[str]:
 
 def word_ids(tokenizer) -> dict[str, int]:
     """{word: its token}, of a tokenizer of whole words."""
-    return {
-        word: i for i, word in enumerate(tokenizer.token_strings(list(range(tokenizer.d_vocab))))
-    }
+    strings = tokenizer.token_strings(list(range(tokenizer.d_vocab)))
+    return {word: i for i, word in enumerate(strings)}
