@@ -144,12 +144,7 @@ def test_the_same_seed_gives_the_same_bytes():
 def test_recorded_log_probabilities_equal_those_of_the_parsed_text(stories):
     _, truth, parsed = stories
     assert truth.log_probs == pytest.approx([log_prob for log_prob, _, _ in parsed], abs=1e-9)
-
-
-def test_names_are_those_in_the_text(stories):
-    texts, truth, parsed = stories
     assert truth.names == [names for _, _, names in parsed]
-    assert all(A in text and B in text for text, (A, B) in zip(texts, truth.names, strict=True))
 
 
 def close(count, n, p):
@@ -188,13 +183,3 @@ def test_adjectives_prefer_their_thing_as_the_truth_says(stories):
         assert close(counts[adjective][likely], n, p)
     total = sum(c.total() for c in counts.values())
     assert all(close(c.total(), total, 1 / 8) for c in counts.values())
-
-
-def test_the_pronoun_follows_the_last_letter_of_the_first_name(stories):
-    texts, truth, _ = stories
-    seen = Counter()
-    for text, (A, _) in zip(texts, truth.names, strict=True):
-        pronouns = {word.lower() for word in re.findall(r"\b(?:[Ss]he|[Hh]e)\b", text)}
-        assert pronouns <= {{"a": "she", "o": "he"}[A.split()[0][-1]]}
-        seen.update(pronouns)
-    assert min(seen["she"], seen["he"]) > N_STORIES / 4

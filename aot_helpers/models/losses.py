@@ -80,14 +80,9 @@ def in_context_score(
     that context helped: the sign of Olsson et al. 2022, who take the 500th and the 50th token.
     Raises ValueError for ranges that are empty, overlap, are in the wrong order or leave the text.
     """
-    if not 0 <= early[0] < early[1] <= late[0] < late[1]:
+    if not 0 <= early[0] < early[1] <= late[0] < late[1] <= losses.shape[1]:
         raise ValueError(
-            "early and late must be (from, to) with from < to, early before late and no overlap; "
-            f"got early = {early}, late = {late}"
-        )
-    if late[1] > losses.shape[1]:
-        raise ValueError(
-            f"the text is too short: late = {late} needs {late[1]} losses, there are "
-            f"{losses.shape[1]}; give longer texts or earlier ranges"
+            "early and late must be (from, to) with from < to, early before late, no overlap, all "
+            f"within the text's {losses.shape[1]} losses; got early = {early}, late = {late}"
         )
     return losses[:, slice(*late)].mean(dim=1) - losses[:, slice(*early)].mean(dim=1)

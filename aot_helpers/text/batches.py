@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from aot_helpers.base.errors import check_whole
+from aot_helpers.base.errors import check_token_ids, check_whole
 
 
 def token_stream(texts: list[Int[Tensor, " _"]], bos: int) -> Int[Tensor, " n_tokens"]:
@@ -39,11 +39,10 @@ def repeated_tokens(
 ) -> Int[Tensor, "batch pos"]:
     """BOS, then a random segment twice: [batch, 1 + 2 · length]; BOS is not drawn."""
     generator = torch.Generator().manual_seed(seed)
-    if d_vocab < 2 or length < 1 or batch < 1 or not 0 <= bos < d_vocab:
-        raise ValueError(
-            "need d_vocab >= 2, length and batch >= 1, 0 <= bos < d_vocab; "
-            f"got d_vocab = {d_vocab}, length = {length}, batch = {batch}, bos = {bos}"
-        )
+    check_whole("d_vocab", d_vocab, 2, unit=" (BOS and one token more)")
+    check_whole("length", length, 1)
+    check_whole("batch", batch, 1)
+    check_whole("bos", bos, 0, d_vocab - 1)
     return repeat_segments(_random_tokens((batch, length), d_vocab, bos, generator), bos)
 
 
@@ -78,35 +77,27 @@ class Windows:
         if (n := len(self.stream)) <= self.n_ctx:
             raise ValueError(f"{n} tokens are too few for windows of n_ctx = {self.n_ctx}")
         check_whole("batch_size", self.batch_size, 1)
-        low, high, last = int(self.stream.min()), int(self.stream.max()), self.d_vocab - 1
-        if low < 0 or high > last:
-            raise ValueError(f"token ids {low} … {high} are outside 0 … d_vocab - 1 = {last}")
-        self._check_schedule()
+        check_token_ids(self.stream, self.d_vocab)
+        steps, shares = [[line[i] for line in self._schedule] for i in (0, 1)]
+        rising = steps[:1] == [0] and steps == sorted(set(steps))
+        if not (rising and all(0 <= share <= 1 for share in shares)):
+            raise ValueError(
+                f"repeat_share must be between 0 and 1, got {self.repeat_share!r}; or a schedule "
+                "of (from step, share) whose steps begin at 0 and rise: ((0, 0.9), (300, 0.2))"
+            )
         if not 0 <= self.random_share <= 1:
             raise ValueError(f"random_share must be between 0 and 1, got {self.random_share}")
         if not 1 <= self.repeat_lengths[0] <= self.repeat_lengths[1] < len(self.stream):
             raise ValueError(f"repeat_lengths must be (lowest, highest), got {self.repeat_lengths}")
 
-    def _check_schedule(self):
-        given = self.repeat_share
-        try:
-            schedule = given if isinstance(given, tuple | list) else [(0, given)]
-            good = all(0 <= share <= 1 for _, share in schedule)
-            steps = [step for step, _ in schedule]
-            good &= steps[:1] == [0] and steps == sorted({int(step) for step in steps})
-        except (TypeError, ValueError):
-            good = False
-        if not good:
-            raise ValueError(
-                f"repeat_share must be between 0 and 1, got {given!r}; or a schedule of (from "
-                "step, share) whose steps begin at 0 and rise, such as ((0, 0.9), (300, 0.2))"
-            )
+    @property
+    def _schedule(self) -> tuple[tuple[int, float], ...]:
+        share = self.repeat_share
+        return tuple(share) if isinstance(share, tuple | list) else ((0, share),)
 
     def repeat_share_at(self, step: int) -> float:
         """The share of windows that are repeats at a step: that of the schedule's last line."""
-        if not isinstance(self.repeat_share, tuple | list):
-            return self.repeat_share
-        return [share for start, share in self.repeat_share if start <= step][-1]
+        return [share for start, share in self._schedule if start <= step][-1]
 
     def __getitem__(self, step: int) -> Int[Tensor, "batch pos"]:
         generator = torch.Generator().manual_seed(self.seed * 10_000_019 + step)

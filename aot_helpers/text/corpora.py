@@ -3,16 +3,14 @@
 import ast
 import csv
 import functools
-import gc
 import hashlib
-import importlib.util
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.metadata import version
+from importlib.metadata import distribution
 from pathlib import Path
 
-from aot_helpers.base.errors import check_text, unknown_name
+from aot_helpers.base.errors import check_one_of, check_text
 from aot_helpers.offline import network
 from aot_helpers.offline.wikitext import read_articles
 from aot_helpers.text.planted import PlantedTruth, write_planted
@@ -70,33 +68,22 @@ class Corpus:
         )
 
 
-def load_corpus(
-    name, split: str = "train", fallback: str | None = None, quiet: bool = False
-) -> Corpus:
+def load_corpus(name, split: str = "train", quiet: bool = False) -> Corpus:
     """A corpus by name, or the reader's own text; says in one line what came from where.
 
     name: "stories", "planted" (generated), "docstrings" (prose inside sympy and networkx), "imdb",
         "wikitext", "wikitext-2" (hub, then local package), a text file, or a list of strings.
     split: "train" or "test"; text of one's own has no split.
-    fallback: the corpus to load, saying so, where imdb or wikitext is out of reach.
     Raises ValueError for an unknown name or empty text, OSError for a source out of reach.
     """
-    if split not in ("train", "test"):
-        raise ValueError(f"split must be 'train' or 'test', got {split!r}")
+    check_one_of("split", split, ("train", "test"))
     if isinstance(name, list):
         corpus = Corpus("your text", "all", name, "a list of strings", "yours")
     elif isinstance(name, Path) or str(name).endswith(".txt"):
         corpus = _from_file(Path(name))
-    elif name in LOADERS:
-        try:
-            corpus = LOADERS[name](split)
-        except OSError as error:
-            if fallback is None or name not in HUB:
-                raise
-            print(f"{error} Using {fallback!r} instead.")
-            return load_corpus(fallback, split, quiet=quiet)
     else:
-        raise unknown_name("corpus", name, LOADERS)
+        check_one_of("corpus", name, LOADERS)
+        corpus = LOADERS[name](split)
     if not quiet:
         print(corpus)
     return corpus
@@ -104,8 +91,6 @@ def load_corpus(
 
 def _from_file(path: Path) -> Corpus:
     """The reader's own text, one document, in UTF-8."""
-    if not path.is_file():
-        raise ValueError(f"there is no text file at {str(path)!r}")
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -143,18 +128,10 @@ def _docstring_files() -> tuple[list[list[str]], str]:
     """The prose in each file of two libraries, and their versions."""
     paths, sources = [], []
     for package in ("networkx", "sympy"):
-        spec = importlib.util.find_spec(package)
-        if spec is None:
-            raise OSError(f"the package {package} is missing: pip install -r requirements.txt")
-        sources.append(f"{package} {version(package)}")
-        paths += sorted(Path(spec.origin).parent.rglob("*.py"), key=lambda path: path.as_posix())
-    collecting = gc.isenabled()
-    gc.disable()  # syntax trees hold no cycles, and looking for some takes as long as parsing
-    try:
-        files = [_prose(p.read_text(encoding="utf-8")) for p in paths if "tests" not in p.parts]
-    finally:
-        if collecting:
-            gc.enable()
+        installed = distribution(package)
+        sources.append(f"{package} {installed.version}")
+        paths += sorted(Path(installed.locate_file(package)).rglob("*.py"), key=Path.as_posix)
+    files = [_prose(p.read_text(encoding="utf-8")) for p in paths if "tests" not in p.parts]
     return files, " and ".join(sources)
 
 
