@@ -62,15 +62,14 @@ def skip_trigram_model(
     model = _blank_model(d_vocab, 1, n_heads, n_ctx, strength)
     token, output = stream_block(d_vocab, "token"), stream_block(d_vocab, "output")
     attn = model.blocks[0].attn
-    for head in range(n_heads):
-        _score_tokens(attn, head, torch.zeros(d_vocab, d_vocab), strength)
-        attn.W_K[head, token] = torch.eye(d_vocab)
-        attn.b_rel[head, 0] = -2 * strength  # a destination is not its own source
+    wanted = torch.zeros(n_heads, d_vocab, d_vocab)
     for source, destination, out in triples:
         head = destinations.index(destination) % n_heads
-        attn.W_Q[head, token][destination, source] = 2 * strength * math.sqrt(d_vocab)
+        wanted[head, destination, source] = 1.0
         attn.W_V[head, token][source, source] = 1.0
         attn.W_O[head][source, output][out] = 1.0
+    _score_tokens(attn, wanted, strength)
+    attn.b_rel[:, 0] = -2 * strength  # a destination is not its own source
     for before, after in (bigrams or {}).items():
         model.W_U[token][before, after] = strength / 2
     return model
@@ -91,9 +90,7 @@ def induction_model(
     model, first, second = _two_layers(d_vocab, n_ctx, strength, back=1)
     _copy_tokens(first, "previous token")
 
-    _score_tokens(second, 0, torch.eye(d_vocab), strength)
-    second.W_K[0, stream_block(d_vocab, "previous token")] = torch.eye(d_vocab)
-    second.W_K[0, stream_block(d_vocab, "token")][BOS, BOS] = 1.0  # the resting place
+    _score_tokens(second, torch.eye(d_vocab), strength, keys="previous token")
     _copy_tokens(second, "output")
     return model
 
@@ -138,8 +135,7 @@ def duplicate_token_model(
     Raises ValueError for d_vocab < 2, strength <= 0.
     """
     model, _, second = _two_layers(d_vocab, n_ctx, strength, back=n_ctx - 1)
-    _score_tokens(second, 0, torch.eye(d_vocab), strength)
-    second.W_K[0, stream_block(d_vocab, "token")] = torch.eye(d_vocab)
+    _score_tokens(second, torch.eye(d_vocab), strength)
     second.b_rel[0, 0] = -2 * strength  # an earlier copy, not the token itself
     _copy_tokens(second, "output")
     return model
@@ -202,17 +198,22 @@ def _look_back(attn: Attention, back: int, strength: float):
 
 
 def _score_tokens(
-    attn: Attention, head: int, wanted: Float[Tensor, "d_vocab d_vocab"], strength: float
+    attn: Attention,
+    wanted: Float[Tensor, "*head d_vocab d_vocab"],
+    strength: float,
+    keys: str = "token",
 ):
     """Scores: 2 · strength where wanted[query token, key token] is 1, strength for BOS, else 0.
 
-    W_Q holds this table; W_K, set by the caller, says which token a key stands for.
+    W_Q holds this table; W_K reads from the block `keys` which token a key stands for.
     """
-    table = 2 * strength * wanted
-    table[:, BOS] = strength
     d_vocab = attn.config.d_vocab
+    token, table = stream_block(d_vocab, "token"), 2 * strength * wanted
+    table[..., BOS] = strength
     # Scores are divided by the root of d_head = d_vocab.
-    attn.W_Q[head, stream_block(d_vocab, "token")] = table * math.sqrt(d_vocab)
+    attn.W_Q[:, token] = table * math.sqrt(d_vocab)
+    attn.W_K[:, stream_block(d_vocab, keys)] = torch.eye(d_vocab)
+    attn.W_K[:, token][:, BOS, BOS] = 1.0  # the resting place
 
 
 def _copy_tokens(attn: Attention, to: str):
