@@ -6,24 +6,10 @@ from aot_helpers.models.transformer import AttentionOnlyTransformer
 
 
 def to_gpt2(model: AttentionOnlyTransformer):
-    """The same function as a transformers GPT2LMHeadModel, e.g. to save it in the hub's format.
-
-    Raises ValueError where GPT-2 has no counterpart for the configuration.
-    """
+    """The same function as a transformers GPT2LMHeadModel, of a model with "standard" positions."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     c = model.config
-    needs = {
-        'positions = "standard"': c.positions == "standard",
-        "layer_norm": c.layer_norm,
-        "causal": c.causal,
-        f"n_heads · d_head = d_model (here {c.n_heads} · {c.d_head}, {c.d_model})": c.n_heads
-        * c.d_head
-        == c.d_model,
-    }
-    missing = [need for need, met in needs.items() if not met]
-    if missing:
-        raise ValueError(f"GPT-2's class needs {', '.join(missing)}")
     gpt2 = GPT2LMHeadModel(
         GPT2Config(
             vocab_size=c.d_vocab, n_positions=c.n_ctx, n_embd=c.d_model, n_layer=c.n_layers,

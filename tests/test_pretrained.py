@@ -1,8 +1,6 @@
 import copy
 import json
 import shutil
-import subprocess
-import sys
 import threading
 
 import gguf
@@ -52,7 +50,7 @@ def tiny(kind, seed=0):
 
 def eager(hf, tokens, mask=None):
     """What transformers' own eager attention makes of the tokens: logits, or BERT's last layer."""
-    hf = copy.deepcopy(hf)
+    hf = copy.deepcopy(hf).eval()
     hf.set_attn_implementation("eager")
     with torch.no_grad():
         out = hf(tokens, attention_mask=None if mask is None else mask.long())
@@ -86,23 +84,12 @@ def mask():
 
 @every_kind
 def test_logits_equal_the_eager_class(kind, some_tokens, mask):
-    hf = tiny(kind)
+    hf = tiny(kind).train()  # read without dropout all the same
     plain, padded = eager(hf, some_tokens), eager(hf, some_tokens, mask)
     model = PretrainedTransformer(hf)
     assert torch.allclose(result(model, some_tokens), plain, atol=1e-5)
     assert torch.allclose(result(model, some_tokens, mask)[mask], padded[mask], atol=1e-5)
     assert isinstance(model, Model)
-
-
-@every_kind
-def test_nothing_is_read_from_padding(kind, some_tokens, mask):
-    model = PretrainedTransformer(tiny(kind))
-    other = torch.where(mask, some_tokens, 0)
-    assert not torch.equal(other, some_tokens)
-    before, after = (result(model, tokens, mask)[mask] for tokens in (some_tokens, other))
-    assert torch.allclose(before, after, atol=1e-6)
-    if kind.startswith("bert"):  # where attention looks ahead, padding would be seen
-        assert not torch.allclose(result(model, some_tokens)[mask], before, atol=1e-3)
 
 
 @pytest.mark.parametrize("d_mlp", [0, 12])
@@ -174,18 +161,6 @@ def test_the_stream_is_what_the_names_say(kind, some_tokens):
         assert torch.allclose(read, cache["ln_final_out"], atol=1e-5)
         bias = getattr(model.hf.get_output_embeddings(), "bias", None)
         assert torch.allclose(read @ model.W_U + (0 if bias is None else bias), logits, atol=1e-4)
-
-
-@every_kind
-def test_zeroing_a_head_by_an_edit_equals_zeroing_its_weights(kind, some_tokens):
-    hf = tiny(kind)
-    edits = {"L0.z": lambda z: z * torch.tensor([1, 1, 0, 1.0])[:, None]}
-    model = PretrainedTransformer(hf)
-    edited = result(model, some_tokens, edits=edits)
-    assert not torch.allclose(edited, result(model, some_tokens), atol=1e-3)
-    with torch.no_grad():
-        model.head_weights(Head(0, 2)).W_O.zero_()  # a view of the weights
-    assert torch.allclose(edited, result(model, some_tokens), atol=1e-5)
 
 
 @every_kind
@@ -546,19 +521,3 @@ def test_smollm2_is_the_eager_class_and_its_tokenizer_splits_digits(smollm2):
         "It", "'s", " ", "1", "2", " é", "."
     ]  # fmt: skip
     assert tokenizer.encode("x", bos=True)[0] == 1
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
-def test_a_fresh_process_needs_little_time_and_memory_for_smollm2():
-    carried("smollm2")
-    code = """
-import aot_helpers, time, torch, transformers
-aot_helpers.setup()
-model = aot_helpers.load_pretrained("smollm2")
-model(torch.arange(64)[None])
-print(time.process_time())
-print([line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")][0])
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    seconds, kilobytes = map(float, done.stdout.split()[-2:])
-    assert seconds < 10 and kilobytes < 1.2e6, done.stdout
