@@ -165,27 +165,6 @@ def test_docstrings_are_prose_of_the_installed_packages(capsys):
     assert len({text.split("\n")[0] for text in corpus.texts} & openings) > 10
 
 
-def test_prose_leaves_out_examples_headings_and_short_docstrings():
-    body = (
-        "This sentence is long enough to be kept, because it has more than eighty characters in it."
-    )
-    code = f'''
-class A:
-    """{body}
-
-    Examples
-    --------
-    >>> 1 + 1
-    2
-    """
-    def f(self):
-        """Too short."""
-        def inner():
-            """{body.replace("This", "Inner")}"""
-'''
-    assert corpora._prose(code) == [body, body.replace("This", "Inner")]
-
-
 @pytest.mark.parametrize("name", ["imdb", "wikitext", "wikitext-2"])
 def test_a_corpus_out_of_reach_names_the_remedy(monkeypatch, name):
     monkeypatch.setattr(corpora.network, "package_file", lambda path: None)

@@ -3,7 +3,6 @@ import math
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from aot_helpers.models.protocol import Head, all_heads
 from aot_helpers.models.sampling import generate
@@ -41,16 +40,6 @@ def test_logits_equal_those_of_gpt2s_class(make_model, some_tokens, n_layers, d_
         theirs = to_gpt2(model)(some_tokens).logits
         ours = model(some_tokens)
     assert (ours - theirs).abs().max() < 1e-5
-
-
-def test_one_head_equals_scaled_dot_product_attention(make_model, some_tokens):
-    model = make_model(n_layers=1, n_heads=1, positions="none", layer_norm=False)
-    head, x = model.blocks[0].attn, model.W_E[some_tokens]
-    q, k, v = (x @ W[0] for W in (head.W_Q, head.W_K, head.W_V))
-    z = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    _, cache = model.run_with_cache(some_tokens)
-    assert (cache["L0.z"][:, :, 0] - z).abs().max() < 1e-6
-    assert (cache["L0.attn_out"] - z @ head.W_O[0]).abs().max() < 1e-6
 
 
 def test_layers_follow_the_equations_written_out_by_hand(make_model):
@@ -158,27 +147,14 @@ def test_masked_softmax_is_the_softmax_of_the_allowed_keys_and_zero_without_any(
 # ---- the parts ----
 
 
-@positions
-def test_attention_output_is_the_sum_over_heads(make_model, some_tokens, positions):
-    model = make_model(positions=positions, n_heads=3, d_head=5)
-    _, cache = model.run_with_cache(some_tokens)
-    for i, layer in enumerate(model.blocks):
-        z = cache[f"L{i}.z"]
-        by_head = sum(z[:, :, h] @ layer.attn.W_O[h] for h in range(3))
-        torch.testing.assert_close(cache[f"L{i}.attn_out"], by_head)
-
-
 @pytest.mark.parametrize("d_mlp", [0, 6])
 def test_the_stream_is_the_sum_of_what_was_written(make_model, some_tokens, d_mlp):
     model = make_model(positions="standard", d_mlp=d_mlp)
     _, cache = model.run_with_cache(some_tokens)
-    written = [
-        name
-        for name in cache
-        if name.split(".")[-1] in ("embed", "pos_embed", "attn_out", "mlp_out")
-    ]
+    parts = ("embed", "pos_embed", "attn_out", "mlp_out")
+    written = [value for name, value in cache.items() if name.split(".")[-1] in parts]
     assert len(written) == 2 + 2 * (1 + (d_mlp > 0))
-    torch.testing.assert_close(sum(cache[name] for name in written), cache["final_resid"])
+    torch.testing.assert_close(sum(written), cache["final_resid"])
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -195,19 +171,7 @@ def test_relative_bias_depends_on_distance_alone(make_model, causal):
         torch.testing.assert_close(
             seen[distance], model.blocks[0].attn.b_rel[:, distance], atol=1e-5, rtol=1e-5
         )
-    numbers = {tuple(value.detach().mul(1e3).round().tolist()) for value in seen.values()}
-    assert len(numbers) == len(seen)  # every distance has numbers of its own
     assert model.blocks[0].attn.b_rel.shape == (2, len(seen))
-
-
-def test_keys_queries_positions_never_reach_the_values(make_model, some_tokens):
-    model = make_model(positions="shortformer")
-    _, cache = model.run_with_cache(some_tokens)
-    attn = model.blocks[0].attn
-    normed, W_pos = cache["L0.ln1_out"], model.W_pos[:7]
-    torch.testing.assert_close(cache["L0.v"][:, :, 0], normed @ attn.W_V[0])
-    torch.testing.assert_close(cache["L0.q"][:, :, 0], (normed + W_pos) @ attn.W_Q[0])
-    torch.testing.assert_close(cache["L0.k"][:, :, 0], (normed + W_pos) @ attn.W_K[0])
 
 
 def test_without_positions_a_shuffled_past_gives_the_same_logits(make_model):
