@@ -24,13 +24,16 @@ def weights(model, factor=1.0):
 
 
 @pytest.fixture
-def saved(make_model, tmp_path):
-    """A checkpoint of steps 0, 5 and 20 named tiny-2l, its model and its folder."""
+def saved(make_model, tmp_path, monkeypatch):
+    """A checkpoint of steps 0, 5 and 20 named tiny-2l, its model and the folder of all."""
+    monkeypatch.setattr(files, "DATA", tmp_path)
     model = make_model(d_vocab=8)
     trajectory = {20: weights(model), 0: weights(model, 0.5), 5: weights(model, 0.25)}
     tokenizer = characters(["abcdef"])
-    save_checkpoint("tiny-2l", trajectory, model.config, tokenizer, {"seed": 7}, tmp_path)
-    return model, tmp_path
+    save_checkpoint(
+        "tiny-2l", trajectory, model.config, tokenizer, {"seed": 7}, tmp_path / "checkpoints"
+    )
+    return model, tmp_path / "checkpoints"
 
 
 # ---- saving and loading ----
@@ -38,10 +41,10 @@ def saved(make_model, tmp_path):
 
 def test_every_step_comes_back_rounded_to_half_precision(saved):
     model, folder = saved
-    assert list_checkpoints(folder) == {"tiny-2l": {"seed": 7}}
-    assert checkpoint_steps("tiny-2l", folder) == [0, 5, 20]
+    assert list_checkpoints() == {"tiny-2l": {"seed": 7}}
+    assert checkpoint_steps("tiny-2l") == [0, 5, 20]
     for step, factor in {0: 0.5, 5: 0.25, None: 1.0}.items():
-        loaded = load_checkpoint("tiny-2l", step, folder)
+        loaded = load_checkpoint("tiny-2l", step)
         assert loaded.config == model.config and not loaded.training
         for name, parameter in loaded.named_parameters():
             rounded = (factor * model.get_parameter(name)).half().float()
@@ -67,14 +70,10 @@ def test_a_failed_write_leaves_the_old_file_whole(tmp_path, monkeypatch, fails):
 
 
 def test_an_unknown_name_or_step_lists_what_there_is(saved):
-    _, folder = saved
     with pytest.raises(ValueError, match="'tiny-21'.*'tiny-2l'"):
-        load_checkpoint("tiny-21", folder=folder)
-    with pytest.raises(ValueError, match="'x'.*none"):
-        checkpoint_steps("x", folder / "nothing")
+        load_checkpoint("tiny-21")
     with pytest.raises(ValueError, match=r"step 6.*\[0, 5, 20\]"):
-        load_checkpoint("tiny-2l", 6, folder)
-    assert list_checkpoints(folder / "nothing") == {}
+        load_checkpoint("tiny-2l", 6)
 
 
 def test_a_damaged_manifest_and_weights_that_do_not_fit_are_named(saved):
@@ -82,11 +81,11 @@ def test_a_damaged_manifest_and_weights_that_do_not_fit_are_named(saved):
     whole = path.read_text()
     path.write_text(whole.replace('"n_heads": 2', '"n_heads": 1'))
     with pytest.raises(ValueError, match=r"tiny-2l, step 20, .*(?s:.)*0\.attn\.W_K"):
-        load_checkpoint("tiny-2l", folder=saved[1])
+        load_checkpoint("tiny-2l")
     for damaged in (whole[:50], "{}"):
         path.write_text(damaged)
         with pytest.raises(ValueError, match=r"tiny-2l.checkpoint\.json.*git checkout"):
-            list_checkpoints(saved[1])
+            list_checkpoints()
 
 
 def flip(path, at):
@@ -108,9 +107,9 @@ def test_a_damaged_file_is_named_and_never_used(saved, name, damage):
     _, folder = saved
     DAMAGE[damage](folder / "tiny-2l" / name)
     with pytest.raises(ValueError, match=f"{name} .*tiny-2l.*git checkout"):
-        load_checkpoint("tiny-2l", 5, folder)
+        load_checkpoint("tiny-2l", 5)
     if name != "tokenizer.json":
-        load_checkpoint("tiny-2l", 20, folder)  # the other steps are as good as before
+        load_checkpoint("tiny-2l", 20)  # the other steps are as good as before
 
 
 def test_a_folder_that_cannot_be_written_is_named(make_model, tmp_path):

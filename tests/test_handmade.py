@@ -3,8 +3,8 @@ import torch
 
 from aot_helpers.models.handmade import (
     HANDMADE,
+    STRENGTH,
     attend_back_model,
-    duplicate_token_model,
     induction_model,
     previous_token_model,
     skip_trigram_model,
@@ -13,7 +13,7 @@ from aot_helpers.models.handmade import (
 from aot_helpers.models.losses import copy_accuracy
 from aot_helpers.reading.heads import HEAD_PATTERNS, head_scores, induction_scores
 
-D_VOCAB, STRENGTH = 40, 30.0
+D_VOCAB = 40
 # keep … in → mind, keep … at → bay, keep … up → bay: one source; turn … on → light; tie … in → knot
 KEEP, TURN, TIE, IN, AT, ON, UP, MIND, BAY, LIGHT, KNOT = range(1, 12)
 TRIPLES = [
@@ -64,7 +64,7 @@ def around(*words, seed=0):
 
 @pytest.mark.parametrize("name", BUILDERS)
 def test_the_last_head_looks_where_it_must_and_writes_what_stands_there(name):
-    model = BUILDERS[name](7, 24, STRENGTH)  # few tokens: they return often and by chance
+    model = BUILDERS[name](7, 24)  # few tokens: they return often and by chance
     draw = torch.Generator().manual_seed(0)
     tokens = torch.randint(1, 7, (6, 24), generator=draw)
     tokens[:, 0] = 0
@@ -206,7 +206,6 @@ def test_building_draws_nothing_and_gives_the_same_model():
     [
         (lambda: induction_model(1), "d_vocab .*BOS.*>= 2, got 1"),
         (lambda: induction_model(5, n_ctx=1), "n_ctx .*>= 2, got 1"),
-        (lambda: duplicate_token_model(5, strength=float("nan")), "positive.* got nan"),
         (lambda: attend_back_model(5, 8, n_ctx=8), "back .*n_ctx.*from 0 to 7, got 8"),
         (lambda: skip_trigram_model([], 9), r"need triples .*got \[\]"),
         (lambda: skip_trigram_model([(1, 2, 0)], 9), r"BOS.*1 and up, got \[\(1, 2, 0\)\]"),

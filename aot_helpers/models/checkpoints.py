@@ -1,7 +1,6 @@
 """The trained models that come with the collection: hash-checked safetensors and JSON."""
 
 from dataclasses import fields
-from pathlib import Path
 
 from safetensors.torch import load as load_safetensors
 
@@ -12,32 +11,29 @@ from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.text.tokenization import read_tokenizer
 
 
-def list_checkpoints(folder: Path | None = None) -> dict[str, dict]:
+def list_checkpoints() -> dict[str, dict]:
     """{name: provenance} of every shipped checkpoint."""
-    paths = sorted((folder or files.DATA / "checkpoints").glob("*/checkpoint.json"))
-    return {path.parent.name: _manifest(path.parent.name, folder)["provenance"] for path in paths}
+    return {name: _manifest(name)["provenance"] for name in _names()}
 
 
-def checkpoint_steps(name: str, folder: Path | None = None) -> list[int]:
+def checkpoint_steps(name: str) -> list[int]:
     """The training steps of a checkpoint's trajectory; the last one is the finished model."""
-    return sorted(int(step) for step in _manifest(name, folder)["steps"])
+    return sorted(int(step) for step in _manifest(name)["steps"])
 
 
-def load_checkpoint(
-    name: str, step: int | None = None, folder: Path | None = None
-) -> AttentionOnlyTransformer:
+def load_checkpoint(name: str, step: int | None = None) -> AttentionOnlyTransformer:
     """A trained model with .config and .tokenizer; the last step, or one of checkpoint_steps(name).
 
     Raises ValueError for an unknown name or step, a damaged file, weights that do not fit.
     """
-    manifest, steps = _manifest(name, folder), checkpoint_steps(name, folder)
+    manifest, steps = _manifest(name), checkpoint_steps(name)
     step = steps[-1] if step is None else step
     if step not in steps:
         raise ValueError(f"{name} has no weights of step {step}; there are: {steps}")
     if set(manifest["config"]) != {field.name for field in fields(ModelConfig)}:
         raise ValueError(f"{name} was made by another version of ModelConfig: {manifest['config']}")
     model = AttentionOnlyTransformer(ModelConfig(**manifest["config"]))
-    where, weights = (folder or files.DATA / "checkpoints") / name, manifest["steps"][str(step)]
+    where, weights = files.DATA / "checkpoints" / name, manifest["steps"][str(step)]
     content = {}
     for file in (weights, "tokenizer.json"):
         what, sha256 = f"{file} of checkpoint {name}", manifest["sha256"].get(file)
@@ -50,21 +46,24 @@ def load_checkpoint(
     return model.eval()
 
 
-def load_measurements(name: str, folder: Path | None = None) -> dict:
+def load_measurements(name: str) -> dict:
     """What was measured while a run trained: {"provenance": …, "steps": [...], "measured": [...]}.
 
     `make checkpoints` measures the shipped models and controls that are not shipped. Raises
     ValueError for an unknown name.
     """
-    known = {p.stem: p for p in (folder or files.DATA / "results" / "training").glob("*.json")}
+    known = {p.stem: p for p in (files.DATA / "results" / "training").glob("*.json")}
     check_one_of("measured run", name, known)
     return read_json(known[name])
 
 
-def _manifest(name: str, folder: Path | None) -> dict:
-    folder = folder or files.DATA / "checkpoints"
-    path = folder / str(name) / "checkpoint.json"
-    check_one_of("checkpoint", name, [p.parent.name for p in folder.glob("*/checkpoint.json")])
+def _names() -> list[str]:
+    return sorted(path.parent.name for path in files.DATA.glob("checkpoints/*/checkpoint.json"))
+
+
+def _manifest(name: str) -> dict:
+    check_one_of("checkpoint", name, _names())
+    path = files.DATA / "checkpoints" / name / "checkpoint.json"
     manifest = read_json(path)
     parts = [manifest.get(part) for part in ("config", "steps", "sha256", "provenance")]
     if not all(isinstance(part, dict) for part in parts):
