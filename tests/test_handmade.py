@@ -125,23 +125,6 @@ def test_every_score_finds_its_own_model_and_no_other(name, length):
         assert scores[0, 0] > 0.99 if behavior == look else scores[0, 0] <= null + 0.1, behavior
 
 
-@pytest.mark.parametrize("n_heads", [None, 1, 2, 6])
-def test_the_scores_of_skip_trigrams_are_the_table_of_the_triples(n_heads):
-    model = skip_trigram_model(TRIPLES, 13, n_heads=n_heads)
-    attn = model.blocks[0].attn
-    found = (model.W_E @ attn.W_Q) @ (model.W_E @ attn.W_K).transpose(1, 2) / 13**0.5
-    expected = torch.zeros(13, 13)
-    expected[:, 0] = STRENGTH
-    for source, destination, _ in TRIPLES:
-        expected[destination, source] = 2 * STRENGTH
-    # Each row of the table is in one head, and the others rest.
-    torch.testing.assert_close(found.amax(0), expected)
-    assert found.shape[0] == (n_heads or len({d for _, d, _ in TRIPLES}))
-    for destination in (IN, AT, ON, UP):
-        looking = (found[:, destination, 1:] > 0).any(-1)
-        assert looking.sum() == 1
-
-
 def test_a_head_for_each_destination_knows_every_triple_and_nothing_more():
     model = skip_trigram_model(TRIPLES, D_VOCAB)
     outs = {(source, destination): out for source, destination, out in TRIPLES}

@@ -105,8 +105,6 @@ def test_our_model_in_gpt2s_class_is_the_same_model(make_model, some_tokens, mas
             assert torch.allclose(their_cache[name], value, atol=1e-5), name
     for name in ("W_E", "W_U", "W_Q", "W_K", "W_V", "W_O"):
         assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
-    for b, theirs_b in zip(ours.biases(1), theirs.biases(1), strict=True):
-        assert torch.equal(b, theirs_b)
     logits = ours(some_tokens)
     for name in ours.activation_names():
         for edit in (lambda value: value.flip(-1) + 0.1, torch.randn_like(their_cache[name])):
@@ -386,31 +384,26 @@ def test_a_damaged_file_of_the_shipped_gpt2_is_named(tmp_path, monkeypatch):
 # ---- GGUF ----
 
 
-def write_gguf(hf, path, kinds=(F32,), pre="smollm"):
+def write_gguf(hf, path, pre="smollm"):
     """The model as llama.cpp stores it: the pairs of rotated coordinates side by side.
 
     The model's own weights become what the file can hold.
     """
     c, file = hf.config, gguf.GGUFWriter(path, "llama")
-    file.add_vocab_size(c.vocab_size)
-    file.add_embedding_length(c.hidden_size)
-    file.add_block_count(c.num_hidden_layers)
-    file.add_feed_forward_length(c.intermediate_size)
-    file.add_head_count(c.num_attention_heads)
-    file.add_head_count_kv(c.num_key_value_heads)
-    file.add_context_length(c.max_position_embeddings)
-    file.add_rope_freq_base(c.rope_parameters["rope_theta"])
-    file.add_layer_norm_rms_eps(c.rms_norm_eps)
-    file.add_tokenizer_pre(pre)
-    file.add_token_list(["<s>", "</s>", "a", "b", "ab", "1", "2", "Ġ", "Ġa", "c", "d"])
-    file.add_token_types([3, 3] + [1] * 9)
-    file.add_token_merges(["a b", "Ġ a"])
-    file.add_bos_token_id(0)
-    file.add_eos_token_id(1)
-    file.add_pad_token_id(1)
+    facts = dict(
+        vocab_size=c.vocab_size, embedding_length=c.hidden_size, block_count=c.num_hidden_layers,
+        feed_forward_length=c.intermediate_size, head_count=c.num_attention_heads,
+        head_count_kv=c.num_key_value_heads, context_length=c.max_position_embeddings,
+        rope_freq_base=c.rope_parameters["rope_theta"], layer_norm_rms_eps=c.rms_norm_eps,
+        tokenizer_pre=pre, token_types=[3, 3] + [1] * 9, token_merges=["a b", "Ġ a"],
+        token_list=["<s>", "</s>", "a", "b", "ab", "1", "2", "Ġ", "Ġa", "c", "d"],
+        bos_token_id=0, eos_token_id=1, pad_token_id=1,
+    )  # fmt: skip
+    for name, value in facts.items():
+        getattr(file, f"add_{name}")(value)
     theirs = {name: short for short, name in (gguf_files.LAYER | gguf_files.REST).items()}
     for i, (name, W) in enumerate(hf.state_dict().items()):
-        kind = kinds[i % len(kinds)] if W.ndim == 2 else F32
+        kind = (Q8_0, F32, Q4_1)[i % 3] if W.ndim == 2 else F32
         held = torch.from_numpy(dequantize(quantize(W.numpy(), kind), kind))
         hf.load_state_dict({name: held}, strict=False)
         layer, _, part = name.removesuffix(".weight").removeprefix("model.layers.").partition(".")
@@ -434,14 +427,11 @@ def llama():
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**SIZE, **sizes})).eval()
 
 
-@pytest.mark.parametrize("kinds", [[F32], [Q4_1], [Q8_0], [Q8_0, F32, Q4_1]])
-def test_a_gguf_file_is_the_model_that_was_written(
-    kinds, llama, tmp_path, some_tokens, monkeypatch
-):
+def test_a_gguf_file_is_the_model_that_was_written(llama, tmp_path, some_tokens, monkeypatch):
     with torch.no_grad():
         for parameter in llama.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
-    write_gguf(llama, tmp_path / "tiny.gguf", kinds)
+    write_gguf(llama, tmp_path / "tiny.gguf")
     monkeypatch.setattr(network, "package_file", lambda path: tmp_path / "tiny.gguf")
     model = load_pretrained("smollm2")
     for name, W in llama.state_dict().items():
@@ -460,9 +450,6 @@ def test_other_gguf_files_are_refused(llama, tmp_path):
     write_gguf(llama, path)
     path.write_bytes(path.read_bytes()[:-300])
     with pytest.raises(ValueError, match=r"tiny\.gguf is no whole GGUF file .*install it again"):
-        gguf_files.read_llama(path)
-    path.write_bytes(b"no model at all")
-    with pytest.raises(ValueError, match=r"tiny\.gguf is no whole GGUF file"):
         gguf_files.read_llama(path)
 
 

@@ -107,14 +107,11 @@ def test_a_saved_tokenizer_reads_back_the_same(make, tmp_path):
         tokens = tokenizer.encode(text, bos=True)
         assert torch.equal(again.encode(text, bos=True), tokens)
         assert again.decode(tokens) == tokenizer.decode(tokens)
-        assert again.token_strings(tokens) == tokenizer.token_strings(tokens)
 
 
 def test_token_strings_join_to_the_text(bpe):
     for text in TEXTS:
-        strings = bpe.token_strings(bpe.encode(text))
-        assert "".join(strings) == text
-        assert len(strings) == len(bpe.encode(text))
+        assert "".join(bpe.token_strings(bpe.encode(text))) == text
     assert bpe.token_strings(bpe.encode(" river")) == [" river"]
     assert bpe.token_strings(bpe.encode("日")) == ["‹e6›", "‹97›", "‹a5›"]  # its bytes
 

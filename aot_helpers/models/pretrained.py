@@ -103,7 +103,7 @@ class PretrainedTransformer(nn.Module, Model):
         """hf: a transformers model, one of CLASSES; from now on it attends step by step."""
         super().__init__()
         c = hf.config
-        check_one_of("class with hooks of ours", type(hf).__name__, CLASSES.values())
+        check_one_of("class of models that is read", type(hf).__name__, CLASSES.values())
         _register_attention()
         hf.set_attn_implementation("aot")
         self.hf, self.tokenizer = hf.eval(), tokenizer
@@ -335,7 +335,7 @@ def _read(where: str | Path) -> tuple[nn.Module, Backend | None]:
     else:
         facts, _ = transformers.PreTrainedConfig.get_config_dict(where, **offline)
         kind, classes = facts.get("model_type"), set(facts.get("architectures") or [])
-        check_one_of(f"family that is read (as {where} asks)", kind, PARTS)
+        check_one_of("family of models that is read", kind, PARTS)
         folder, options = where, {"use_safetensors": True, **offline}
         backend = _backend(where, offline)
         if kind == "bert" and not {"BertForMaskedLM", "BertForPreTraining"} & classes:

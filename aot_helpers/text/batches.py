@@ -78,9 +78,9 @@ class Windows:
             raise ValueError(f"{n} tokens are too few for windows of n_ctx = {self.n_ctx}")
         check_whole("batch_size", self.batch_size, 1)
         check_token_ids(self.stream, self.d_vocab)
-        steps, shares = [[line[i] for line in self._schedule] for i in (0, 1)]
+        steps = [step for step, _ in self._schedule]
         rising = steps[:1] == [0] and steps == sorted(set(steps))
-        if not (rising and all(0 <= share <= 1 for share in shares)):
+        if not (rising and all(0 <= share <= 1 for _, share in self._schedule)):
             raise ValueError(
                 f"repeat_share must be between 0 and 1, got {self.repeat_share!r}; or a schedule "
                 "of (from step, share) whose steps begin at 0 and rise: ((0, 0.9), (300, 0.2))"
@@ -92,6 +92,7 @@ class Windows:
 
     @property
     def _schedule(self) -> tuple[tuple[int, float], ...]:
+        """(from step, share) in turn, also where one share holds for all steps."""
         share = self.repeat_share
         return tuple(share) if isinstance(share, tuple | list) else ((0, share),)
 
