@@ -313,7 +313,7 @@ TOKENS = torch.tensor([[1, 0, 2, 3, 4]])
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda m: m(torch.tensor([[1, 11, 2]])), "token id 11 .*d_vocab = 11.*tokenizer"),
+        (lambda m: m(torch.tensor([[1, 11, 2]])), "no token 11: .*d_vocab = 11.*tokenizer"),
         (lambda m: m(torch.zeros(1, 11, dtype=torch.long)), r"11 tokens.*n_ctx = 10.*\[:, -10:\]"),
         (lambda m: m(torch.zeros(1, 0, dtype=torch.long)), "empty text"),
         (lambda m: m(TOKENS, edits={"L1.patern": abs}), r"'L1\.patern'.*L1\.pattern"),

@@ -62,4 +62,7 @@ def check_shape(name: str, shape: Iterable[int], wanted: Iterable[int], remedy: 
 def check_token_ids(ids, d_vocab: int) -> None:
     """Raise ValueError for a tensor that holds another number than the ids of a vocabulary."""
     if bad := ids[(ids < 0) | (ids >= d_vocab)].tolist():
-        raise ValueError(f"there is no token {bad[0]}: ids are 0 … {d_vocab - 1}")
+        raise ValueError(
+            f"there is no token {bad[0]}: ids are 0 … {d_vocab - 1}, d_vocab = {d_vocab}; was the "
+            "text encoded with another model's tokenizer?"
+        )

@@ -95,7 +95,7 @@ def induction_model(d_vocab: int, n_ctx: int = 64) -> AttentionOnlyTransformer:
 
 @torch.no_grad()
 def attend_back_model(d_vocab: int, back: int, n_ctx: int = 64) -> AttentionOnlyTransformer:
-    """An impostor: L1H0 copies the token `back` positions earlier, whatever the tokens.
+    """A control: L1H0 copies the token `back` positions earlier, whatever the tokens.
 
     With back = length - 1 it looks like an induction head on segments of exactly that length,
     written twice, and fails at all others. Queries without a key so far back look at the first
@@ -110,7 +110,7 @@ def attend_back_model(d_vocab: int, back: int, n_ctx: int = 64) -> AttentionOnly
 
 
 def previous_token_model(d_vocab: int, n_ctx: int = 64) -> AttentionOnlyTransformer:
-    """An impostor: L1H0 looks at the token before and copies it to the output, L0H0 rests.
+    """A control: L1H0 looks at the token before and copies it to the output, L0H0 rests.
 
     It fools scores on segments of two tokens, where one back is the right place.
     Raises ValueError for n_ctx < 2, d_vocab < 2.
@@ -120,7 +120,7 @@ def previous_token_model(d_vocab: int, n_ctx: int = 64) -> AttentionOnlyTransfor
 
 @torch.no_grad()
 def duplicate_token_model(d_vocab: int, n_ctx: int = 64) -> AttentionOnlyTransformer:
-    """An impostor: L1H0 looks at earlier copies of its own token and copies them, L0H0 rests.
+    """A control: L1H0 looks at earlier copies of its own token and copies them, L0H0 rests.
 
     It fools scores that only ask whether a head finds the repeat, or whether it copies: it looks
     one position short of what comes next. Without an earlier copy it rests on BOS.
@@ -135,7 +135,7 @@ def duplicate_token_model(d_vocab: int, n_ctx: int = 64) -> AttentionOnlyTransfo
 
 @torch.no_grad()
 def rest_on_first_model(d_vocab: int, n_ctx: int = 64) -> AttentionOnlyTransformer:
-    """An impostor: both heads look at position 0, whatever the tokens, and write nothing.
+    """A control: both heads look at position 0, whatever the tokens, and write nothing.
 
     It earns points from scores that count a row whose right place is the first token, such as the
     whole diagonal `length - 1` back on BOS + a segment twice.

@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from aot_helpers.base.errors import check_token_ids
+
 # An edit is a new value for a named activation, or a function from the old value to the new.
 Edits = dict[str, Tensor | Callable[[Tensor], Tensor]]
 
@@ -192,19 +194,13 @@ def check_call(config: Config, tokens, mask: Tensor | None, edits: dict, names: 
             f"attention_mask must be a bool tensor of shape {tuple(tokens.shape)}, got "
             f"{mask.dtype} of shape {tuple(mask.shape)}; a mask of 0 and 1 needs mask.bool()"
         )
-    n_ctx, last = config.n_ctx, config.d_vocab - 1
-    if tokens.shape[1] > n_ctx:
+    if tokens.shape[1] > (n_ctx := config.n_ctx):
         raise ValueError(
             f"{tokens.shape[1]} tokens, but the model sees at most n_ctx = {n_ctx}; "
             f"pass tokens[:, -{n_ctx}:] or cut the text into windows"
         )
     if tokens.device.type == "cpu":  # a GPU would have to be waited for
-        low, high = int(tokens.min()), int(tokens.max())
-        if low < 0 or high > last:
-            raise ValueError(
-                f"token id {high if high > last else low} is outside 0 … {last} (d_vocab = "
-                f"{last + 1}); was the text encoded with another model's tokenizer?"
-            )
+        check_token_ids(tokens, config.d_vocab)
     for name in edits:
         if name not in names:
             near = difflib.get_close_matches(name, names) or names

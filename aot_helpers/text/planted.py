@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -44,6 +45,9 @@ def planted_triples(bugs: bool = True) -> dict[tuple[str, str], str]:
     return dict(zip(pairs, chain(*OBJECTS.values()), strict=True)) | (BUG if bugs else {})
 
 
+TRIPLES = planted_triples()
+
+
 def planted_copies() -> dict[tuple[str, str], str]:
     """{(name, "again"): name}: after "again" comes the name of the clause."""
     return {(name, "again"): name for name in NAMES}
@@ -84,52 +88,51 @@ class _Text:
     def draw(self, options: dict[str, float]) -> str:
         return self.rng.choices(list(options), list(options.values()))[0]
 
-    def say(self, word: str, probability: float, kind: str = "free") -> None:
+    def add(self, word: str, probability: float, kind: str = "free") -> None:
         self.words.append(word)
         self.log_probs.append(math.log(probability))
         self.kinds.append(kind)
 
-    def say_loyally(self, planted: str, others: list[str], kind: str) -> None:
+    def add_planted(self, planted: str, others: Sequence[str], kind: str) -> None:
         """The planted word with probability LOYALTY, else any of the others."""
         others = [word for word in others if word != planted]
         options = {planted: LOYALTY} | dict.fromkeys(others, (1 - LOYALTY) / len(others))
         word = self.draw(options)
-        self.say(word, options[word], kind)
+        self.add(word, options[word], kind)
 
     def sentence(self, p_start: float) -> None:
         """NAME VERB fillers PREPOSITION OBJECT . or NAME VERB fillers again NAME ."""
         name, verb, tail = self.rng.choice(NAMES), self.draw(P_VERB), self.draw(P_TAIL)
-        self.say(name, p_start / len(NAMES))
-        self.say(verb, P_VERB[verb])
+        objects = OBJECTS.get(tail, BUG_OBJECTS)
+        self.add(name, p_start / len(NAMES))
+        self.add(verb, P_VERB[verb])
         filler = self.rng.choice(list(FILLERS))
-        self.say(filler, 1 / len(FILLERS))
+        self.add(filler, 1 / len(FILLERS))
         while self.rng.random() < P_GAP_GOES_ON:
             before, filler = filler, self.draw(FILLERS[filler])
-            self.say(filler, P_GAP_GOES_ON * FILLERS[before][filler], "bigram")
-        self.say(tail, (1 - P_GAP_GOES_ON) * P_TAIL[tail])
+            self.add(filler, P_GAP_GOES_ON * FILLERS[before][filler], "bigram")
+        self.add(tail, (1 - P_GAP_GOES_ON) * P_TAIL[tail])
         if tail == "again":
-            self.say_loyally(name, NAMES, "copy")
-        elif (verb, tail) in BUG:
-            self.say_loyally(BUG[verb, tail], [*BUG_OBJECTS], "bug")
-        elif tail in OBJECTS and verb in VERBS:
-            self.say_loyally(planted_triples()[verb, tail], OBJECTS[tail], "skip-trigram")
+            self.add_planted(name, NAMES, "copy")
+        elif (verb, tail) in TRIPLES:
+            kind = "bug" if (verb, tail) in BUG else "skip-trigram"
+            self.add_planted(TRIPLES[verb, tail], objects, kind)
         else:  # this pair is not planted
-            objects = OBJECTS.get(tail, BUG_OBJECTS)
-            self.say(self.rng.choice(objects), 1 / len(objects))
-        self.say(".", 1)
+            self.add(self.rng.choice(objects), 1 / len(objects))
+        self.add(".", 1)
 
     def repeat(self, p_start: float) -> None:
         """List CODE … CODE ; CODE … CODE . where the second saying repeats the first."""
         codes = self.rng.sample(CODES, self.rng.choice(LIST_LENGTHS))
-        self.say("list", p_start)
+        self.add("list", p_start)
         for i, code in enumerate(codes):
             going_on = sum(n > i for n in LIST_LENGTHS) / sum(n >= i for n in LIST_LENGTHS)
-            self.say(code, going_on / (len(CODES) - i))
+            self.add(code, going_on / (len(CODES) - i))
         stop = 1 / sum(n >= len(codes) for n in LIST_LENGTHS)
-        self.say(";", stop)
+        self.add(";", stop)
         for code in codes:
-            self.say(code, 1, "repeat")
-        self.say(".", 1, "repeat")
+            self.add(code, 1, "repeat")
+        self.add(".", 1, "repeat")
 
 
 def write_planted(n_texts: int, seed: int = 0) -> tuple[list[str], PlantedTruth]:
