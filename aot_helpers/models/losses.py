@@ -82,7 +82,8 @@ def in_context_score(
     """
     if not 0 <= early[0] < early[1] <= late[0] < late[1] <= losses.shape[1]:
         raise ValueError(
-            "early and late must be (from, to) with from < to, early before late, no overlap, all "
-            f"within the text's {losses.shape[1]} losses; got early = {early}, late = {late}"
+            "early and late must be (from, to) with from < to, early before late and no overlap, "
+            f"got early = {early}; late = {late} needs {late[1]} losses, there are "
+            f"{losses.shape[1]}; give longer texts or other ranges"
         )
     return losses[:, slice(*late)].mean(dim=1) - losses[:, slice(*early)].mean(dim=1)
