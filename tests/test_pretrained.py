@@ -209,6 +209,14 @@ def test_rotary_scores_depend_on_the_distance_alone(some_tokens):
             lambda m, t: PretrainedTransformer(transformers.GPT2Model(CONFIGS["gpt2"])),
             "'GPT2Model'.*GPT2LMHeadModel",
         ),
+        (
+            lambda m, t: PretrainedTransformer(
+                transformers.BertModel(
+                    transformers.BertConfig(**{**CONFIGS["bert"].to_dict(), "is_decoder": True})
+                )
+            ),
+            "is_decoder=True: set it False",
+        ),
     ],
 )
 def test_wrong_calls_name_value_and_remedy(some_tokens, unchecked, call, message):

@@ -104,6 +104,8 @@ class PretrainedTransformer(nn.Module, Model):
         super().__init__()
         c = hf.config
         check_one_of("class of models that is read", type(hf).__name__, CLASSES.values())
+        if getattr(c, "is_decoder", False):
+            raise ValueError("a BERT is read as an encoder, not with is_decoder=True: set it False")
         _register_attention()
         hf.set_attn_implementation("aot")
         self.hf, self.tokenizer = hf.eval(), tokenizer
