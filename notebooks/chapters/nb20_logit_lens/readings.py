@@ -1,7 +1,7 @@
 """Every vector of an attention block read as words, and how many words two of them share.
 
 VISIT, section 3 and appendix D, with what it lacks beside each number: pairs of different prompts,
-and sums of vectors that have the same norms and nothing else in common.
+and sums of random vectors that have the same norms and nothing else in common.
 """
 
 from typing import NamedTuple
@@ -19,8 +19,6 @@ RANKS = 3  # so many keys as in VISIT, those with the highest attention but for 
 LAYER = ("residual", "attention output", "block output")
 HEAD = ("head", "head without W_O")
 WHOSE = ("own", "another's", "a third's")  # whose token is looked for in a value
-QUERY = ("query", "query without W_K")
-OF_KEY = ("key", "key without W_Q")
 LOTS = (" by lot", " by lot again")  # draws of random queries
 
 
@@ -41,6 +39,32 @@ class Readings(NamedTuple):
         """Those of some prompts."""
         ids, numbers = ({n: each[rows] for n, each in part.items()} for part in self[:2])
         return Readings(ids, numbers, self.layers)
+
+
+class Layer(NamedTuple):
+    """A layer in a run on some prompts, and the number of words to read from each vector."""
+
+    model: Model
+    cache: dict[str, Tensor]
+    prompts: Prompts
+    layer: int
+    k: int
+
+    def heads(self, reading: str) -> Float[Tensor, "prompt pos head d_model"]:
+        """A reading of each head (see `logit_lens.READINGS`)."""
+        return each_head(self.model, self.cache, reading, self.layer)
+
+    def last(self, name: str) -> Float[Tensor, "prompt ..."]:
+        """An activation of this layer, such as "q", at the last positions."""
+        return at_last(self.cache[f"L{self.layer}.{name}"], self.prompts)
+
+    def attention(self) -> Float[Tensor, "prompt head key"]:
+        """The attention of the last positions."""
+        return at_last(self.cache[f"L{self.layer}.pattern"].transpose(1, 2), self.prompts)
+
+    def ids(self, vectors: Float[Tensor, "*places d_model"]) -> Int[Tensor, "*places k"]:
+        """The words of vectors."""
+        return words(self.model, vectors, self.k).ids
 
 
 def overlap(a: Int[Tensor, "*#places k"], b: Int[Tensor, "*#places k"]) -> Float[Tensor, "*places"]:
@@ -64,6 +88,7 @@ def strongest_value(
     return active.gather(-1, chosen[..., None]) * values[chosen]
 
 
+@torch.no_grad()
 def read_prompts(
     model: Model,
     prompts: Prompts,
@@ -72,112 +97,101 @@ def read_prompts(
     full: bool = True,
     seed: int = 0,
 ) -> Readings:
-    """Read every vector of some layers (None: all), and made-up ones beside them.
+    """Read every vector of some layers (None: all), and random ones beside them.
 
-    full: also queries, keys, MLP values and made-up vectors. Raises ValueError for a k that the
+    full: also queries, keys, MLP values and random vectors. Raises ValueError for a k that the
     vocabulary does not have and prompts that are too long.
     """
     draw, pieces = torch.Generator().manual_seed(seed), []
     layers = list(range(model.config.n_layers)) if layers is None else layers
-    with torch.no_grad():
-        for _, piece in prompts.pieces(model):
-            logits, cache = model.run_with_cache(piece.tokens)
-            last, rows = at_last(logits, piece), []
-            final, said = top_tokens(last, k), last.argmax(dim=-1)
-            for layer in layers:
-                found = _layer(model, cache, piece, layer, said, k) | {"final": final}
-                if full:
-                    found |= _more(model, cache, piece, layer, k, draw)
-                rows.append(found)
-            pieces.append({n: torch.stack([f[n] for f in rows], dim=1) for n in rows[0]})
+    for _, piece in prompts.pieces(model):
+        logits, cache = model.run_with_cache(piece.tokens)
+        final, rows = at_last(logits, piece), []
+        for layer in (Layer(model, cache, piece, i, k) for i in layers):
+            found = _read_layer(layer, final.argmax(dim=-1)) | {"final": top_tokens(final, k)}
+            rows.append(found | (_read_more(layer, draw) if full else {}))
+        pieces.append({name: torch.stack([row[name] for row in rows], dim=1) for name in rows[0]})
     joined = {name: torch.cat([piece[name] for piece in pieces]) for name in pieces[0]}
     ids = {name: each for name, each in joined.items() if not each.is_floating_point()}
     numbers = {name: each for name, each in joined.items() if name not in ids}
     return Readings(ids, numbers, layers)
 
 
-def _each_head(model: Model, cache: dict, reading: str, layer: int) -> Tensor:
-    """[prompt, pos, head, d_model]"""
+def each_head(
+    model: Model, cache: dict[str, Tensor], reading: str, layer: int
+) -> Float[Tensor, "prompt pos head d_model"]:
+    """A reading of each head of a layer."""
     heads = [Head(layer, head) for head in range(model.config.n_heads)]
     return torch.stack([read(model, cache, reading, head) for head in heads], dim=2)
 
 
-def favorites(shares: Float[Tensor, "*places key"]) -> tuple[Tensor, Tensor]:
-    """(attention, position) of the RANKS keys with the highest attention: [*places, rank].
+def favorites(
+    attention: Float[Tensor, "*places key"],
+) -> tuple[Float[Tensor, "*places rank"], Int[Tensor, "*places rank"]]:
+    """(attention, position) of the RANKS keys with the highest attention.
 
-    Without the first token: heads rest on it, and in facts it is the same in many prompts.
+    Without the first token: it is an attention sink, and in facts it is the same in many prompts.
     """
-    found = shares[..., 1:].topk(RANKS, dim=-1)
+    found = attention[..., 1:].topk(RANKS, dim=-1)
     return found.values, found.indices + 1
 
 
-def _at_keys(vectors: Tensor, keys: Tensor) -> Tensor:
-    """Vectors [prompt, pos, head, d_model] at keys [prompt, head, rank]."""
-    by_head = vectors.transpose(1, 2)
+def at_keys(
+    vectors: Float[Tensor, "prompt pos head d"], keys: Int[Tensor, "prompt head rank"]
+) -> Float[Tensor, "prompt head rank d"]:
+    """The vectors of each head at some keys."""
     at = keys[..., None].expand(*keys.shape, vectors.shape[-1])
-    return by_head.gather(2, at)
+    return vectors.transpose(1, 2).gather(2, at)
 
 
-def _layer(
-    model: Model, cache: dict, prompts: Prompts, layer: int, said: Tensor, k: int
-) -> dict[str, Tensor]:
-    """Readings of one layer: its stream, its heads, the values they favor."""
-    found, at = {}, Head(layer, 0)
+def _read_layer(at: Layer, said: Int[Tensor, " prompt"]) -> dict[str, Tensor]:
+    """Readings of one layer: its stream, its heads, the values with the highest attention."""
+    found, k = {}, at.k
     for name in LAYER:
-        vector = at_last(read(model, cache, name, at), prompts)
-        found[name], p, r = words(model, vector, k, said[:, None])
+        vector = at_last(read(at.model, at.cache, name, Head(at.layer, 0)), at.prompts)
+        found[name], p, _ = words(at.model, vector, k, said[:, None])
         if name == "block output":
-            found |= {"p of the prediction": p[:, 0], "rank of the prediction": r[:, 0].float()}
-    before = at_last(read(model, cache, "attention output", Head(max(layer - 1, 0), 0)), prompts)
-    found["one before"] = words(model, before, k).ids
+            found["p of the prediction"] = p[:, 0]
+    found["one before"] = at.ids(at._replace(layer=max(at.layer - 1, 0)).last("attn_out"))
     for name in HEAD:
-        vectors = at_last(_each_head(model, cache, name, layer), prompts)
-        found[name] = words(model, vectors, k).ids
+        vectors = at_last(at.heads(name), at.prompts)
+        found[name] = at.ids(vectors)
         if name == "head":
             found["norm"] = vectors.norm(dim=-1)
-    pattern = at_last(cache[f"L{layer}.pattern"].transpose(1, 2), prompts)  # [prompt, head, key]
-    shares, keys = favorites(pattern)
-    own = prompts.tokens.gather(1, keys.flatten(1)).view_as(keys)
-    values = _at_keys(_each_head(model, cache, "value", layer), keys)
+    attention = at.attention()
+    found["attention"], keys = favorites(attention)
+    own = at.prompts.tokens.gather(1, keys.flatten(1)).view_as(keys)
     asked = torch.stack([own.roll(moved, dims=0) for moved in range(len(WHOSE))], dim=-1)
-    found["value"], _, r = words(model, values, k, asked)
+    found["value"], _, r = words(at.model, at_keys(at.heads("value"), keys), k, asked)
     found |= {f"rank of {whose} token": r[..., i].float() for i, whose in enumerate(WHOSE)}
-    return found | {"attention": shares, "attention to the first token": pattern[..., 0]}
+    return found | {"attention to the first token": attention[..., 0]}
 
 
-def _more(
-    model: Model, cache: dict, prompts: Prompts, layer: int, k: int, draw: torch.Generator
-) -> dict[str, Tensor]:
-    """Queries and keys, the strongest MLP value, and all of these by lot."""
-    found = {}
-    keys = favorites(at_last(cache[f"L{layer}.pattern"].transpose(1, 2), prompts))[1]
-    for name in QUERY:
-        vectors = at_last(_each_head(model, cache, name, layer), prompts)
-        found[name] = words(model, vectors, k).ids
-    for name in OF_KEY:
-        vectors = _at_keys(_each_head(model, cache, name, layer), keys[..., :1])[:, :, 0]
-        found[name] = words(model, vectors, k).ids
-    heads = at_last(_each_head(model, cache, "head", layer), prompts)
-    rest = at_last(cache[f"L{layer}.attn_out"], prompts) - heads.sum(dim=1)  # b_O
+def _read_more(at: Layer, draw: torch.Generator) -> dict[str, Tensor]:
+    """Queries and keys, the strongest MLP value, and random vectors in place of all of these."""
+    found, keys = {}, favorites(at.attention())[1]
+    for name in ("query", "query without W_K"):
+        found[name] = at.ids(at_last(at.heads(name), at.prompts))
+    for name in ("key", "key without W_Q"):
+        found[name] = at.ids(at_keys(at.heads(name), keys[..., :1])[:, :, 0])
+    heads = at_last(at.heads("head"), at.prompts)
+    rest = at.last("attn_out") - heads.sum(dim=1)  # b_O
     alike = heads * (heads.norm(dim=-1).mean(dim=1)[:, None] / heads.norm(dim=-1))[..., None]
-    shape = *heads.shape[:2], model.config.d_head
     for said, real in {"by lot": heads, "by lot, of equal norm": alike}.items():
-        made = written_by(model, layer, torch.randn(shape, generator=draw))
-        made = lengths_of(real, made)
-        found[f"heads {said}"] = words(model, made, k).ids
-        found[f"sum of heads {said}"] = words(model, made.sum(dim=1) + rest, k).ids
-    found |= _values_by_lot(model, cache, prompts, layer, k, draw)
+        z = torch.randn(*heads.shape[:2], at.model.config.d_head, generator=draw)
+        made = lengths_of(real, written_by(at.model, at.layer, z))
+        found[f"heads {said}"] = at.ids(made)
+        found[f"sum of heads {said}"] = at.ids(made.sum(dim=1) + rest)
+    found |= _random_values(at, keys, draw)
     for said in LOTS:
-        found |= _query_by_lot(model, cache, prompts, layer, k, draw, said)
-    if model.config.d_mlp:
-        written = at_last(strongest_value(model, cache, layer), prompts)
-        whole = at_last(cache[f"L{layer}.mlp_out"], prompts)
-        values = model.mlp_values(layer)
+        found |= _random_query(at, draw, said)
+    if at.model.config.d_mlp:
+        written = at_last(strongest_value(at.model, at.cache, at.layer), at.prompts)
+        values = at.model.mlp_values(at.layer)
         made = values[torch.randint(len(values), (len(written),), generator=draw)]
-        made = lengths_of(written, made)
-        for said, value in {"": written, " by lot": made}.items():
-            found[f"MLP value{said}"] = words(model, value, k).ids
-            found[f"MLP output{said}"] = words(model, whole - written + value, k).ids
+        for said, value in {"": written, " by lot": lengths_of(written, made)}.items():
+            found[f"MLP value{said}"] = at.ids(value)
+            found[f"MLP output{said}"] = at.ids(at.last("mlp_out") - written + value)
     return found
 
 
@@ -188,44 +202,41 @@ def written_by(
     return torch.einsum("...hd,hdm->...hm", z, model.layer_weights(layer).W_O)
 
 
-def lengths_of(vectors: Float[Tensor, "*places d"], made: Float[Tensor, "*places d"]) -> Tensor:
-    """The made-up vectors with the norms of the real ones."""
+def lengths_of(
+    vectors: Float[Tensor, "*places d"], made: Float[Tensor, "*places d"]
+) -> Float[Tensor, "*places d"]:
+    """Random vectors with the norms of the real ones."""
     return made * (vectors.norm(dim=-1) / made.norm(dim=-1).clamp_min(1e-9))[..., None]
 
 
-def _values_by_lot(model, cache, prompts, layer, k, draw) -> dict[str, Tensor]:
+def _random_values(at: Layer, keys: Tensor, draw: torch.Generator) -> dict[str, Tensor]:
     """Each value replaced by a random one through the same W_O, and the heads that they make up.
 
     Norms and attention stay.
     """
-    values = _each_head(model, cache, "value", layer)  # [prompt, pos, head, d_model]
-    shares = at_last(cache[f"L{layer}.pattern"].transpose(1, 2), prompts)
-    z = torch.randn(*values.shape[:-1], model.config.d_head, generator=draw)
-    made = lengths_of(values, written_by(model, layer, z))
-    head = torch.einsum("phk,pkhd->phd", shares, made)
-    keys = favorites(shares)[1]
-    return {
-        "values by lot": words(model, _at_keys(made, keys), k).ids,
-        "head of values by lot": words(model, head, k).ids,
-    }
+    values = at.heads("value")
+    z = torch.randn(*values.shape[:-1], at.model.config.d_head, generator=draw)
+    made = lengths_of(values, written_by(at.model, at.layer, z))
+    head = torch.einsum("phk,pkhd->phd", at.attention(), made)
+    return {"values by lot": at.ids(at_keys(made, keys)), "head of values by lot": at.ids(head)}
 
 
-def _query_by_lot(model, cache, prompts, layer, k, draw, said) -> dict[str, Tensor]:
+def _random_query(at: Layer, draw: torch.Generator, said: str) -> dict[str, Tensor]:
     """A random query of each head, as long as its own, and the key that it scores highest.
 
     Both among zeros, the first token left out, as for the model's own queries.
     """
-    own, keys = at_last(cache[f"L{layer}.q"], prompts), cache[f"L{layer}.k"]
+    own, keys = at.last("q"), at.cache[f"L{at.layer}.k"]
     query = lengths_of(own, torch.randn(own.shape, generator=draw))
     scores = torch.einsum("phd,pkhd->phk", query, keys)
-    at = torch.arange(keys.shape[1])
-    there = (at > 0) & (at <= prompts.last[:, None])
+    places = torch.arange(keys.shape[1])
+    there = (places > 0) & (places <= at.prompts.last[:, None])
     best = scores.masked_fill(~there[:, None], -torch.inf).argmax(dim=-1)
-    key = _at_keys(keys, best[..., None])[:, :, 0]
-    room, found = model.config.d_model - own.shape[1] * own.shape[2], {}
+    key = at_keys(keys, best[..., None])[:, :, 0]
+    room, found = at.model.config.d_model - own.shape[1] * own.shape[2], {}
     for name, each in {f"query{said}": query, f"key of query{said}": key}.items():
         padded = torch.stack([torch.block_diag(*row) for row in each])
-        found[name] = words(model, torch.nn.functional.pad(padded, (0, room)), k).ids
+        found[name] = at.ids(torch.nn.functional.pad(padded, (0, room)))
     return found
 
 

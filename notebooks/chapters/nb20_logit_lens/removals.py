@@ -1,22 +1,27 @@
-"""What a model says once a head or a value is taken away at the last position, or a word exchanged.
+"""Heads and values zero-ablated at the last position, and tokens changed: what a model says then.
 
-The causal tests that VISIT lacks (notebook 20); what random vectors do in the same places is in
-`lens_controls`.
+The causal tests that VISIT lacks (notebook 20), and the same with norm-matched random vectors: a
+sum lies near its largest term, and taking the largest away takes its words along, whatever it is.
+What a removal says about heads is only what random vectors do not do as well.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aot_helpers.models.protocol import Head, Model
-from aot_helpers.reading.logit_lens import lens, read, words
-from chapters.nb20_logit_lens.readings import Readings, favorites, overlap
+from aot_helpers.models.protocol import Model
+from aot_helpers.reading.logit_lens import words
+from chapters.nb20_logit_lens.readings import (
+    Readings,
+    each_head,
+    favorites,
+    lengths_of,
+    overlap,
+    written_by,
+)
 from chapters.nb20_logit_lens.templates import Prompts, at_last
-
-LOTS = ("", ", value by lot", ", again")
 
 
 class Clean(NamedTuple):
@@ -25,40 +30,33 @@ class Clean(NamedTuple):
     prompts: Prompts
     logits: Float[Tensor, "prompt d_vocab"]
     z: Float[Tensor, "prompt layer head d_head"]
-    parts: Float[Tensor, "prompt layer head rank d_head"]  # attention times value, top keys first
-    keys: Int[Tensor, "prompt layer head rank"]
-    by_key: list[Float[Tensor, "piece layer pos head d_head"]]  # the same of every key, by piece
+    keys: Int[Tensor, "prompt layer head rank"]  # with the highest attention
+    by_key: Float[Tensor, "prompt layer head key d_head"]  # attention times value: they add up to z
     written: Float[Tensor, "prompt layer d_model"]  # attention outputs
-    left: Float[Tensor, "prompt layer d_model"]  # block outputs
+
+    def of_keys(self, keys: Int[Tensor, "prompt layer head rank"]) -> Tensor:
+        """What z holds of the values at some keys: [prompt, layer, head, rank, d_head]."""
+        return self.by_key.gather(3, keys[..., None].expand(*keys.shape, self.z.shape[-1]))
 
 
+@torch.no_grad()
 def clean_run(model: Model, prompts: Prompts) -> Clean:
     """One undisturbed run. Raises ValueError for prompts that are too long."""
-    found, by_key, n_layers = [], [], model.config.n_layers
-    with torch.no_grad():
-        for _, piece in prompts.pieces(model):
-            logits, cache = model.run_with_cache(piece.tokens)
-            shares = torch.stack(
-                [at_last(cache[f"L{i}.pattern"].transpose(1, 2), piece) for i in range(n_layers)], 1
-            )  # [prompt, layer, head, key]
-            v = torch.stack([cache[f"L{i}.v"] for i in range(n_layers)], dim=1)
-            all_parts = shares.transpose(2, 3)[..., None] * v  # [prompt, layer, key, head, d_head]
-            keys = favorites(shares)[1]
-            at = keys[..., None].expand(*keys.shape, v.shape[-1])
-            rows = {
-                "z": [at_last(cache[f"L{i}.z"], piece) for i in range(n_layers)],
-                "written": [at_last(cache[f"L{i}.attn_out"], piece) for i in range(n_layers)],
-                "left": [
-                    at_last(read(model, cache, "block output", Head(i, 0)), piece)
-                    for i in range(n_layers)
-                ],
-            }
-            rows = {name: torch.stack(each, dim=1) for name, each in rows.items()}
-            rows |= {"parts": all_parts.transpose(2, 3).gather(3, at), "keys": keys}
-            found.append(rows | {"logits": at_last(logits, piece).clone()})
-            by_key.append(all_parts)
-    joined = {name: torch.cat([each[name] for each in found]) for name in found[0]}
-    return Clean(prompts=prompts, by_key=by_key, **joined)
+    found, layers, n_pos = [], range(model.config.n_layers), prompts.tokens.shape[1]
+    for _, piece in prompts.pieces(model):
+        logits, cache = model.run_with_cache(piece.tokens)
+        shares = torch.stack(
+            [at_last(cache[f"L{i}.pattern"].transpose(1, 2), piece) for i in layers], dim=1
+        )  # [prompt, layer, head, key]
+        v = torch.stack([cache[f"L{i}.v"].transpose(1, 2) for i in layers], dim=1)
+        room = (0, 0, 0, n_pos - v.shape[3])  # pieces are as long as their longest prompt
+        z, written = (
+            torch.stack([at_last(cache[f"L{i}.{name}"], piece) for i in layers], dim=1)
+            for name in ("z", "attn_out")
+        )
+        by_key = torch.nn.functional.pad(shares[..., None] * v, room)
+        found.append((at_last(logits, piece).clone(), z, favorites(shares)[1], by_key, written))
+    return Clean(prompts, *(torch.cat(part) for part in zip(*found, strict=True)))
 
 
 def centered(logits: Float[Tensor, "*places d_vocab"]) -> Float[Tensor, "*places d_vocab"]:
@@ -66,52 +64,21 @@ def centered(logits: Float[Tensor, "*places d_vocab"]) -> Float[Tensor, "*places
     return logits - logits.mean(dim=-1, keepdim=True)
 
 
-def edited(model: Model, prompts: Prompts, name: str, change: Callable[[Tensor, slice], Tensor]):
-    """(piece, rows, logits, cache) of each piece, an activation changed at the last position.
-
-    change: of the activation there, [row, …], and the rows of these prompts, its new value.
-    """
-    for rows, piece in prompts.pieces(model):
-
-        def edit(old, piece=piece, rows=rows):
-            new, at = old.clone(), (torch.arange(len(piece.last)), piece.last)
-            new[at] = change(old[at], rows)
-            return new
-
-        with torch.no_grad():
-            run = model.run_with_cache(piece.tokens, edits={name: edit})
-        yield piece, rows, *run
-
-
+@torch.no_grad()
 def run_with(
     model: Model, prompts: Prompts, layer: int, z: Float[Tensor, "prompt head d_head"]
 ) -> Float[Tensor, "prompt d_vocab"]:
-    """The centered final logits once all heads of a layer hand on other z at the last position."""
-    runs = edited(model, prompts, f"L{layer}.z", lambda old, rows: z[rows])
-    return torch.cat([centered(at_last(logits, piece)) for piece, _, logits, _ in runs])
+    """The centered final logits once all heads of a layer have other z at the last position."""
+    found = []
+    for rows, piece in prompts.pieces(model):
 
+        def edit(old, piece=piece, rows=rows):
+            new = old.clone()
+            new[torch.arange(len(piece.last)), piece.last] = z[rows]
+            return new
 
-def fall(
-    model: Model, clean: Clean, name: str, part: Tensor, ids: dict[str, Tensor]
-) -> dict[str, Float[Tensor, " prompt"]]:
-    """How far the mean logit of some tokens falls when a part of an activation is taken away.
-
-    name: the activation, such as "L1.z"; part: what is subtracted at the last position, [prompt,
-    …]. ids: {name: tokens [prompt, k]}, where -1 is none. Logits are centered: the model's own, and
-    under "name, here" those of the lens on the layer's output.
-    """
-    layer = int(name[1 : name.index(".")])
-    found = {said: [] for each in ids for said in (each, f"{each}, here")}
-    changed = edited(model, clean.prompts, name, lambda old, rows: old - part[rows])
-    for piece, rows, logits, cache in changed:
-        before, after = clean.logits[rows], at_last(logits, piece)
-        here = at_last(read(model, cache, "block output", Head(layer, 0)), piece)
-        lost = centered(before) - centered(after)
-        lost_here = centered(lens(model, clean.left[rows, layer])) - centered(lens(model, here))
-        for each, tokens in ids.items():
-            found[each].append(mean_of(lost, tokens[rows]))
-            found[f"{each}, here"].append(mean_of(lost_here, tokens[rows]))
-    return {said: torch.cat(each) for said, each in found.items()}
+        found.append(at_last(model(piece.tokens, edits={f"L{layer}.z": edit}), piece))
+    return centered(torch.cat(found))
 
 
 def mean_of(
@@ -123,10 +90,30 @@ def mean_of(
     return picked.sum(dim=-1) / torch.where(kept.any(-1), kept.sum(-1), torch.nan)
 
 
-def other_words(ids: Int[Tensor, "prompt k"]) -> Int[Tensor, "prompt k"]:
-    """The next prompt's words without those of this one (-1): as frequent, but not its own."""
-    theirs = ids.roll(1, dims=0)
-    return theirs.masked_fill((theirs[..., None] == ids[..., None, :]).any(-1), -1)
+def without(ids: Int[Tensor, "prompt k"], others: Int[Tensor, "prompt k"]) -> Tensor:
+    """The ids [prompt, k], those that are among the others as -1."""
+    return ids.masked_fill((ids[..., None] == others[..., None, :]).any(-1), -1)
+
+
+def specific_fall(
+    lost: Float[Tensor, "prompt d_vocab"], ids: Int[Tensor, "prompt k"]
+) -> dict[str, Float[Tensor, " prompt"]]:
+    """How far some words fall ("words"), and the next prompt's without these ("other words")."""
+    others = without(ids.roll(1, dims=0), ids)
+    return {"words": mean_of(lost, ids), "other words": mean_of(lost, others)}
+
+
+def random_z(
+    model: Model, layer: int, z: Float[Tensor, "prompt head d_head"], draw: torch.Generator
+) -> Float[Tensor, "prompt head d_head"]:
+    """Random z, of which each head writes a vector as long as from its real z."""
+    return as_long(model, layer, torch.randn(z.shape, generator=draw), z)
+
+
+def as_long(model: Model, layer: int, made: Tensor, real: Tensor) -> Tensor:
+    """Made-up z [prompt, head, d_head], of which each head writes as long a vector as of `real`."""
+    long, wanted = (written_by(model, layer, z).norm(dim=-1) for z in (made, real))
+    return made * (wanted / long.clamp_min(1e-9))[..., None]
 
 
 def chosen_heads(
@@ -135,7 +122,7 @@ def chosen_heads(
     draw: torch.Generator,
 ) -> dict[str, Bool[Tensor, "prompt head"]]:
     """A quarter of a layer's heads: those that share most, the largest, two draws of others."""
-    n, n_heads = max(1, share.shape[1] // 4), share.shape[1]
+    n = max(1, share.shape[1] // 4)
     order = (share + 1e-6 * torch.rand(share.shape, generator=draw)).argsort(1, descending=True)
     rest = order[:, n:]
     rest = rest.gather(1, torch.rand(rest.shape, generator=draw).argsort(dim=1))
@@ -145,61 +132,98 @@ def chosen_heads(
         "others": rest[:, :n],
         "more others": rest[:, n : 2 * n],
     }
-    none = torch.zeros(len(share), n_heads, dtype=torch.bool)
+    none = torch.zeros(share.shape, dtype=torch.bool)
     return {said: none.scatter(1, each, True) for said, each in heads.items()}
-
-
-def specific_fall(
-    lost: Float[Tensor, "prompt d_vocab"], ids: Int[Tensor, "prompt k"]
-) -> dict[str, Float[Tensor, " prompt"]]:
-    """How far some words fall ("words"), and another prompt's ("other words")."""
-    return {"words": mean_of(lost, ids), "other words": mean_of(lost, other_words(ids))}
 
 
 def heads_off(
     model: Model, clean: Clean, readings: Readings, layer: int, seed: int = 0
 ) -> dict[str, Float[Tensor, " prompt"]]:
-    """Item 2: a quarter of a layer's heads set to zero, chosen in the ways of `chosen_heads`.
+    """Item 2: a quarter of a layer's heads zero-ablated, chosen in the ways of `chosen_heads`.
 
     Counted are the attention output's words. The keys are "which, whose words".
     """
-    at, z = readings.layers.index(layer), clean.z[:, layer]
-    ids = readings.ids["attention output"][:, at]
-    share = overlap(readings.ids["head"][:, at], ids[:, None])
-    draw, found = torch.Generator().manual_seed(seed), {}
-    for said, mask in chosen_heads(share, readings.numbers["norm"][:, at], draw).items():
+    at, draw = readings.layers.index(layer), torch.Generator().manual_seed(seed)
+    ids = [readings.ids[name][:, at] for name in ("head", "attention output")]
+    return _quarters_off(model, clean, layer, clean.z[:, layer], *ids, draw)
+
+
+def random_heads_off(
+    model: Model, clean: Clean, layer: int, k: int, seed: int = 0
+) -> dict[str, Float[Tensor, " prompt"]]:
+    """The same with random vectors: each head writes what a random z gives, with its own norm."""
+    draw, z = torch.Generator().manual_seed(seed), clean.z[:, layer]
+    made = random_z(model, layer, z, draw)
+    parts = written_by(model, layer, made)
+    bias = clean.written[:, layer] - written_by(model, layer, z).sum(dim=1)
+    ids = [words(model, x, k).ids for x in (parts, parts.sum(dim=1) + bias)]
+    return _quarters_off(model, clean, layer, made, *ids, draw)
+
+
+def _quarters_off(model, clean, layer, z, ids_of_heads, ids, draw) -> dict[str, Tensor]:
+    """What goes with a quarter of the heads of a run in which they have these z."""
+    share, whole = overlap(ids_of_heads, ids[:, None]), run_with(model, clean.prompts, layer, z)
+    norms, found = written_by(model, layer, z).norm(dim=-1), {}
+    for said, mask in chosen_heads(share, norms, draw).items():
         left = run_with(model, clean.prompts, layer, z * ~mask[..., None])
-        for whose, lost in specific_fall(centered(clean.logits) - left, ids).items():
-            found[f"{said}, {whose}"] = lost
+        falls = specific_fall(whole - left, ids)
+        found |= {f"{said}, {whose}": lost for whose, lost in falls.items()}
     return found
 
 
 def head_off(
     model: Model, clean: Clean, readings: Readings, layer: int, seed: int = 0
 ) -> dict[str, Float[Tensor, " prompt"]]:
-    """Items 1 and 3: one head, drawn by lot for each prompt, goes as a whole or in part.
+    """Items 1 and 3: of one head, drawn at random for each prompt, all of z or a part goes.
 
     Keys are "what is gone, whose words": "head" (words read through W_O, without it, and others),
     "first value" of the key with the highest attention, "last value" of the third.
     """
-    n, rows = len(clean.z), torch.arange(len(clean.z))
-    draw, here = torch.Generator().manual_seed(seed + layer), readings.layers.index(layer)
-    at = torch.randint(model.config.n_heads, (n,), generator=draw)
-    own = readings.ids["head"][rows, here, at]
-    naked = readings.ids["head without W_O"][rows, here, at]
-    naked = naked.masked_fill((naked[..., None] == own[..., None, :]).any(-1), -1)
-    parts, found = clean.parts[rows, layer, at], {}
-    gone = {"head": clean.z[rows, layer, at]}
-    gone |= {"first value": parts[:, 0], "last value": parts[:, -1]}
+    rows, draw = torch.arange(len(clean.z)), torch.Generator().manual_seed(seed + layer)
+    at = torch.randint(model.config.n_heads, (len(rows),), generator=draw)
+    here = rows, readings.layers.index(layer), at
+    ids, naked = (readings.ids[name][here] for name in ("head", "head without W_O"))
+    z, values = clean.z[rows, layer, at], clean.of_keys(clean.keys)[rows, layer, at]
+    gone, found = {"head": z, "first value": values[:, 0], "last value": values[:, -1]}, {}
     for said, part in gone.items():
-        left = clean.z[:, layer].clone()
-        left[rows, at] -= part
-        lost = centered(clean.logits) - run_with(model, clean.prompts, layer, left)
-        falls = specific_fall(lost, own)
+        lost = _fall(model, clean, layer, at, z, z - part)
+        falls = specific_fall(lost, ids)
         if said == "head":
-            falls["naked words"] = mean_of(lost, naked)
+            falls["naked words"] = mean_of(lost, without(naked, ids))
         found |= {f"{said}, {whose}": each for whose, each in falls.items()}
     return found
+
+
+def random_head_off(
+    model: Model, clean: Clean, layer: int, k: int, seed: int = 0
+) -> dict[str, Float[Tensor, " prompt"]]:
+    """The same with random vectors in the place of the head.
+
+    "head": a random z; "first value": the sum of two random parts of a z, as long as the head's
+    value with the highest attention and as the rest of it, loses the first.
+    """
+    rows, draw = torch.arange(len(clean.z)), torch.Generator().manual_seed(seed + layer)
+    at = torch.randint(model.config.n_heads, (len(rows),), generator=draw)
+    z, first = clean.z[:, layer], clean.of_keys(clean.keys)[:, layer, :, 0]
+    whole, made, rest = (
+        random_z(model, layer, each, draw)[rows, at] for each in (z, first, z - first)
+    )
+    zero, found = torch.zeros_like(whole), {}
+    for said, put, left in (("head", whole, zero), ("first value", made + rest, rest)):
+        ids = words(model, (put[:, None] @ model.layer_weights(layer).W_O[at])[:, 0], k).ids
+        falls = specific_fall(_fall(model, clean, layer, at, put, left), ids)
+        found |= {f"{said}, {whose}": lost for whose, lost in falls.items()}
+    return found
+
+
+def _fall(model, clean, layer, at, put, left) -> Float[Tensor, "prompt d_vocab"]:
+    """How far logits fall when the z of each prompt's head `at` goes from `put` to `left`."""
+    runs = []
+    for each in (put, left):
+        z = clean.z[:, layer].clone()
+        z[torch.arange(len(z)), at] = each
+        runs.append(run_with(model, clean.prompts, layer, z))
+    return runs[0] - runs[1]
 
 
 def value_off(
@@ -207,77 +231,62 @@ def value_off(
 ) -> dict[str, Float[Tensor, " prompt"]]:
     """Item 4: all heads lose the value of one token; does the logit of that token fall?
 
-    The token is the favorite of a head drawn by lot. Keys: "own token" and "another's token"; both
-    also ", value by lot" and ", again": there as much of another position's value goes instead
-    (the favorite's own norm), and the same tokens are asked for. "more than by lot": how much more
-    the own token falls than another's, of the favorite minus the lot; "lots apart": of both lots.
+    The token is the favorite of a head drawn at random; beside it as much of the value of another
+    position goes, drawn twice, and the same token is asked for. "more than by lot": how much more
+    the own token falls than another prompt's, with the favorite minus with the first draw; "lots
+    apart": with the first draw minus with the second.
     """
     n, rows, last = len(clean.z), torch.arange(len(clean.z)), clean.prompts.last
     draw = torch.Generator().manual_seed(seed + layer)
     drawn = torch.randint(model.config.n_heads, (n,), generator=draw)
     favorite = clean.keys[rows, layer, drawn, 0]
     own = clean.prompts.tokens.gather(1, favorite[:, None])
-    ids, found = {"own token": own, "another's token": other_words(own)}, {}
-    whole = _values_at(model, clean, layer, favorite)
-    for said in LOTS:
-        lot = (torch.rand(n, generator=draw) * (last - 1)).long().clamp(max=last - 2)
-        lot = 1 + lot + (1 + lot >= favorite)  # not the first, not the favorite
-        part = _values_at(model, clean, layer, lot) if said else whole
-        size = whole.flatten(1).norm(dim=1) / part.flatten(1).norm(dim=1).clamp_min(1e-9)
-        lost = fall(model, clean, f"L{layer}.z", part * size[:, None, None], ids)
-        found |= {f"{name}{said}": lost[name] for name in ids}
-    own = [found[f"own token{said}"] - found[f"another's token{said}"] for said in LOTS]
-    return found | {"more than by lot": own[0] - own[1], "lots apart": own[1] - own[2]}
+    lots = (torch.rand(3, n, generator=draw)[1:] * (last - 1)).long().clamp(max=last - 2)
+    lots = 1 + lots + (1 + lots >= favorite)  # not the first, not the favorite
+    whole, falls = clean.by_key[rows, layer, :, favorite], []
+    for place in (favorite, *lots):
+        part = lengths_of(whole.flatten(1), clean.by_key[rows, layer, :, place].flatten(1))
+        left = run_with(model, clean.prompts, layer, clean.z[:, layer] - part.view_as(whole))
+        fall = specific_fall(centered(clean.logits) - left, own)
+        falls.append(fall["words"] - fall["other words"])
+    return {"more than by lot": falls[0] - falls[1], "lots apart": falls[1] - falls[2]}
 
 
-def _values_at(model: Model, clean: Clean, layer: int, at: Tensor) -> Tensor:
-    """What each head's z holds of the value at one position: [prompt, head, d_head]."""
-    pieces = zip(clean.prompts.pieces(model), clean.by_key, strict=True)
-    return torch.cat([e[torch.arange(len(e)), layer, at[rows]] for (rows, _), e in pieces])
-
-
-def swapped(
+@torch.no_grad()
+def changed_tokens(
     model: Model, clean: Clean, layer: int, seed: int = 0
 ) -> dict[str, Float[Tensor, " prompt"]]:
-    """Item 5: is the word that a query asks for looked at, if it stands there?
+    """Item 5: does a head attend to the word that its query reads as, if it stands there?
 
-    One head, drawn by lot for each prompt. The token at its favorite key, other than the first and
-    the last, is exchanged for the top word of the query's reading through W_U ("asked for"), for
-    the token whose embedding it scores highest ("embedding") and for two drawn by lot. The numbers
-    are the attention that the place then gets.
+    One head, drawn at random for each prompt. The token at its favorite key, other than the first
+    and the last, is exchanged for the top word of the query's reading through W_U ("asked for"),
+    for the token whose embedding it scores highest ("embedding") and for two random ones. The
+    numbers are the attention that the place then gets.
     """
-    draw = torch.Generator().manual_seed(seed + layer)
     n, rows = len(clean.z), torch.arange(len(clean.z))
+    draw = torch.Generator().manual_seed(seed + layer)
     head = torch.randint(model.config.n_heads, (n,), generator=draw)
-    inner = clean.keys < clean.prompts.last[:, None, None, None]
     keys = clean.keys[rows, layer, head]
-    place = keys.gather(1, inner[rows, layer, head].float().argmax(dim=1, keepdim=True))[:, 0]
-    there = inner[rows, layer, head].any(dim=1)
-    asked, best = [], []
-    with torch.no_grad():
-        for at, piece in clean.prompts.pieces(model):
-            _, cache = model.run_with_cache(piece.tokens)
-            heads = range(model.config.n_heads)
-            query = torch.stack(
-                [at_last(read(model, cache, "query", Head(layer, h)), piece) for h in heads], 1
-            )
-            query = query[torch.arange(len(query)), head[at]]
-            asked.append(words(model, query, 1).ids[:, 0])
-            norm = model.attention_norm(layer)
-            likes = [query @ norm(some).T for some in model.W_E.split(4096)]
-            best.append(torch.cat(likes, dim=-1).argmax(dim=-1))
-    lot = torch.randint(model.config.d_vocab, (2, n), generator=draw)
+    inner = keys < clean.prompts.last[:, None]
+    place = keys.gather(1, inner.float().argmax(dim=1, keepdim=True))[:, 0]
+    asked, best, norm = [], [], model.attention_norm(layer)
+    for at, piece in clean.prompts.pieces(model):
+        cache = model.run_with_cache(piece.tokens)[1]
+        query = at_last(each_head(model, cache, "query", layer), piece)
+        query = query[torch.arange(len(query)), head[at]]
+        asked.append(words(model, query, 1).ids[:, 0])
+        scores = [query @ norm(some).T for some in model.W_E.split(4096)]
+        best.append(torch.cat(scores, dim=-1).argmax(dim=-1))
+    lots = torch.randint(model.config.d_vocab, (2, n), generator=draw)
     new = {"asked for": torch.cat(asked), "embedding": torch.cat(best)}
-    new |= {"by lot": lot[0], "by lot again": lot[1]}
+    new |= {"by lot": lots[0], "by lot again": lots[1]}
     found = {}
     for said, tokens in new.items():
         put = clean.prompts._replace(tokens=clean.prompts.tokens.clone())
         put.tokens[rows, place] = tokens
-        looks = []
-        with torch.no_grad():
-            for at, piece in put.pieces(model):
-                pattern = model.run_with_cache(piece.tokens)[1][f"L{layer}.pattern"]
-                shares = at_last(pattern.transpose(1, 2), piece)
-                looks.append(shares[torch.arange(len(shares)), head[at], place[at]])
-        found[said] = torch.cat(looks).masked_fill(~there, torch.nan)
+        weights = []
+        for at, piece in put.pieces(model):
+            pattern = model.run_with_cache(piece.tokens)[1][f"L{layer}.pattern"].transpose(1, 2)
+            weights.append(at_last(pattern, piece)[torch.arange(len(pattern)), head[at], place[at]])
+        found[said] = torch.cat(weights).masked_fill(~inner.any(dim=1), torch.nan)
     return found

@@ -7,33 +7,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from aot_helpers.base.results import rounded
-from aot_helpers.models.protocol import Model, all_heads
-from aot_helpers.reading.logit_lens import lens, probability, rank, read, top_tokens
+from aot_helpers.models.protocol import Model
+from aot_helpers.reading.logit_lens import lens, probability, rank
 from aot_helpers.text.corpora import load_corpus
-from chapters.nb20_logit_lens import controls, removals
-from chapters.nb20_logit_lens.readings import (
-    HEAD,
-    LOTS,
-    WHOSE,
-    K,
-    Readings,
-    by_norm,
-    read_prompts,
-    shared,
-)
+from chapters.nb20_logit_lens import patching, readings, removals
+from chapters.nb20_logit_lens.readings import HEAD, LOTS, WHOSE, K, Readings, by_norm, shared
 from chapters.nb20_logit_lens.templates import Prompts, by_kind, predictions, some, subjects
 
 EXAMPLE = "The capital of Norway is"
 TARGETS = ("attention output", "block output", "final")
-MADE_UP = ("by lot", "by lot, of equal norm")
 OTHER = ", another prompt"
-PAIRS = {  # of queries and keys, right prompts only
-    "query": ("key",),
-    "query without W_K": ("key without W_Q",),
-    **{f"query{said}": (f"key of query{said}",) for said in LOTS},
-}
 RESAMPLES = 400
-COMPARED = ("p of the prediction",)  # of halves of the right ones
 
 
 def summary(values: Float[Tensor, "prompt layer *more"]) -> dict:
@@ -64,7 +48,7 @@ def shares(r: Readings) -> dict[str, Tensor]:
         for b in TARGETS:
             found |= _pair(r, a, b)
     found |= {name: each.mean(dim=2) for name, each in _pair(r, "value", "head").items()}
-    found |= _pair(r, "attention output", "residual") | _pair(r, "attention output", "block output")
+    found |= _pair(r, "attention output", "residual")
     first = torch.tensor(r.layers) == 0  # it has none before it
     for name, each in _pair(r, "attention output", "one before").items():
         found[name] = each.masked_fill(first, torch.nan)
@@ -72,9 +56,7 @@ def shares(r: Readings) -> dict[str, Tensor]:
     for whose in WHOSE:
         ranks = r.numbers[f"rank of {whose} token"]
         found[f"{whose} token in the top k"] = (ranks < k).float().mean(dim=2)
-    for name in ("p of the prediction", "rank of the prediction"):
-        found[name] = r.numbers[name]
-    return found
+    return found | {"p of the prediction": r.numbers["p of the prediction"]}
 
 
 def _pair(r: Readings, a: str, b: str) -> dict[str, Tensor]:
@@ -82,23 +64,21 @@ def _pair(r: Readings, a: str, b: str) -> dict[str, Tensor]:
 
 
 def more_shares(r: Readings) -> dict[str, Tensor]:
-    """Of full readings: heads ordered by norm, made-up sums, queries and keys, MLP values."""
+    """Of full readings: heads ordered by norm, random sums, queries and keys, MLP values."""
     norm, found = r.numbers["norm"], {}
-    found["norm by norm"] = by_norm(norm, norm)
     for b in TARGETS:
-        found[f"by norm: head | {b}"] = by_norm(norm, shared(r.ids, "head", b))
-        found[f"by norm: head | {b}{OTHER}"] = by_norm(norm, shared(r.ids, "head", b, True))
-    for made in MADE_UP:
-        made_up = shared(r.ids, f"heads {made}", f"sum of heads {made}")
-        found[f"by norm: heads {made}"] = by_norm(norm, made_up)
+        for name, each in _pair(r, "head", b).items():
+            found[f"by norm: {name}"] = by_norm(norm, each)
+    for made in ("heads by lot", "heads by lot, of equal norm"):
+        found[f"by norm: {made}"] = by_norm(norm, shared(r.ids, made, f"sum of {made}"))
     found["values by lot"] = shared(r.ids, "values by lot", "head of values by lot").mean(dim=2)
-    for a, several in PAIRS.items():
-        for b in several:
-            found |= _pair(r, a, b)
+    found |= _pair(r, "query", "key") | _pair(r, "query without W_K", "key without W_Q")
+    for said in LOTS:
+        found |= _pair(r, f"query{said}", f"key of query{said}")
     top = r._replace(ids=r.ids | {"top value": r.ids["value"][..., 0, :]})
     found |= _pair(top, "key", "top value")
-    found["attention"] = r.numbers["attention"].mean(dim=2)
-    found["attention to the first token"] = r.numbers["attention to the first token"].mean(dim=2)
+    for name in ("attention", "attention to the first token"):
+        found[name] = r.numbers[name].mean(dim=2)
     if "MLP value" in r.ids:
         found |= _pair(r, "MLP value", "MLP output")
         found["MLP value by lot"] = shared(r.ids, "MLP value by lot", "MLP output by lot")
@@ -115,21 +95,19 @@ def tests(
             "heads": removals.heads_off(model, clean, r, layer, seed),
             "head": removals.head_off(model, clean, r, layer, seed),
             "token": removals.value_off(model, clean, layer, seed),
-            "swap": removals.swapped(model, clean, layer, seed),
-            "made-up heads": controls.heads_off(model, clean, layer, k, seed),
-            "made-up head": controls.head_off(model, clean, layer, k, seed),
-            "patch": controls.patched(model, clean, layer, seed),
+            "swap": removals.changed_tokens(model, clean, layer, seed),
+            "made-up heads": removals.random_heads_off(model, clean, layer, k, seed),
+            "made-up head": removals.random_head_off(model, clean, layer, k, seed),
+            "patch": patching.patched(model, clean, layer, seed),
         }
         for test, values in one.items():
             for name, each in values.items():
-                found.setdefault(f"{test}: {name}", {})[layer] = each
-    empty = torch.full((len(prompts.last),), torch.nan)
-    for name in [name for name in found if name.startswith("swap: ")]:
-        found[f"{name}, behind L0"] = {i: each for i, each in found[name].items() if i}
-    return {
-        name: torch.stack([at.get(layer, empty) for layer in layers], dim=1)
-        for name, at in found.items()
-    }
+                found.setdefault(f"{test}: {name}", []).append(each)
+    found = {name: torch.stack(each, dim=1) for name, each in found.items()}
+    first = torch.tensor(layers) == 0
+    swaps = {name: each for name, each in found.items() if name.startswith("swap: ")}
+    behind = {f"{name}, behind L0": x.masked_fill(first, torch.nan) for name, x in swaps.items()}
+    return found | behind
 
 
 def measure(
@@ -155,32 +133,29 @@ def measure(
     layers = [i for i in range(n_layers) if not many or (n_layers - 1 - i) % 3 == 0]
     tested = layers[::-1][:: 2 if many else 1][::-1]
     kinds, found = by_kind(model, texts, n, n_others, seed), {"shares": {}, "said": {}}
+    right, few, compared = kinds["right"], slice(n_tests), "p of the prediction"
     for kind, prompts in kinds.items():
-        r = read_prompts(model, prompts, k, layers, full=kind == "right", seed=seed)
+        r = readings.read_prompts(model, prompts, k, layers, full=kind == "right", seed=seed)
         numbers = shares(r) | (more_shares(r) if kind == "right" else {})
         found["shares"][kind] = {name: summary(each) for name, each in numbers.items()}
+        parts = {}
         if kind == "right":
-            few = slice(n_tests)
-            out = tests(model, some(prompts, few), r.some(few), tested, seed)
+            out = tests(model, some(right, few), r.some(few), tested, seed)
             found["tests"] = {name: summary(each) for name, each in out.items()}
-            for half, start in (("one half", 0), ("other half", 1)):
-                found["shares"][half] = {
-                    name: summary(numbers[name][start::2]) for name in COMPARED
-                }
+            parts = {"one half": slice(0, None, 2), "other half": slice(1, None, 2)}
         said = model.tokenizer.token_strings(predictions(model, prompts))
         found["said"][kind] = Counter(said).most_common(3)
         names = torch.tensor([each[:1] == " " and each[1:2].isupper() for each in said])
         if names.any():
-            found["shares"][f"{kind}, names"] = {c: summary(numbers[c][names]) for c in COMPARED}
+            parts[f"{kind}, names"] = names
             found["said"][f"{kind}, names"] = int(names.sum())
+        for part, rows in parts.items():
+            found["shares"][part] = {compared: summary(numbers[compared][rows])}
     facts = {"k": k, "d_vocab": d_vocab, "n_layers": n_layers, "n_heads": model.config.n_heads}
     how_many = {kind: len(prompts.last) for kind, prompts in kinds.items()}
     facts |= {"layers": layers, "tested": tested, "prompts": how_many, "seed": seed}
     if texts is None:
-        right = kinds["right"]
-        facts["subjects"] = [
-            subjects(model, some(right, few)) for few in (slice(n), slice(n_tests))
-        ]
+        facts["subjects"] = [subjects(model, some(right, rows)) for rows in (slice(n), few)]
     return facts | {"n_tests": min(n_tests, how_many["right"])} | found
 
 
@@ -198,6 +173,14 @@ def first_minus_rest(result: dict, name: str, last: bool = False) -> float:
     """Of a ranking: the first minus the mean of the rest, or minus the last one."""
     rows = torch.tensor(result["shares"]["right"][name]["more"])
     return (rows[:, 0] - (rows[:, -1] if last else rows[:, 1:].mean(dim=1))).mean().item()
+
+
+def as_steep(result: dict, made: str) -> float:
+    """How much more the first of random vectors by norm shares with their sum than the others do,
+    over the same of real heads. made: "by lot", with the heads' norms; "by lot, of equal norm".
+    """
+    real = first_minus_rest(result, "by norm: head | attention output")
+    return first_minus_rest(result, f"by norm: heads {made}") / real
 
 
 def specific(result: dict, gone: str, words: str = "words") -> float:
@@ -218,47 +201,22 @@ def tested(result: dict, name: str) -> float:
     return result["tests"][name]["mean"]
 
 
-def grid(model: Model, tokens: Tensor) -> dict:
+@torch.no_grad()
+def example(model: Model, text: str = EXAMPLE) -> dict:
     """One text, layer by layer: {"top": the top token after each layer, "p" and "rank": of what the
     model says in the end at that place}, each [layer, pos], the embedding first.
     """
-    with torch.no_grad():
-        logits, cache = model.run_with_cache(tokens[None])
-        streams = [cache[f"L{i}.resid_pre"][0] for i in range(model.config.n_layers)]
-        streams.append(cache["final_resid"][0])
-        said, rows = logits[0].argmax(dim=-1), []
-        for stream in streams:
-            now = lens(model, stream)
-            rows.append((now.argmax(dim=-1), probability(now, said), rank(now, said)))
-    top, p, ranks = (torch.stack(each) for each in zip(*rows, strict=True))
-    return {"top": top, "p": p, "rank": ranks, "said": said}
-
-
-def heads_say(model: Model, tokens: Tensor, n: int = 4) -> dict[str, dict]:
-    """What each head says at the last position of a text: {"L0H0": {"words", "naked", "norm"}}."""
-    strings, found = model.tokenizer.token_strings, {}
-    with torch.no_grad():
-        _, cache = model.run_with_cache(tokens[None])
-        for head in all_heads(model):
-            vectors = {each: read(model, cache, each, head)[0, -1] for each in HEAD}
-            said = [strings(top_tokens(lens(model, v), n)) for v in vectors.values()]
-            norm = rounded(vectors["head"].norm().item())
-            found[str(head)] = {"words": said[0], "naked": said[1], "norm": norm}
-    return found
-
-
-def example(model: Model, text: str = EXAMPLE) -> dict:
-    """One text of a pretrained model, as plain lists: its grid and the words of its heads."""
-    tokens = model.tokenizer.encode(text)
-    found, strings = grid(model, tokens), model.tokenizer.token_strings
-    return {
-        "tokens": strings(tokens),
-        "said": strings(found["said"]),
-        "top": [strings(row) for row in found["top"]],
-        "p": rounded(found["p"].tolist()),
-        "rank": found["rank"].tolist(),
-        "heads": heads_say(model, tokens),
-    }
+    tokens, strings = model.tokenizer.encode(text), model.tokenizer.token_strings
+    logits, cache = model.run_with_cache(tokens[None])
+    streams = [cache[f"L{i}.resid_pre"][0] for i in range(model.config.n_layers)]
+    said, found = logits[0].argmax(dim=-1), {"top": [], "p": [], "rank": []}
+    for stream in (*streams, cache["final_resid"][0]):
+        now = lens(model, stream)
+        found["top"].append(strings(now.argmax(dim=-1)))
+        found["p"].append(probability(now, said).tolist())
+        found["rank"].append(rank(now, said).tolist())
+    tokens = {"tokens": strings(tokens), "said": strings(said)}
+    return rounded(tokens | found)
 
 
 def pretrained(model: Model, name: str) -> dict:
