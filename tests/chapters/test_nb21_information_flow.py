@@ -8,10 +8,9 @@ import torch
 from aot_helpers.models.handmade import induction_model
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading import paths
-from chapters.nb21_information_flow import ablation, checks, flow, flow_view, heads, identities
-from chapters.nb21_information_flow import figures as drawings
+from chapters.nb21_information_flow import ablation, checks, figures, flow, heads, identities
 from chapters.nb21_information_flow import results as study
-from chapters.nb21_information_flow.flow import Node, run_of, sum_of, target_id, vector_of
+from chapters.nb21_information_flow.flow import Node, run_of, sum_of, vector_of
 from chapters.nb21_information_flow.flow_graph import (
     MEASURES,
     as_data,
@@ -20,6 +19,7 @@ from chapters.nb21_information_flow.flow_graph import (
     prune,
 )
 from chapters.nb21_information_flow.templates import Prompt
+from figure_checks import check_figures
 
 KINDS = {
     "shipped": {"layer_norm": False, "positions": "relative"},
@@ -30,23 +30,26 @@ KINDS = {
 every_kind = pytest.mark.parametrize("changes", KINDS.values(), ids=KINDS)
 
 
-@pytest.fixture
-def tiny_gpt2(tmp_path):
+@pytest.fixture(scope="module")
+def tiny_gpt2(tmp_path_factory):
     """A random GPT-2 in Hugging Face's format, with biases and gains unlike those at the start."""
     transformers = pytest.importorskip("transformers")
     from aot_helpers.models.pretrained import load_pretrained
 
     torch.manual_seed(0)
     size = dict(vocab_size=60, n_positions=32, n_embd=16, n_layer=3, n_head=2)
-    ends = dict(bos_token_id=0, eos_token_id=0)
-    hf = transformers.GPT2LMHeadModel(
-        transformers.GPT2Config(**size, **ends, initializer_range=0.5)
-    )
+    config = transformers.GPT2Config(**size, bos_token_id=0, eos_token_id=0, initializer_range=0.5)
+    hf = transformers.GPT2LMHeadModel(config)
     for parameter in hf.parameters():
         if parameter.ndim == 1:
             parameter.data += 0.3 * torch.randn_like(parameter)
-    hf.save_pretrained(tmp_path)
-    return load_pretrained(tmp_path)
+    folder = tmp_path_factory.mktemp("gpt2")
+    hf.save_pretrained(folder)
+    return load_pretrained(folder)
+
+
+def text_of(length: int, seed: int = 1):
+    return torch.randint(60, (length,), generator=torch.Generator().manual_seed(seed))
 
 
 def all_nodes(run):
@@ -84,7 +87,7 @@ def test_the_edges_into_every_node_add_up_to_it_and_into_keys_to_the_score(
 
 
 def test_the_same_with_the_biases_of_a_gpt2_and_in_a_run_of_layers(tiny_gpt2):
-    tokens = torch.randint(60, (7,), generator=torch.Generator().manual_seed(0))
+    tokens = text_of(7)
     check_sums(run_of(tiny_gpt2, tokens), tokens)
     run = run_of(tiny_gpt2, tokens, range(1, 2))
     check_sums(run, tokens)
@@ -126,18 +129,17 @@ def test_of_the_handmade_model_the_graph_is_the_known_circuit(seed):
     tokens, target, at = identities.induction_text(10, 8, seed)
     assert tokens[at] == tokens[-1] and tokens[at + 1] == target
     whole = flow_graph(run_of(model, tokens), [target])
-    graph, last = prune(whole), len(tokens) - 1
+    graph = prune(whole)
     assert identities.circuit_errors(graph, at) == 0
-    long = prune(whole, "norm")  # what is long and says nothing of the target is kept, too
-    assert identities.circuit_errors(long, at) > 0
-    assert {(long.nodes[e.source].kind) for e in long.edges if e.into == 0} == {"head", "token"}
+    assert {n.pos for n in graph.nodes} == {at, at + 1, len(tokens) - 1}
+    # What is long and says nothing of the target is kept by the norm.
+    assert identities.circuit_errors(prune(whole, "norm"), at) > 0
     edges = ablation.last_edges(model, Prompt(tokens, target))
     kept = checks.graph_masks(graph)
-    masks = [kept, *(checks.by_lot(*kept, seed=i) for i in range(5))]
-    (only, *by_lot), (first, *_) = (each.tolist() for each in checks.alone(model, edges, masks))
+    masks = [kept, *(checks.random_masks(*kept, seed=i) for i in range(5))]
+    (only, *random), (first, *_) = (each.tolist() for each in checks.alone(model, edges, masks))
     assert first and only == pytest.approx(edges.aim, rel=1e-3)
-    assert max(by_lot) < 0.5 * edges.aim
-    assert {n.pos for n in graph.nodes} == {at, at + 1, last}
+    assert max(random) < 0.5 * edges.aim
 
 
 def test_pruning_keeps_the_strongest_and_never_more_than_asked(make_model, some_tokens):
@@ -157,52 +159,26 @@ def test_pruning_keeps_the_strongest_and_never_more_than_asked(make_model, some_
     assert one.nodes[first.source] == found.sources[found.parts.norm(dim=-1).argmax()]
 
 
-def test_bad_input_is_named_with_its_remedy(make_model, some_tokens, tiny_gpt2):
+def test_bad_input_is_named_with_its_remedy(make_model, some_tokens):
     model, tokens = make_model(), some_tokens[0]
-    for layers in (range(0), range(1, 1), range(1, 4), range(0, 2, 2)):
-        with pytest.raises(ValueError, match=r"no run of layers: give range\(first"):
-            run_of(model, tokens, layers)
-    with pytest.raises(ValueError, match="n_ctx = 10"):
-        run_of(model, torch.zeros(11, dtype=torch.long))
-    with pytest.raises(ValueError, match="position 9.*0 … 6"):
-        run_of(model, tokens, pos=9)
     run = run_of(model, tokens)
-    with pytest.raises(ValueError, match="no token 11: ids are 0 … 10"):
-        flow_graph(run, [11])
-    with pytest.raises(ValueError, match="no tokenizer: give the id of ' a'"):
-        flow_graph(run, [" a"])
-    with pytest.raises(ValueError, match="need a target"):
-        flow_graph(run, [])
     graph = flow_graph(run, [1], most=2, least=0.3)
-    with pytest.raises(ValueError, match="'lenght'.*share"):
-        prune(graph, "lenght")
-    for wrong in ({"target": 1}, {"most": 3}, {"least": 0.2, "most": 2}):
-        with pytest.raises(ValueError, match="as the graph was unfolded"):
-            prune(graph, **{"most": 2, "least": 0.5, **wrong})
-    with pytest.raises(ValueError, match="smeared_keys.*unfold no keys"):
-        smeared = make_model(smeared_keys=True)
-        flow_graph(run_of(smeared, tokens), [1], least=1e-6)
-    with pytest.raises(ValueError, match="'largest first'.*smallest first"):
-        ablation.ordered(torch.rand(3, 2, 4), "largest first")
-
-
-def test_a_target_of_several_tokens_names_them():
-    from aot_helpers.models.checkpoints import load_checkpoint
-
-    model = load_checkpoint("stories-2l")
-    with pytest.raises(ValueError, match=r"' Toren' is 3 tokens, ' T' \+ 'or' \+ 'en'"):
-        target_id(model, " Toren")
-    assert target_id(model, " T") == model.tokenizer.encode(" T")[0]
-
-
-def test_a_bert_is_refused(tmp_path):
-    transformers = pytest.importorskip("transformers")
-    from aot_helpers.models.pretrained import PretrainedTransformer
-
-    size = dict(vocab_size=30, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
-    bert = transformers.BertForMaskedLM(transformers.BertConfig(**size, intermediate_size=8))
-    with pytest.raises(ValueError, match="post_norm = True.*Llama"):
-        run_of(PretrainedTransformer(bert), torch.tensor([1, 2, 3]))
+    smeared = run_of(make_model(smeared_keys=True), tokens)
+    attempts = {
+        r"range\(1, 1\).*give range\(first": lambda: run_of(model, tokens, range(1, 1)),
+        r"range\(1, 4\).*give range\(first": lambda: run_of(model, tokens, range(1, 4)),
+        "position 9.*0 … 6": lambda: run_of(model, tokens, pos=9),
+        "no token 11.*0 … 10": lambda: flow_graph(run, [11]),
+        "need a target": lambda: flow_graph(run, []),
+        "'lenght'.*share": lambda: prune(graph, "lenght"),
+        "0 … 0.*got 1": lambda: prune(graph, target=1, most=2, least=0.5),
+        "1 … 2.*got 0, 3": lambda: prune(graph, most=3, least=0.5),
+        "unfold no keys": lambda: flow_graph(smeared, [1], least=1e-6),
+        "'largest first'.*smallest": lambda: ablation.ordered(torch.rand(3, 2, 4), "largest first"),
+    }
+    for said, attempt in attempts.items():
+        with pytest.raises(ValueError, match=said):
+            attempt()
 
 
 @pytest.mark.parametrize("changes", [{"layer_norm": False}, {"d_mlp": 16}], ids=["ours", "MLPs"])
@@ -234,19 +210,18 @@ def test_orders_are_what_they_say():
     assert ablation.ordered(weights, "share per step").tolist() == [[[3, 1], [0, 2]]]
 
 
-def test_by_lot_draws_as_many_edges_and_none_into_the_future(make_model, some_tokens):
+def test_random_masks_have_as_many_edges_and_none_into_the_future(make_model, some_tokens):
     model = make_model(d_mlp=8)
     graph = prune(flow_graph(run_of(model, some_tokens[0]), [4]), least=0.1, most=4)
     kept = checks.graph_masks(graph)
-    drawn = checks.by_lot(*kept, seed=3)
+    drawn = checks.random_masks(*kept, seed=3)
     for old, new in zip(kept, drawn, strict=True):
         assert torch.equal(old.flatten(1).sum(1), new.flatten(1).sum(1))
     assert not drawn[0].triu(1).any() and not torch.equal(kept[0], drawn[0])
 
 
 def test_everything_is_measured_on_a_tiny_gpt2(tiny_gpt2):
-    draw = torch.Generator().manual_seed(1)
-    prompts = [Prompt(torch.randint(60, (6,), generator=draw), 3 + i) for i in range(3)]
+    prompts = [Prompt(text_of(6, seed=i), 3 + i) for i in range(3)]
     prompts[0].tokens[2] = 3
     found = study.examine(tiny_gpt2, prompts, draws=4)
     assert found["swapped"] == 0 and found["largest gap"] < 1e-4
@@ -263,7 +238,7 @@ def test_everything_is_measured_on_a_tiny_gpt2(tiny_gpt2):
 
 
 def test_a_sum_with_a_wrong_part_does_not_close(tiny_gpt2, monkeypatch):
-    tokens = torch.randint(60, (7,), generator=torch.Generator().manual_seed(0))
+    tokens = text_of(7)
     graph = flow_graph(run_of(tiny_gpt2, tokens), [3])
     assert identities.largest_gap(graph) < 1e-4
     whole = flow._components
@@ -309,7 +284,7 @@ def test_a_graph_alone_is_the_run_of_its_edges(make_model, some_tokens):
 
 
 def test_the_second_guess_is_the_largest_beside_the_target(tiny_gpt2):
-    tokens = torch.randint(60, (6,), generator=torch.Generator().manual_seed(1))
+    tokens = text_of(6)
     first, second = run_of(tiny_gpt2, tokens).cache["logits"][0, -1].topk(2).indices.tolist()
     edges = ablation.last_edges(tiny_gpt2, Prompt(tokens, first))
     assert checks.second_guess(edges) == second
@@ -325,7 +300,7 @@ def test_the_second_guess_is_the_largest_beside_the_target(tiny_gpt2):
 
 
 def test_another_share_knows_nothing_of_the_rival(tiny_gpt2):
-    tokens = torch.randint(60, (6,), generator=torch.Generator().manual_seed(1))
+    tokens = text_of(6)
     with_rival, without = (
         heads.head_facts(tiny_gpt2, ablation.last_edges(tiny_gpt2, Prompt(tokens, 3, rival)), 7)
         for rival in (5, None)
@@ -341,14 +316,16 @@ def test_a_model_without_answers_is_not_measured(tiny_gpt2, monkeypatch):
 
 
 def assert_no_line_meets_a_box(places, routes, edges):
-    view = flow_view
-    boxes = [(view.COLUMN * x, -view.ROW * y) for x, y in places]
+    boxes = [(figures.COLUMN * x, -figures.ROW * y) for x, y in places]
     for (source, into, *_), route in zip(edges, routes, strict=True):
-        way = [(view.COLUMN * x, -view.ROW * y) for x, y in (places[source], *route, places[into])]
-        line = view.line_path(way).interpolated(40).vertices
+        way = [
+            (figures.COLUMN * x, -figures.ROW * y)
+            for x, y in (places[source], *route, places[into])
+        ]
+        line = figures.line_path(way).interpolated(40).vertices
         for i in set(range(len(boxes))) - {source, into}:
-            beside = abs(line[:, 0] - boxes[i][0]) >= view.WIDTH / 2 - 1e-6
-            clear = abs(line[:, 1] - boxes[i][1]) > view.HEIGHT / 2
+            beside = abs(line[:, 0] - boxes[i][0]) >= figures.WIDTH / 2 - 1e-6
+            clear = abs(line[:, 1] - boxes[i][1]) > figures.HEIGHT / 2
             assert (beside | clear).all()
 
 
@@ -356,18 +333,18 @@ def assert_no_line_meets_a_box(places, routes, edges):
 def test_no_line_passes_behind_a_box(make_model, some_tokens, least):
     model = make_model(n_layers=3, d_mlp=8)
     graph = flow_graph(run_of(model, some_tokens[0]), [3], most=3, least=0.05)
-    data = as_data(prune(graph, most=3, least=least))
-    places, routes = flow_view.layout(data["nodes"], data["edges"])
+    graph = prune(graph, most=3, least=least)
+    places, routes = figures.layout(graph.nodes, graph.edges)
     assert len(set(places)) == len(places)
-    assert_no_line_meets_a_box(places, routes, data["edges"])
-    for (source, into, *_), route in zip(data["edges"], routes, strict=True):
-        columns = [x for x, _ in (places[source], *route, places[into])]
+    assert_no_line_meets_a_box(places, routes, graph.edges)
+    for edge, route in zip(graph.edges, routes, strict=True):
+        columns = [x for x, _ in (places[edge.source], *route, places[edge.into])]
         assert columns == [columns[0] + i for i in range(len(columns))]  # none is left out
 
 
 def test_a_view_is_one_file_that_asks_for_nothing(make_model, some_tokens, tmp_path, unchecked):
     graph = flow_graph(run_of(make_model(d_mlp=8), some_tokens[0]), [3, 4])
-    view = drawings.flow_view(graph)
+    view = figures.flow_view(graph, "title")
     view.data["tokens"][0] = "</script><b>"
     assert view.html().count("</script>") == 1  # a text cannot end the script
     size = view.save(tmp_path / "graph.html")
@@ -377,7 +354,12 @@ def test_a_view_is_one_file_that_asks_for_nothing(make_model, some_tokens, tmp_p
     assert view.picture()[:4] == b"\x89PNG"
     data = as_data(prune(graph))
     with pytest.raises(ValueError, match="151 nodes.*prune further"):
-        flow_view.flow_figure({**data, "nodes": [data["nodes"][0]] * 151}, "")
+        figures.flow_figure({**data, "nodes": [data["nodes"][0]] * 151}, "")
+    orders = dict.fromkeys(figures.ORDER_COLORS, [[0.0, 0.5, 1.0]] * 2)
+    names = {order: order for order in orders}
+    curves = figures.curves({"a": ((0, 0.1, 1), orders), "b": ((0, 0.1, 1), orders)}, "t", names)
+    curves.draw_without_rendering()
+    check_figures(figures.flow(graph, "title"), curves)
 
 
 # ---- exercises ----

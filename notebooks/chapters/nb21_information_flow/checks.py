@@ -32,12 +32,12 @@ def graph_masks(
     return values, neurons
 
 
-def by_lot(
+def random_masks(
     values: Bool[Tensor, "layer head query key"],
     neurons: Bool[Tensor, "layer pos neuron"],
     seed: int,
 ) -> tuple[Bool[Tensor, "layer head query key"], Bool[Tensor, "layer pos neuron"]]:
-    """As many edges by lot: the same number in each layer, at the last and at earlier positions."""
+    """As many random edges: the same number in each layer, at the last and at earlier positions."""
     draw, n_pos = torch.Generator().manual_seed(seed), values.shape[-1]
     seen = torch.ones(n_pos, n_pos, dtype=torch.bool).tril().expand(values.shape)
     last = (torch.arange(n_pos) == n_pos - 1)[:, None]
@@ -137,7 +137,7 @@ ONE_EDGE = ("strongest", "second", "longest other", "most attended other")
 
 def one_edge(
     model: Model, edges: LastEdges, draws: int, seed: int
-) -> tuple[list[str], list[bool], Float[Tensor, " run"], Bool[Tensor, " run"]]:
+) -> tuple[list[str], Bool[Tensor, " run"], Float[Tensor, " run"], Bool[Tensor, " run"]]:
     """(names, does it stand on the target, the aim without it, is the target first) of values.
 
     The strongest value is the one that adds most to the aim; ONE_EDGE names the others to compare
@@ -153,7 +153,7 @@ def one_edge(
         chosen.append(int(size.argmax()))
     others = torch.randperm(share.numel(), generator=draw).tolist()
     chosen += [i for i in others if i != best][:draws]
-    stands = [int(edges.run.tokens[i % share.shape[-1]]) == target for i in chosen]
+    stands = edges.run.tokens[torch.tensor(chosen) % share.shape[-1]] == target
     names = [*ONE_EDGE, *["random"] * (len(chosen) - len(ONE_EDGE))]
     return names, stands, *aims(model, edges, keep(_without(edges, chosen), None), len(chosen))
 

@@ -1,25 +1,50 @@
-"""Drawings of notebook 21: graphs, live and still, and what is left with only some edges."""
+"""Figures of notebook 21: information-flow graphs, still and alive, and what some edges keep.
+
+Graphs are drawn left to right. Boxes are vectors: the name, gold where the target stands high in
+what the lens reads there, with that reading's first token; rose where it stands among the last.
+Lines into a head are attention (purple) and, dashed, why it looks there (key blue, query orange);
+gray lines are plain sums, darker where the reading is sharper; dotted ones take away from the
+target's logit. The wider, the stronger beside the strongest into the same box.
+"""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch, PathPatch
+from matplotlib.path import Path as Line
 
 from aot_helpers.showing import forms
-from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE, VALUE, headline
-from chapters.nb21_information_flow.flow_graph import Graph, as_data, prune
-from chapters.nb21_information_flow.flow_view import FlowView, flow_figure
+from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE, VALUE, canvas, headline
+from aot_helpers.showing.forms import SMALL, Interval, shown
+from aot_helpers.showing.widgets import Page
+from chapters.nb21_information_flow.flow import STEPS, Node
+from chapters.nb21_information_flow.flow_graph import (
+    Edge,
+    Graph,
+    Reading,
+    as_data,
+    prune,
+    strength,
+)
 
-COLORS = {
-    "coefficient per step": SHARE,
-    "norm per step": KEY,
-    "share per step": VALUE,
-    "norm overall": KEY,
-    "share overall": VALUE,
-    "random": PALE,
+SCRIPT = Path(__file__).with_name("flow.js")  # the live view, in the page itself
+
+MLP = "#8C5A2B"
+BORDERS = {
+    "token": INK, "position": PALE, "residual": PALE, "bias": PALE, "stream": PALE, "head": SHARE,
+    "value": VALUE, "key": KEY, "query": QUERY, "mlp": MLP, "neuron": MLP,
+}  # fmt: skip
+RANKS = ("#FFC629", "#FFE394", "#FFF4D1", "#FFFFFF", "#F6D3DA")
+RANK_NAMES = ("first", "2 to 10", "best 1 %", "others", "last 10 %")
+NAMED = (0, 1, 2)  # of RANKS: boxes whose reading is written in them
+COLUMN, ROW, WIDTH, HEIGHT = 1.72, 0.5, 1.36, 0.4  # inches
+LANE = 0.4  # of a row, for a line that passes a column
+ORDER_COLORS = {
+    "coefficient per step": SHARE, "norm per step": KEY, "share per step": VALUE, "random": PALE,
     "smallest first": INK,
-}
+}  # fmt: skip
 
 
 def flow(
@@ -29,74 +54,213 @@ def flow(
     return flow_figure(as_data(prune(graph, by, target, most, least)), title, by, target)
 
 
-def flow_view(
-    graph: Graph,
-    by: str = "share",
-    target: int = 0,
-    most: int = 3,
-    least: float = 0.3,
-    title: str | None = None,
-) -> FlowView:
-    """A graph alive in the page, pruned at first as `flow` prunes it, which is its still.
-
-    title: the still's; None says what is traced.
-    """
-    title = title or f"What leads to {target_text(graph, target)}"
-    still = flow(graph, title, by, target, most, least)
-    return FlowView(as_data(graph), still, by, target, most, least)
-
-
-def target_text(graph: Graph, target: int) -> str:
-    """The target's text in quotes, as titles show it."""
-    tokenizer = graph.run.model.tokenizer
-    return repr(tokenizer.decode([graph.targets[target]])) if tokenizer else f"token {target}"
+def flow_view(graph: Graph, title: str, most: int = 3, least: float = 0.3) -> "FlowView":
+    """A graph alive in the page, pruned at first as `flow` prunes it, which is its still."""
+    return FlowView(as_data(graph), flow(graph, title, most=most, least=least), most, least)
 
 
 def curves(
     panels: Mapping[str, tuple[Sequence[float], Mapping[str, np.ndarray]]],
     title: str,
     names: Mapping[str, str],
-    x_label: str = "share of the edges that are kept",
 ) -> Figure:
     """What is left of the logit, by the share of edges kept: {panel: (levels, {order: curves})}.
 
     Each order's curves are [curve, level]: the mean is drawn, and the range of all as a band.
-    names: the orders to be drawn, by the words beside their lines, which stand in the last panel.
+    names: the orders to be drawn, by the words beside their lines, the best first.
     """
-    width = 3.6 * len(panels) + 2.1
-    figure, axes = plt.subplots(1, len(panels), figsize=(width, 3.7), squeeze=False, sharey=True)
-    figure.subplots_adjust(0.62 / width, 0.16, 1 - 1.95 / width, 0.8, wspace=0.08)
-    for axis, (panel, (levels, orders)) in zip(axes[0], panels.items(), strict=True):
-        x = np.arange(len(levels))
-        for order in names:
-            values = np.atleast_2d(np.asarray(orders[order], dtype=float))
-            color = COLORS[order]
-            axis.fill_between(x, values.min(0), values.max(0), color=color, alpha=0.15, lw=0)
-            axis.plot(x, values.mean(0), color=color, lw=2.2, marker="o", ms=4)
-        axis.axhline(1, color="0.85", lw=1, zorder=0)
-        axis.set_xticks(x, [f"{100 * level:g}" for level in levels])
-        axis.set_title(panel, size=10.5)
-        axis.set_xlabel(x_label.replace("share", "%"))
-    axes[0, 0].set_ylabel("of what all edges add")
-    ends = {name: np.atleast_2d(orders[name]).mean(0) for name in names}
-    _beside(axes[0, -1], ends, names)
+    data = {}
+    for panel, (levels, orders) in panels.items():
+        runs = {names[order]: np.atleast_2d(orders[order]) for order in reversed(names)}
+        data[panel] = {
+            name: (range(len(levels)), Interval(each.min(0), each.mean(0), each.max(0)))
+            for name, each in runs.items()
+        }
+    look = {
+        "colors": {name: ORDER_COLORS[order] for order, name in names.items()},
+        "x_ticks": {i: f"{100 * level:g}" for i, level in enumerate(levels)},
+        "levels": {1: "", 0: ""},
+        "width": 3.6 * len(panels) + 2.1,
+    }
+    return forms.lines(data, title, "% of the edges that are kept", "of what all edges add", **look)
+
+
+Place = tuple[float, float]  # column, and rows below the middle
+
+
+def layout(nodes: Sequence[Node], edges: Sequence[Edge]) -> tuple[list[Place], list[list[Place]]]:
+    """Where each node stands, and where each line passes the columns between its ends.
+
+    A node stands in the column before its earliest reader, the root in the last, so sources are
+    left of what they go into. A long line has a lane of its own in each column that it passes, so
+    it meets no box. In a column the order is that of what the nodes and lanes lead to.
+    """
+    depth = [0] * len(nodes)
+    for i in sorted(range(len(nodes)), key=lambda i: nodes[i].stage, reverse=True):
+        depth[i] = max([depth[edge.into] + 1 for edge in edges if edge.source == i], default=0)
+    last, places, routes = max(depth), [(0.0, 0.0)] * len(nodes), [[] for _ in edges]
+    rows = {}  # of the column to the right, by node or by line
+    for d in range(last + 1):
+        leads = {}  # node or ("line", its number): rows that it leads to, in the next column
+        for i in (i for i in range(len(nodes)) if depth[i] == d):
+            leads[i] = []
+        for n, (source, into, *_) in enumerate(edges):
+            if depth[into] < d <= depth[source]:
+                to = rows[into if depth[into] == d - 1 else ("line", n)]
+                leads.setdefault(source if depth[source] == d else ("line", n), []).append(to)
+
+        def order(item, leads=leads):
+            at = leads[item]
+            node = nodes[edges[item[1]].source if isinstance(item, tuple) else item]
+            return sum(at) / max(len(at), 1), node.pos, node.layer, node.number, node.kind
+
+        items = sorted(leads, key=order)
+        sizes = [LANE if isinstance(item, tuple) else 1.0 for item in items]
+        y, rows = -sum(sizes) / 2, {}
+        for item, size in zip(items, sizes, strict=True):
+            rows[item] = y + size / 2
+            y += size
+            if isinstance(item, tuple):
+                routes[item[1]].insert(0, (float(last - d), rows[item]))
+            else:
+                places[item] = float(last - d), rows[item]
+    return places, routes
+
+
+def rank_color(rank: int, d_vocab: int) -> int:
+    """Which of RANKS is the color of a target's rank among d_vocab."""
+    if rank == 0:
+        return 0
+    if rank >= 0.9 * d_vocab:
+        return 4
+    return 1 if rank < 10 else 2 if rank < 0.01 * d_vocab else 3
+
+
+def name_of(node: Node, tokens: list[str]) -> str:
+    """The first line of a node's box, with its place in the text."""
+    kind, layer, number, pos, _ = node
+    if kind == "stream":
+        return "stream"
+    names = {
+        "token": shown(tokens[pos]), "residual": f"stream L{layer}", "mlp": f"L{layer} MLP",
+        "neuron": f"L{layer} n{number}", "head": f"L{layer}H{number}", "position": kind,
+        "bias": kind,
+    }  # fmt: skip
+    name = names.get(kind, f"L{layer}H{number} {kind}")
+    return f"{_cut(name, 16 - len(str(pos)) - 2)} @{pos}"
+
+
+def flow_figure(data: Mapping, title: str, by: str = "share", target: int = 0) -> Figure:
+    """The whole of a graph, of `as_data(prune(…))`, left to right. by, target: how wide lines are.
+
+    Raises ValueError for a graph of more than 150 nodes.
+    """
+    nodes, edges = [Node(*row[:5]) for row in data["nodes"]], [Edge(*row) for row in data["edges"]]
+    readings = [Reading(*row[5:]) for row in data["nodes"]]
+    if len(nodes) > 150:
+        raise ValueError(f"{len(nodes)} nodes are too many to be drawn: prune further, to 150")
+    places, routes = layout(nodes, edges)
+    rows = [y for _, y in [*places, *sum(routes, [])]]
+    wide, high = max(x for x, _ in places) + 1, max(rows) - min(rows) + 1
+    size = (max(COLUMN * wide + 0.1, 7.6), ROW * high + 1.25)
+    figure, axis = canvas(*size)
+    left, top = (size[0] - COLUMN * wide) / 2, 0.7 + ROW * (max(rows) + 0.5)
+
+    def inches(place):
+        return left + COLUMN * (place[0] + 0.5), top - ROW * place[1]
+
+    strengths, most = [strength(nodes, edge, by, target) for edge in edges], {}
+    for edge, strong in zip(edges, strengths, strict=True):
+        most[edge.into] = max(most.get(edge.into, 1e-9), strong)
+    for edge, strong, route in zip(edges, strengths, routes, strict=True):
+        way = [inches(place) for place in (places[edge.source], *route, places[edge.into])]
+        look = {"fc": "none", "zorder": 1, "capstyle": "butt"} | line_look(
+            edge, nodes[edge.into].kind, readings[edge.source], strong / most[edge.into], target
+        )
+        axis.add_patch(PathPatch(line_path(way), **look))
+    for node, reading, place in zip(nodes, readings, places, strict=True):
+        color = rank_color(reading.ranks[target], data["d_vocab"]) if reading.top else None
+        _box(axis, node, name_of(node, data["tokens"]), reading, inches(place), color)
+    _legend(axis, data["targets"][target])
     return headline(figure, title)
 
 
-def _beside(axis, ends, names):
-    """The words of each line, right of the last panel, in the order of their areas."""
-    order = sorted(names, key=lambda name: -np.nansum(ends[name]))
-    for i, name in enumerate(order):
-        axis.text(1.04, 0.92 - 0.11 * i, names[name], color=COLORS[name], size=10,
-                  transform=axis.transAxes, va="center", weight="bold")  # fmt: skip
+def line_path(way: list[tuple[float, float]]) -> Line:
+    """A line between the boxes at both ends, level where it passes a column; in inches."""
+    (x, y), half = way[0], WIDTH / 2
+    points, codes = [(x + half, y)], [Line.MOVETO]
+    for i, (x1, y1) in enumerate(way[1:], start=1):
+        x0, y0 = points[-1]
+        bend = (x1 - half - x0) / 2
+        points += [(x0 + bend, y0), (x0 + bend, y1), (x1 - half, y1)]
+        codes += [Line.CURVE4] * 3
+        if i < len(way) - 1:
+            points.append((x1 + half, y1))
+            codes.append(Line.LINETO)
+    return Line(points, codes)
 
 
-def dots(
-    rows: Mapping[str, Mapping[str, Sequence[float]]],
-    title: str,
-    x_label: str,
-    colors: Sequence[str] = (QUERY, PALE, KEY, VALUE),
-) -> Figure:
-    """{row: {series: values}} as dots on lines; the series' names stand at the top, in color."""
-    names = next(iter(rows.values()))
-    return forms.dots({"": rows}, title, x_label, colors=dict(zip(names, colors, strict=False)))
+def line_look(edge: Edge, into: str, reading: Reading, strong: float, target: int) -> dict:
+    """Color, dashes and width of an edge into a kind of node, from one with a reading.
+
+    strong: its strength beside the strongest, 0 … 1.
+    """
+    if edge.kind != "part":
+        return {"ec": BORDERS[edge.kind], "ls": (0, (4, 2.5)), "lw": 1.2}
+    gray = round(90 + 110 * reading.spread)  # of 255: a sharp reading is darker
+    return {
+        "ec": {"head": SHARE, "mlp": MLP}.get(into, f"#{gray:02x}{gray:02x}{gray:02x}"),
+        "ls": (0, (1, 1.4)) if edge.shares[target] < 0 else "-",
+        "lw": 0.8 + 4.2 * strong,
+    }
+
+
+def _box(axis, node: Node, name: str, reading: Reading, place, color: int | None) -> None:
+    """A node's box; color: of RANKS, None without a reading."""
+    (x, y), border = place, BORDERS[node.kind]
+    corner, fill = (x - WIDTH / 2, y - HEIGHT / 2), "white" if color is None else RANKS[color]
+    look = {"boxstyle": "round,pad=0,rounding_size=0.07", "fc": fill, "ec": border}
+    axis.add_patch(FancyBboxPatch(corner, WIDTH, HEIGHT, lw=1.5, zorder=3, **look))
+    text = {"ha": "center", "va": "center", "zorder": 4, "size": SMALL, "parse_math": False}
+    axis.text(x, y + 0.085 * (color in NAMED), name, color=border, weight="bold", **text)
+    if color in NAMED:
+        axis.text(x, y - 0.095, _cut(f"→ {shown(reading.top[0])}", 15), color=INK, **text)
+
+
+def _cut(text: str, n: int) -> str:
+    return text if len(text) <= n else text[: n - 1] + "…"
+
+
+LINES = (
+    "lines: purple attention, brown neurons, gray sums (pale: vague), dashed why a head looks,",
+    "dotted against the target; the wider, the stronger beside the strongest into the same box",
+)
+
+
+def _legend(axis, target):
+    x, y = 0.1, 0.56
+    axis.text(x, y, f"rank of {shown(target)}:", size=SMALL, va="center", parse_math=False)
+    x += 0.95 + 0.075 * len(shown(target))
+    for color, name in zip(RANKS, RANK_NAMES, strict=True):
+        axis.add_patch(FancyBboxPatch((x, y - 0.07), 0.16, 0.14, fc=color, ec=PALE, lw=0.8,
+                                      boxstyle="square,pad=0"))  # fmt: skip
+        axis.text(x + 0.22, y, name, size=SMALL, va="center")
+        x += 0.38 + 0.075 * len(name)
+    for y, words in zip((0.34, 0.14), LINES, strict=True):
+        axis.text(0.1, y, words, size=SMALL, va="center", color="#555555")
+
+
+class FlowView(Page):
+    """A graph alive in the page: point at boxes and lines, prune, choose the target, unfold heads.
+
+    data: a whole graph, `as_data(graph)`. still: the figure for places without scripts. most,
+    least: what is kept at first, as in `prune`, where both keep the same edges: by share, of the
+    first target.
+    """
+
+    def __init__(self, data: Mapping, still: Figure, most: int, least: float):
+        looks = {"borders": BORDERS, "steps": STEPS, "ranks": RANKS, "rankNames": RANK_NAMES}
+        looks |= {"told": NAMED, "lines": LINES, "lane": LANE, "mlp": MLP}
+        start = {"by": "share", "target": 0, "most": most, "least": least}
+        said = f"information flow of {''.join(data['tokens'])!r} to {data['targets'][0]!r}"
+        super().__init__(SCRIPT, {**data, **looks, **start}, still, said)

@@ -2,6 +2,7 @@
 
 import heapq
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -48,6 +49,19 @@ class Edge(NamedTuple):
     norm: float
     shares: tuple[float, ...]
     score: float
+
+
+class Reading(NamedTuple):
+    """What the lens reads in a node's vector.
+
+    top: the first tokens, none where the reading prefers none. ranks, odds: of each target its rank
+    and probability. spread: the entropy of the reading as a share of the most possible.
+    """
+
+    top: list[str]
+    ranks: list[int]
+    odds: list[float]
+    spread: float
 
 
 @dataclass(frozen=True)
@@ -155,8 +169,7 @@ class _Growing:
             worth = found.parts @ self.aims[at]
             aim = toward(self.run, node, self.aims[at])
         strengths = _strengths(node, found, worth)
-        strongest = torch.ones(1) if node.kind in WHY else strengths.max(dim=0).values
-        kept = _kept(strengths, strongest, self.weights[at], self.most, self.least)
+        kept = _kept(node.kind, strengths, self.weights[at], self.most, self.least)
         for i in kept.any(dim=1).nonzero().flatten().tolist():
             source, a = found.sources[i], found.coefficients[i].item()
             vector = found.parts[i] if source.kind == "bias" else vector_of(self.run, source)
@@ -199,10 +212,17 @@ def _strengths(node: Node, found: Sum, worth: Tensor) -> Float[Tensor, "part mea
     return torch.cat([first, norms, shares], dim=1)
 
 
-def _kept(strengths: Tensor, strongest: Tensor, weights: Tensor, most: int, least: float) -> Tensor:
-    """What each part passes on of its node's weight, by each measure; 0 where it is not kept."""
-    passed = weights * strengths / strongest.clamp(min=1e-12)
-    order = strengths.argsort(dim=0, descending=True).argsort(dim=0)
+def _kept(
+    kind: str,
+    strengths: Float[Tensor, "part measure"],
+    weights: Float[Tensor, " measure"],
+    most: int,
+    least: float,
+) -> Float[Tensor, "part measure"]:
+    """What each part passes on of a node's weight, by each measure; 0 where it is not kept."""
+    strongest = strengths.max(dim=0).values.clamp(min=1e-12)
+    passed = weights * strengths / (torch.ones_like(strongest) if kind in WHY else strongest)
+    order = strengths.argsort(dim=0, descending=True, stable=True).argsort(dim=0)
     return passed * ((passed >= least) & (order < most))
 
 
@@ -227,42 +247,35 @@ def prune(
             f"need a target of 0 … {len(graph.targets) - 1}, most of 1 … {graph.most} and least of "
             f"{graph.least} … 1, as the graph was unfolded; got {target}, {most} and {least}"
         )
-    into = {}
+    nodes, into, weight, kept = graph.nodes, {}, {0: 1.0}, []
     for edge in graph.edges:
         into.setdefault(edge.into, []).append(edge)
-    weight, kept = {0: 1.0}, []
-    order = sorted(range(len(graph.nodes)), key=lambda i: graph.nodes[i].stage, reverse=True)
-    for at in (i for i in order if i in into):
+    for at in sorted(into, key=lambda i: nodes[i].stage, reverse=True):
         if at not in weight:
             continue
         parts = [edge for edge in into[at] if edge.kind == "part"]
-        strengths = [strength(graph, edge, by, target) for edge in parts]
-        ranked = sorted(zip(strengths, parts, strict=True), key=lambda pair: -pair[0])[:most]
-        strongest = 1.0 if graph.nodes[at].kind in WHY or not ranked else max(ranked[0][0], 1e-12)
-        passed = {e: weight[at] * s / strongest for s, e in ranked}
-        passed = {e: p for e, p in passed.items() if p >= least}
-        # A key goes with the value beside it, the query with the key that it likes most.
-        places = {graph.nodes[e.source].pos: p for e, p in passed.items()}
+        strengths = torch.tensor([[strength(nodes, edge, by, target)] for edge in parts]).double()
+        passes = _kept(nodes[at].kind, strengths, torch.tensor([weight[at]]).double(), most, least)
+        passed = {edge: p for edge, p in zip(parts, passes[:, 0].tolist(), strict=True) if p}
+        # A key goes with the value beside it, the query with the key that it scores highest.
+        places = {nodes[edge.source].pos: p for edge, p in passed.items()}
         for edge in (e for e in into[at] if e.kind != "part"):
-            node = graph.nodes[edge.source]
-            key = node.pos if edge.kind == "key" else node.other
+            key = nodes[edge.source].pos if edge.kind == "key" else nodes[edge.source].other
             if key in places:
                 passed[edge] = places[key]
+        kept += passed
         for edge, p in passed.items():
-            kept.append(edge)
             weight[edge.source] = max(weight.get(edge.source, 0), p)
-    left = [i for i in range(len(graph.nodes)) if i in weight]
+    left = sorted(weight)
     new = {old: i for i, old in enumerate(left)}
     edges = [edge._replace(source=new[edge.source], into=new[edge.into]) for edge in kept]
-    return replace(
-        graph, nodes=[graph.nodes[i] for i in left], vectors=graph.vectors[left], edges=edges
-    )
+    return replace(graph, nodes=[nodes[i] for i in left], vectors=graph.vectors[left], edges=edges)
 
 
-def strength(graph: Graph, edge: Edge, by: str, target: int = 0) -> float:
+def strength(nodes: Sequence[Node], edge: Edge, by: str, target: int = 0) -> float:
     """How strong an edge is by a measure; into keys and queries always by the score it makes."""
-    into, source = graph.nodes[edge.into], graph.nodes[edge.source]
-    if into.kind in WHY:
+    into, source = nodes[edge.into], nodes[edge.source]
+    if into.kind in WHY or edge.kind != "part":
         return abs(edge.score)
     if by == "share":
         return abs(edge.shares[target]) + abs(edge.score)
@@ -272,12 +285,7 @@ def strength(graph: Graph, edge: Edge, by: str, target: int = 0) -> float:
 
 
 def as_data(graph: Graph, n_top: int = 5) -> dict:
-    """The graph as what JSON can hold, each node read by the lens; for the views of `showing`.
-
-    Nodes: kind, layer, number, pos, other, top tokens (none where the reading prefers none), rank
-    of each target, its probability, and the entropy of the reading as a share of the most possible.
-    Edges: as they are.
-    """
+    """The graph as what JSON can hold: nodes as rows of `Node` and `Reading`, edges of `Edge`."""
     model, rows = graph.run.model, []
     say = model.tokenizer.token_strings if model.tokenizer else lambda ids: [str(i) for i in ids]
     for start in range(0, len(graph.nodes), CHUNK):
@@ -288,12 +296,11 @@ def as_data(graph: Graph, n_top: int = 5) -> dict:
         ranks = torch.stack([lens.rank(logits, t) for t in graph.targets], dim=-1)
         ranks = ranks + (alike - 1) // 2  # in the middle of those that are equal
         flat = logits.max(dim=1).values == logits.min(dim=1).values
-        odds = logs[:, list(graph.targets)].exp()
-        spread = -(logs.exp() * logs).sum(dim=-1) / math.log(logits.shape[1])
+        odds = logs[:, list(graph.targets)].exp().tolist()
+        spread = (-(logs.exp() * logs).sum(dim=-1) / math.log(logits.shape[1])).tolist()
         for i, node in enumerate(graph.nodes[start : start + CHUNK]):
             top = [] if flat[i] else say(tops[i].tolist())
-            read = top, ranks[i].tolist(), odds[i].tolist(), spread[i].item()
-            rows.append([*node, *read])
+            rows.append([*node, *Reading(top, ranks[i].tolist(), odds[i], spread[i])])
     layers = graph.run.layers
     found = {
         "tokens": say(graph.run.tokens.tolist()),

@@ -4,7 +4,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from aot_helpers.base.statistics import rank_correlation
 from aot_helpers.models.protocol import Model
 from aot_helpers.reading import logit_lens as lens
 from chapters.nb21_information_flow.ablation import LastEdges, aims, chunk, keep
@@ -44,9 +43,3 @@ def head_facts(
         "norm": wrote.norm(dim=-1),
         "lost": (edges.aim - aim).view(c.n_layers, c.n_heads),
     }
-
-
-def within_layers(a: Float[Tensor, "layer head"], b: Float[Tensor, "layer head"]) -> float:
-    """The mean over layers of the rank correlation over a layer's heads."""
-    each = [rank_correlation(x, y) for x, y in zip(a, b, strict=True)]
-    return sum(each) / len(each)

@@ -1,41 +1,38 @@
 """All of notebook 21's measurements on one model, as numbers that JSON can hold."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from aot_helpers.base.results import rounded
 from aot_helpers.base.statistics import correlation, rank_correlation
 from aot_helpers.models.protocol import Model
-from chapters.nb21_information_flow import ablation, checks, heads, means
-from chapters.nb21_information_flow.ablation import LEVELS, ORDERS, LastEdges
+from chapters.nb21_information_flow import ablation, checks, means
+from chapters.nb21_information_flow.ablation import LEVELS, ORDERS, RANDOM, LastEdges, last_edges
 from chapters.nb21_information_flow.flow import run_of
 from chapters.nb21_information_flow.flow_graph import Graph, as_data, flow_graph, prune
+from chapters.nb21_information_flow.heads import head_facts
 from chapters.nb21_information_flow.identities import gate_signs, largest_gap, swapped
-from chapters.nb21_information_flow.summaries import (
-    curve_results,
-    edge_results,
-    graph_results,
-    mean,
-)
 from chapters.nb21_information_flow.templates import Prompt, written_prompts
 
 MOST, LEAST = 4, 0.1  # of the graphs whose edges are tested alone
 STILL = 2, 0.4  # most, least: of the graph that is drawn of a model from outside
 PART = 0.25  # of the heads and MLPs that stay when the rest is set to its mean
+NEAR = 0.5  # how far from the whole run's aim a prompt that is kept may be, as a part of it
 NEURON_LEVELS = (0.0, 0.1, 0.5, 1.0)
 NEURON_ORDERS = ("coefficient per step", "norm per step", "share per step")
 
 
-def unfolded(edges: LastEdges, keys: bool = True, target: int | None = None) -> Graph:
-    """The graph of a prompt before pruning; for another token, from the mean logit."""
+def pruned(edges: LastEdges, keys: bool = True, target: int | None = None) -> Graph:
+    """The graph of a prompt that is tested: by the share of the target's logit, or of another's,
+    from the mean logit.
+    """
     given = (edges.prompt.target, edges.prompt.rival) if target is None else (target, None)
-    return flow_graph(edges.run, [given[0]], MOST, LEAST, keys, given[1])
-
-
-def pruned(edges: LastEdges, keys: bool = True) -> Graph:
-    """The graph of a prompt that is tested: by the share of the target's logit."""
-    return prune(unfolded(edges, keys), "share", 0, MOST, LEAST)
+    whole = flow_graph(edges.run, [given[0]], MOST, LEAST, keys, given[1])
+    return prune(whole, "share", 0, MOST, LEAST)
 
 
 def examine(
@@ -49,23 +46,30 @@ def examine(
     """Everything that notebook 21 asks of a model.
 
     n_heads: so many prompts for what each head is worth (one run for every head), n_graphs: for
-    whole graphs and means; None takes all. One prompt's activations are held at a time.
+    whole graphs and means; None takes all.
     """
-    n_heads, n_graphs = n_heads or len(prompts), n_graphs or len(prompts)
-    rows = []
-    for i, prompt in enumerate(prompts):
-        edges = ablation.last_edges(model, prompt)
-        row = {"n_edges": edges.n_edges, "swapped": swapped(edges.run), "aim": edges.aim}
-        row |= _curves(model, edges, draws, seed + i) | _arrivals(edges, seed + i)
-        if prompt.target in prompt.tokens:
-            row["strongest"] = _strongest(model, edges, draws, seed + i)
-        if i < n_graphs:
-            row |= _graphs(model, edges, _another(prompts, i), draws, seed + i)
-            row["injected"] = _injected(model, edges)
-        if i < n_heads:
-            row["heads"] = _heads(model, edges, _another(prompts, i))
-        rows.append(row)
-    found = _together(model, rows, draws)
+    measured = [last_edges(model, prompt) for prompt in prompts]
+    copied = [edges for edges in measured if edges.prompt.target in edges.prompt.tokens]
+    runs = _graph_runs(model, measured, n_graphs, draws, seed)
+    injected = [_injected(model, *pair) for pair in zip(measured, runs, strict=False)]
+    facts = [_head_correlations(model, measured, i) for i in range(n_heads or len(prompts))]
+    arrivals = [_most_attended_is_longest(edges, seed + i) for i, edges in enumerate(measured)]
+    found = edge_curves(model, measured, draws, seed) | {
+        "n_prompts": len(prompts),
+        "n_edges": [edges.n_edges for edges in measured],
+        "swapped": sum(swapped(edges.run) for edges in measured),
+        "strongest": single_edges(model, copied, draws, seed),
+        "graph sizes": [
+            [len(each.own.nodes), len(each.own.edges), *each.sizes["with keys"]] for each in runs
+        ],
+        "largest gap": max(largest_gap(each.own) for each in runs),
+        "graphs": _graph_means(measured, runs),
+        "injected": _means(injected),
+        "heads": _means(facts),
+        "most attended is longest": [mean(each) for each in zip(*arrivals, strict=True)],
+    }
+    if model.config.d_mlp:
+        found |= _neuron_curves(model, measured, draws, seed)
     at_means = means.kept_writers(model, prompts[:n_graphs], PART, draws, seed)
     none, whole = at_means.pop("none").mean(), at_means.pop("whole").mean()
     found["at means"] = {
@@ -75,156 +79,186 @@ def examine(
 
 
 def edge_curves(model: Model, measured: Sequence[LastEdges], draws: int = 5, seed: int = 0) -> dict:
-    """Of `examine` the curves alone: "levels", "rows", "recovered" and "on paper", [row, level]."""
-    rows = [_orders(model, edges, draws, seed + i) for i, edges in enumerate(measured)]
-    return curve_results(rows, draws)
+    """What is left with some edges alone: "levels", "rows" (orders, and random draws), and by
+    [row, level] the means over prompts, "recovered" in runs and "on paper" of what all edges add.
+    """
+    runs = [ablation.curves(model, e, draws=draws, seed=seed + i) for i, e in enumerate(measured)]
+    aims, first = (torch.stack(part) for part in zip(*runs, strict=True))
+    paper = torch.stack([ablation.on_paper(edges, ORDERS, LEVELS) for edges in measured])
+    return {
+        "levels": list(LEVELS),
+        "rows": [*ORDERS, *[RANDOM] * draws],
+        "recovered": ablation.recovered(aims).tolist(),
+        "spread": ablation.spread(aims).tolist(),
+        "on paper": ablation.recovered(paper).tolist(),
+        "aims": aims.mean(dim=0).tolist(),
+        "first": first.mean(dim=0).tolist(),
+    }
+
+
+def _neuron_curves(model: Model, measured: Sequence[LastEdges], draws: int, seed: int) -> dict:
+    """The same of neurons, while all values stay."""
+    how = NEURON_ORDERS, NEURON_LEVELS, draws
+    runs = [ablation.curves(model, e, *how, seed + i, True) for i, e in enumerate(measured)]
+    aims, first = (torch.stack(part) for part in zip(*runs, strict=True))
+    return {
+        "neurons": ablation.recovered(aims).tolist(),
+        "neurons first": first.mean(dim=0).tolist(),
+        "neuron levels": list(NEURON_LEVELS),
+        "neuron rows": [*NEURON_ORDERS, *[RANDOM] * draws],
+    }
 
 
 def single_edges(
     model: Model, measured: Sequence[LastEdges], draws: int = 5, seed: int = 0
 ) -> dict:
-    """Of `examine` what cutting one edge loses: "stands" and "lost", by which edge it is."""
-    rows = []
-    for i, edges in enumerate(measured):
-        none = ablation.curves(model, edges, (), (0.0,), 1)[0].item()
-        strongest = _strongest(model, edges, draws, seed + i)
-        rows.append({"aim": edges.aim, "none": none, "strongest": strongest})
-    return edge_results(rows)
+    """Of single edges, by which it is: how often it stands on the target, what is lost without it.
+
+    "lost": of what all edges add, the ratio of means over prompts, since one prompt's floor can be
+    of either sign. "first": in how many prompts the target stays the first guess. "aims": of each
+    prompt the whole run's, and that without the strongest.
+    """
+    runs = [checks.one_edge(model, edges, draws, seed + i) for i, edges in enumerate(measured)]
+    none = mean([ablation.curves(model, e, (), (0.0,), 1)[0].item() for e in measured])
+    whole = mean([edges.aim for edges in measured])
+    stands, aim, first = (torch.stack(part).double() for part in list(zip(*runs, strict=True))[1:])
+    found = {"n": len(measured), "stands": {}, "lost": {}, "first": {}}
+    for name, at in _places(runs[0][0]).items():
+        found["stands"][name] = stands[:, at].mean().item()
+        found["lost"][name] = ((whole - aim[:, at].mean()) / (whole - none)).item()
+        found["first"][name] = first[:, at].mean().item()
+    pairs = zip(measured, aim[:, 0].tolist(), strict=True)
+    return found | {"aims": [[edges.aim, without] for edges, without in pairs]}
+
+
+class GraphRuns(NamedTuple):
+    """Of a prompt, runs with the edges of some graphs alone, by name, and of random edges."""
+
+    names: list[str]
+    aim: Float[Tensor, " run"]
+    first: Float[Tensor, " run"]  # is the target the first guess
+    sizes: dict[str, list[int]]  # values and neurons
+    own: Graph
 
 
 def graphs_alone(
     model: Model, measured: Sequence[LastEdges], draws: int = 5, seed: int = 0
 ) -> dict:
-    """Of `examine` what runs with the edges of graphs alone keep, by the name of the graph."""
-    rows, prompts = [], [edges.prompt for edges in measured]
-    for i, edges in enumerate(measured):
-        other = _another(prompts, i)
-        rows.append({"aim": edges.aim} | _graphs(model, edges, other, draws, seed + i))
-    return graph_results(rows)
+    """What runs with the edges of graphs alone keep, by graph: see `_graph_means`."""
+    return _graph_means(measured, _graph_runs(model, measured, None, draws, seed))
 
 
-def _another(prompts: Sequence[Prompt], i: int) -> int:
-    """A target of another prompt."""
-    mine = prompts[i].target, prompts[i].rival
-    others = [p.target for p in prompts if p.target not in mine]
-    return others[i % len(others)]
+def _graph_runs(model, measured, n: int | None, draws: int, seed: int) -> list[GraphRuns]:
+    """Of the first n prompts."""
+    return [
+        _graph_run(model, edges, _another(measured, i), draws, seed + i)
+        for i, edges in enumerate(measured[:n])
+    ]
 
 
-def _orders(model, edges, draws, seed) -> dict:
-    aim, first = ablation.curves(model, edges, draws=draws, seed=seed)
-    row = {"aims": aim, "first": first, "none": aim[0, 0].item()}
-    return row | {"on paper": ablation.on_paper(edges, ORDERS, LEVELS)}
+def _graph_run(model, edges: LastEdges, other: int, draws: int, seed: int) -> GraphRuns:
+    """other: a target of another prompt."""
+    own, prompt = pruned(edges), edges.prompt
+    masks = {
+        "with keys": checks.graph_masks(own),
+        "without keys": checks.graph_masks(pruned(edges, keys=False)),
+        "another target": checks.graph_masks(pruned(edges, target=other)),
+    }
+    n = sum(int(mask.sum()) for mask in masks["with keys"])
+    whole = flow_graph(edges.run, [prompt.target], MOST, LEAST, against=prompt.rival)
+    as_large = checks.as_large(whole, "coefficient", n)
+    masks["attention"] = checks.graph_masks(as_large)
+    more = [a & ~b for a, b in zip(masks["with keys"], masks["without keys"], strict=True)]
+    filled = zip(masks["without keys"], checks.random_masks(*more, seed=seed), strict=True)
+    masks["without keys, filled by lot"] = tuple(a | b for a, b in filled)
+    masks["nothing"] = tuple(torch.zeros_like(mask) for mask in masks["with keys"])
+    lots = [checks.random_masks(*masks["with keys"], seed=seed + i) for i in range(draws)]
+    aim, first = checks.alone(model, edges, [*masks.values(), *lots])
+    sizes = {name: [int(mask.sum()) for mask in both] for name, both in masks.items()}
+    return GraphRuns([*masks, *[RANDOM] * draws], aim, first.float(), sizes, own)
 
 
-def _curves(model, edges, draws, seed) -> dict:
-    row = _orders(model, edges, draws, seed)
-    if model.config.d_mlp:
-        more = NEURON_ORDERS, NEURON_LEVELS, draws, seed, True
-        row["neurons"], row["neurons first"] = ablation.curves(model, edges, *more)
-    return row
+def _graph_means(measured: Sequence[LastEdges], runs: Sequence[GraphRuns]) -> dict:
+    """Of graphs whose edges are left alone, by name.
 
-
-def _strongest(model, edges, draws, seed) -> dict:
-    """The strongest value and others: where they stand; without each the aim, the first guess."""
-    names, *columns = checks.one_edge(model, edges, draws, seed)
-    found = {}
-    for name in dict.fromkeys(names):
-        rows = [i for i, each in enumerate(names) if each == name]
-        found[name] = tuple(mean([float(each[i]) for i in rows]) for each in columns)
+    "recovered": of what all edges add, the ratio of means; "first": in how many prompts the target
+    is the first guess; "kept": in how many it is, with half to one and a half of the whole run's
+    aim; "off": the median distance from that aim, as a part of it; "values", "neurons": how many.
+    """
+    aim, first = torch.stack([run.aim for run in runs]), torch.stack([run.first for run in runs])
+    whole = torch.tensor([[edges.aim] for edges in measured[: len(runs)]])
+    names, found = _places(runs[0].names), {}
+    none = aim[:, names["nothing"]].mean()
+    off = (aim - whole).abs() / whole.abs()
+    for name, at in names.items():
+        found[name] = {
+            "recovered": ((aim[:, at].mean() - none) / (whole.mean() - none)).item(),
+            "first": first[:, at].mean().item(),
+            "kept": (first * (off <= NEAR))[:, at].mean().item(),
+            "off": off[:, at].median().item(),
+        }
+        if name in runs[0].sizes:
+            sizes = zip(*(run.sizes[name] for run in runs), strict=True)
+            found[name] |= dict(zip(("values", "neurons"), map(mean, sizes), strict=True))
     return found
 
 
-def _graphs(model, edges, other: int, draws, seed) -> dict:
-    """(aim, is it the first guess) with the edges of graphs alone, and how large the graphs are."""
-    whole = unfolded(edges)
-    own, values_only = prune(whole, "share", 0, MOST, LEAST), pruned(edges, keys=False)
-    theirs = prune(unfolded(edges, target=other), "share", 0, MOST, LEAST)
-    n = sum(int(mask.sum()) for mask in checks.graph_masks(own))
-    by = checks.as_large(whole, "coefficient", n)
-    kept = {"with keys": own, "without keys": values_only, "another target": theirs}
-    kept = {name: checks.graph_masks(g) for name, g in (kept | {"attention": by}).items()}
-    more = [big & ~small for big, small in zip(*list(kept.values())[:2], strict=True)]
-    filled = zip(kept["without keys"], checks.by_lot(*more, seed=seed), strict=True)
-    kept["without keys, filled by lot"] = tuple(a | b for a, b in filled)
-    kept["nothing"] = tuple(torch.zeros_like(mask) for mask in kept["with keys"])
-    lots = [checks.by_lot(*kept["with keys"], seed=seed + i) for i in range(draws)]
-    aim, first = checks.alone(model, edges, [*kept.values(), *lots])
-    sizes = {name: [int(mask.sum()) for mask in masks] for name, masks in kept.items()}
-    return {
-        "alone": (aim, first.float()),
-        "names": [*kept, *[ablation.RANDOM] * draws],
-        "sizes": sizes,
-        "graph size": [len(own.nodes), len(own.edges), *sizes["with keys"]],
-        "largest gap": largest_gap(own),
-    }
-
-
-def _injected(model, edges) -> dict[str, float]:
+def _injected(model: Model, edges: LastEdges, runs: GraphRuns) -> dict[str, float]:
     """What says a token first: the second guess's graph, and neurons without any attention."""
     second = checks.second_guess(edges)
-    graphs = pruned(edges), prune(unfolded(edges, target=second), "share", 0, MOST, LEAST)
+    graphs = runs.own, pruned(edges, target=second)
     return checks.injected(model, edges, second, *map(checks.graph_masks, graphs))
 
 
-def _heads(model, edges, other: int) -> dict:
+def _another(measured: Sequence[LastEdges], i: int) -> int:
+    """A target of another prompt."""
+    mine = measured[i].prompt.target, measured[i].prompt.rival
+    others = [e.prompt.target for e in measured if e.prompt.target not in mine]
+    return others[i % len(others)]
+
+
+def _head_correlations(model: Model, measured: Sequence[LastEdges], i: int) -> dict[str, float]:
     """Correlations over the heads of what is lost with what a graph says: of ranks, and linear."""
-    facts = heads.head_facts(model, edges, other)
-    found = {}
+    facts, found = head_facts(model, measured[i], _another(measured, i)), {}
+    lost = facts["lost"]
     for name in ("rank", "other rank", "share", "other share", "norm"):
         says = facts[name] * (-1 if "rank" in name else 1)
-        found[name] = rank_correlation(says, facts["lost"])
+        found[name] = rank_correlation(says, lost)
         if name in ("rank", "norm"):
-            found[f"{name}, within layers"] = heads.within_layers(says, facts["lost"])
+            each = [rank_correlation(x, y) for x, y in zip(says, lost, strict=True)]
+            found[f"{name}, within layers"] = mean(each)
     for name in ("rank", "share", "other share"):
         says = -(facts[name] + 1).log() if name == "rank" else facts[name]
-        found[f"{name}, linear"] = correlation(says, facts["lost"])
-    same = facts["share"].argmax() == facts["lost"].argmax()
-    return found | {"largest share is worth most": float(same)}
+        found[f"{name}, linear"] = correlation(says, lost)
+    return found | {"largest share is worth most": float(facts["share"].argmax() == lost.argmax())}
 
 
-def _arrivals(edges, seed) -> dict:
+def _most_attended_is_longest(edges: LastEdges, seed: int) -> list[float]:
     """How often the most attended value is the longest to arrive; a random key as well."""
     draw = torch.Generator().manual_seed(seed)
     a, norm = edges.values[0], edges.values[checks.NORM]
     key = torch.randint(a.shape[-1], a.shape[:2], generator=draw)
-    same = (each == norm.argmax(-1) for each in (a.argmax(-1), key))
-    return {"most attended is longest": [each.float().mean().item() for each in same]}
+    return [(each == norm.argmax(-1)).float().mean().item() for each in (a.argmax(-1), key)]
 
 
-def _together(model, rows: list[dict], draws: int) -> dict:
-    """What stands in the rows of all prompts, as sums, means and shares."""
-    graphs = [row for row in rows if "largest gap" in row]
-    injected = graphs[0]["injected"]
-    found = curve_results(rows, draws) | {
-        "n_prompts": len(rows),
-        "n_edges": [row["n_edges"] for row in rows],
-        "swapped": sum(row["swapped"] for row in rows),
-        "strongest": edge_results([row for row in rows if "strongest" in row]),
-        "graph sizes": [row["graph size"] for row in graphs],
-        "largest gap": max(row["largest gap"] for row in graphs),
-        "graphs": graph_results(graphs),
-        "injected": {name: mean([row["injected"][name] for row in graphs]) for name in injected},
-    }
-    if model.config.d_mlp:
-        neurons = torch.stack([row["neurons"] for row in rows])
-        found["neurons"] = ablation.recovered(neurons).tolist()
-        first = torch.stack([row["neurons first"] for row in rows])
-        found["neurons first"] = first.mean(dim=0).tolist()
-        found["neuron levels"] = list(NEURON_LEVELS)
-        found["neuron rows"] = [*NEURON_ORDERS, *[ablation.RANDOM] * draws]
-    facts = [row["heads"] for row in rows if "heads" in row]
-    found["heads"] = {name: mean([each[name] for each in facts]) for name in facts[0]}
-    same = zip(*(row["most attended is longest"] for row in rows), strict=True)
-    return found | {"most attended is longest": [mean(each) for each in same]}
+def mean(values: Sequence[float]) -> float:
+    """0 of nothing."""
+    return sum(values) / max(len(values), 1)
+
+
+def _means(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: mean([row[name] for row in rows]) for name in rows[0]}
+
+
+def _places(names: Sequence[str]) -> dict[str, list[int]]:
+    """Where each name stands: random draws have one in common."""
+    return {name: [i for i, each in enumerate(names) if each == name] for name in names}
 
 
 def row(found: dict, order: str, level: float, what: str = "recovered") -> float:
     """One number of a result's curves; the mean of the draws for "random"."""
     at = found["levels"].index(level)
-    rows = [
-        each[at] for name, each in zip(found["rows"], found[what], strict=False) if name == order
-    ]
-    return mean(rows)
+    return mean([each[at] for each in by_order(found, what)[order]])
 
 
 def redrawn(found: dict, order: str, level: float) -> tuple[float, float]:
@@ -235,9 +269,9 @@ def redrawn(found: dict, order: str, level: float) -> tuple[float, float]:
 
 def by_order(found: dict, what: str = "recovered") -> dict[str, list]:
     """A result's curves by the name of their order; of "random" there are several."""
-    rows = dict.fromkeys(found["rows"])
-    each = list(zip(found["rows"], found[what], strict=False))
-    return {name: [row for label, row in each if label == name] for name in rows}
+    rows = found[what]  # there are no random ones on paper
+    places = _places(found["rows"][: len(rows)])
+    return {name: [rows[i] for i in at] for name, at in places.items()}
 
 
 def nearer(found: dict, order: str, than: str, level: float) -> float:
@@ -247,7 +281,7 @@ def nearer(found: dict, order: str, than: str, level: float) -> float:
 
 def nearer_by_lot(found: dict, level: float) -> float:
     """The same for two draws and two others: what chance does."""
-    at, first = found["levels"].index(level), found["rows"].index(ablation.RANDOM)
+    at, first = found["levels"].index(level), found["rows"].index(RANDOM)
     a, b, c, d = (found["recovered"][first + i][at] for i in range(4))
     return abs(abs(1 - (a + b) / 2) - abs(1 - (c + d) / 2))
 
@@ -274,5 +308,5 @@ def drawn(model: Model, prompt: Prompt) -> dict:
     """The graph of a prompt as numbers, "graph" and "still" (pruned); "cut": without one edge."""
     graph = flow_graph(run_of(model, prompt.tokens), [prompt.target], against=prompt.rival)
     still = as_data(prune(graph, "share", 0, *STILL))
-    cut = checks.after_cut(model, ablation.last_edges(model, prompt))
+    cut = checks.after_cut(model, last_edges(model, prompt))
     return {"graph": as_data(graph), "still": still, "cut": cut}
