@@ -5,7 +5,9 @@ neurons there. A dropped edge adds nothing in a real run: its entry of the atten
 neuron's activation, is 0; later layers see what is left. VISIT prunes such edges and tests none.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -128,28 +130,38 @@ def keep(
     """Edits that keep only these edges into the last position, in a batch of as many runs."""
     edits = {}
     for layer in range(values.shape[1]):
-        edits[f"L{layer}.pattern"] = _last_rows(values[:, layer], 2)
+        edits[f"L{layer}.pattern"] = partial(_keep_last, kept=values[:, layer], axis=2)
         if neurons is not None and neurons.shape[-1]:
-            edits[f"L{layer}.mlp_hidden"] = _last_rows(neurons[:, layer], 1)
+            edits[f"L{layer}.mlp_hidden"] = partial(_keep_last, kept=neurons[:, layer], axis=1)
     return edits
 
 
-def _last_rows(kept: Tensor, axis: int):
-    def edit(old):
-        new = old.clone()
-        new.select(axis, -1).mul_(kept)
-        return new
-
-    return edit
+def _keep_last(old: Tensor, kept: Tensor, axis: int) -> Tensor:
+    new = old.clone()
+    new.select(axis, -1).mul_(kept)
+    return new
 
 
+@torch.no_grad()
 def aims(
-    model: Model, edges: LastEdges, edits: Edits, n_runs: int
-) -> tuple[Float[Tensor, " run"], Bool[Tensor, " run"]]:
-    """The aim in every run of a batch, and whether the target is still the first guess."""
-    with torch.no_grad():
-        logits = model(edges.run.tokens.expand(n_runs, -1), edits=edits)[:, -1]
-    return aim_of(logits, edges.prompt), logits.argmax(dim=-1) == edges.prompt.target
+    model: Model,
+    edges: LastEdges,
+    edits: Callable[..., Edits],
+    *masks: Bool[Tensor, "run ..."],
+) -> tuple[Float[Tensor, " run"], Float[Tensor, " run"]]:
+    """The aim in each run with its masks, and 1 where the target is still the first guess.
+
+    edits: makes the edits of some runs of their masks, such as `keep`.
+    """
+    size = len(edges.run.tokens) * model.config.d_vocab
+    found, at_once = [], max(1, min(48, ROOM // size))
+    for some in zip(*(mask.split(at_once) for mask in masks), strict=True):
+        tokens = edges.run.tokens.expand(len(some[0]), -1)
+        logits = model(tokens, edits=edits(*some))[:, -1]
+        first = logits.argmax(dim=-1) == edges.prompt.target
+        found.append((aim_of(logits, edges.prompt), first.float()))
+    aim, first = (torch.cat(part) for part in zip(*found, strict=True))
+    return aim, first
 
 
 def curves(
@@ -173,18 +185,8 @@ def curves(
     flat = torch.cat([values.flatten(1), neurons.flatten(1)], dim=1)
     distinct, of = flat.unique(dim=0, return_inverse=True)
     row = torch.zeros(len(distinct), dtype=torch.long).scatter_(0, of, torch.arange(len(of)))
-    parts = [
-        aims(model, edges, keep(values[some], neurons[some]), len(some))
-        for some in row.split(chunk(edges))
-    ]
-    aim, first = (torch.cat(each).float()[of].view(shape) for each in zip(*parts, strict=True))
-    return aim, first
-
-
-def chunk(edges: LastEdges) -> int:
-    """How many runs of a prompt go at once."""
-    size = len(edges.run.tokens) * edges.run.model.config.d_vocab
-    return max(1, min(48, ROOM // size))
+    aim, first = aims(model, edges, keep, values[row], neurons[row])
+    return aim[of].view(shape), first[of].view(shape)
 
 
 def on_paper(edges: LastEdges, orders: tuple[str, ...], levels: tuple[float, ...]) -> Tensor:

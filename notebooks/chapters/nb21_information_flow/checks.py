@@ -2,13 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from aot_helpers.models.protocol import Edits, Head, Model
-from chapters.nb21_information_flow.ablation import LastEdges, aim_of, aims, chunk, keep, last_edges
+from chapters.nb21_information_flow.ablation import (
+    RANDOM,
+    LastEdges,
+    aim_of,
+    aims,
+    keep,
+    last_edges,
+)
 from chapters.nb21_information_flow.flow import Run
 from chapters.nb21_information_flow.flow_graph import MEASURES, Graph, logit_directions, prune
 from chapters.nb21_information_flow.templates import Prompt
@@ -71,15 +80,9 @@ def mask_edits(
 
 def alone(
     model: Model, edges: LastEdges, kept: Sequence[tuple[Tensor, Tensor]]
-) -> tuple[Float[Tensor, " masks"], Bool[Tensor, " masks"]]:
+) -> tuple[Float[Tensor, " masks"], Float[Tensor, " masks"]]:
     """(aim, is the target the first guess) with nothing but each of some `graph_masks`."""
-    values, neurons = (torch.stack(part) for part in zip(*kept, strict=True))
-    parts = [
-        aims(model, edges, mask_edits(values[some], neurons[some]), len(some))
-        for some in torch.arange(len(kept)).split(chunk(edges))
-    ]
-    aim, first = (torch.cat(part) for part in zip(*parts, strict=True))
-    return aim, first
+    return aims(model, edges, mask_edits, *map(torch.stack, zip(*kept, strict=True)))
 
 
 def as_large(graph: Graph, by: str, n: int) -> Graph:
@@ -121,7 +124,7 @@ def injected(
         tries["by share"] = edges, (none, _most_of(edges, own[1], n))
         toward = last_edges(model, other.prompt)
         tries["by share, the second guess"] = other, (none, _most_of(toward, own[1], n))
-    return {name: alone(model, of, [kept])[1].float().item() for name, (of, kept) in tries.items()}
+    return {name: alone(model, of, [kept])[1].item() for name, (of, kept) in tries.items()}
 
 
 def _most_of(edges: LastEdges, like: Tensor, n: int) -> Bool[Tensor, "layer pos neuron"]:
@@ -135,16 +138,22 @@ def _most_of(edges: LastEdges, like: Tensor, n: int) -> Bool[Tensor, "layer pos 
 ONE_EDGE = ("strongest", "second", "longest other", "most attended other")
 
 
-def one_edge(
-    model: Model, edges: LastEdges, draws: int, seed: int
-) -> tuple[list[str], Bool[Tensor, " run"], Float[Tensor, " run"], Bool[Tensor, " run"]]:
-    """(names, does it stand on the target, the aim without it, is the target first) of values.
+class OneEdge(NamedTuple):
+    """Runs without one value each, by name: where it stands, and what the run says."""
+
+    names: list[str]
+    on_target: Bool[Tensor, " run"]
+    aim: Float[Tensor, " run"]
+    first: Float[Tensor, " run"]  # is the target the first guess
+
+
+def one_edge(model: Model, edges: LastEdges, draws: int, seed: int) -> OneEdge:
+    """Each of some values cut.
 
     The strongest value is the one that adds most to the aim; ONE_EDGE names the others to compare
     it with, and the rest, "random", are drawn among all but the strongest.
     """
-    share, target = edges.values[SHARE], edges.prompt.target
-    draw = torch.Generator().manual_seed(seed)
+    share, draw = edges.values[SHARE], torch.Generator().manual_seed(seed)
     best = int(share.argmax())
     chosen = [best]
     for measure in (SHARE, NORM, 0):
@@ -153,9 +162,10 @@ def one_edge(
         chosen.append(int(size.argmax()))
     others = torch.randperm(share.numel(), generator=draw).tolist()
     chosen += [i for i in others if i != best][:draws]
-    stands = edges.run.tokens[torch.tensor(chosen) % share.shape[-1]] == target
-    names = [*ONE_EDGE, *["random"] * (len(chosen) - len(ONE_EDGE))]
-    return names, stands, *aims(model, edges, keep(_without(edges, chosen), None), len(chosen))
+    names = [*ONE_EDGE, *[RANDOM] * (len(chosen) - len(ONE_EDGE))]
+    on_target = edges.run.tokens[torch.tensor(chosen) % share.shape[-1]] == edges.prompt.target
+    kept = _without(edges, chosen)
+    return OneEdge(names, on_target, *aims(model, edges, partial(keep, neurons=None), kept))
 
 
 def _without(edges: LastEdges, chosen: list[int]) -> Bool[Tensor, "run layer head key"]:
@@ -173,65 +183,59 @@ def guesses(model: Model, prompt: Prompt, logits: Tensor, n: int = 2) -> list[tu
     return list(zip(say(best.indices.tolist()), (best.values - zero).tolist(), strict=True))
 
 
+@torch.no_grad()
 def graph_alone(model: Model, edges: LastEdges, graph: Graph) -> dict:
     """One prompt's run with nothing but a pruned graph's edges.
 
     "edges": how many; "kept": of what all edges add to the aim; "guesses": see `guesses`.
     """
     kept = graph_masks(graph)
-    both = [kept, tuple(torch.zeros_like(mask) for mask in kept)]
-    aim, none = alone(model, edges, both)[0].tolist()
-    with torch.no_grad():
-        edits = mask_edits(*(mask[None] for mask in kept))
-        logits = model(edges.run.tokens[None], edits=edits)[0, -1]
-    share = (aim - none) / (edges.aim - none)
-    n = sum(int(mask.sum()) for mask in kept)
-    return {"edges": n, "kept": share, "guesses": guesses(model, edges.prompt, logits)}
+    aim, none = alone(model, edges, [kept, [torch.zeros_like(mask) for mask in kept]])[0].tolist()
+    logits = model(edges.run.tokens[None], edits=mask_edits(*(mask[None] for mask in kept)))
+    share, n = (aim - none) / (edges.aim - none), sum(int(mask.sum()) for mask in kept)
+    return {"edges": n, "kept": share, "guesses": guesses(model, edges.prompt, logits[0, -1])}
 
 
+@torch.no_grad()
 def after_cut(model: Model, edges: LastEdges) -> dict:
     """What cutting the strongest value changes, part by part: the changes add up to cut - aim.
 
     "head", "pos": where the value is; "direct": its share, which is lost at once, and what it adds
     "to target" and, if there is one, "to rival", each from the mean logit; "later heads" and "later
     MLPs": how much more the layers behind it add; "norm": what another σ of the last norm does.
-    "guesses": the first two after the cut, see `guesses`. "largest": the later parts that change
-    most, with what each added before and adds now.
+    "largest": the later parts that change most, with what each added before and adds now.
     """
-    share, last = edges.values[SHARE], len(edges.run.tokens) - 1
+    run, prompt, share = edges.run, edges.prompt, edges.values[SHARE]
     best = int(share.argmax())
     layer, number, pos = (int(i) for i in torch.unravel_index(torch.tensor(best), share.shape))
-    toward = logit_directions(edges.run, [edges.prompt.target], edges.prompt.rival)[:, 0]
-    names = {"to target": edges.prompt.target, "to rival": edges.prompt.rival}
-    names = {name: token for name, token in names.items() if token is not None}
-    with torch.no_grad():
-        cache, W_O = edges.run.cache, model.head_weights(Head(layer, number)).W_O
-        arrives = cache[f"L{layer}.v"][0, pos, number] @ W_O
-        arrives = arrives * cache[f"L{layer}.pattern"][0, number, -1, pos]
-        to = (arrives @ logit_directions(edges.run, list(names.values()))).tolist()
-        edits = keep(_without(edges, [best]), None)
-        logits, cache = model.run_with_cache(edges.run.tokens[None], edits=edits)
-    now = Run(model, edges.run.tokens, cache, edges.run.layers, last)
-    parts = [_adds(run, toward) for run in (edges.run, now)]
-    changes = {name: (parts[0][name], parts[1][name]) for name in parts[0]}
-    mine = str(Head(layer, number))
-    by = {kind: 0.0 for kind in ("head", "MLP")}
-    later = []
-    for name, (before, after) in changes.items():
-        if name != mine:
-            by["MLP" if name.endswith("MLP") else "head"] += after - before
-            later += [[name, before, after]] * (after != before)
+    W_O = model.head_weights(Head(layer, number)).W_O
+    arrives = run.cache[f"L{layer}.v"][0, pos, number] @ W_O
+    arrives = arrives * run.cache[f"L{layer}.pattern"][0, number, -1, pos]
+    tokens = {"to target": prompt.target} | (
+        {} if prompt.rival is None else {"to rival": prompt.rival}
+    )
+    to = (arrives @ logit_directions(run, list(tokens.values()))).tolist()
+    edits = keep(_without(edges, [best]), None)
+    logits, cache = model.run_with_cache(run.tokens[None], edits=edits)
+    toward = logit_directions(run, [prompt.target], prompt.rival)[:, 0]
+    now = replace(run, cache=cache, written={})
+    before, after = (_adds(each, toward) for each in (run, now))
+    head = str(Head(layer, number))
+    names = [name for name in before if name != head and after[name] != before[name]]
+    later = [[name, before[name], after[name]] for name in names]
     later.sort(key=lambda row: -abs(row[2] - row[1]))
-    cut, end = aim_of(logits[0, -1], edges.prompt).item(), model.config.n_layers
-    moved = ((now.stream(end)[last] - edges.run.stream(end)[last]) @ toward).item()
-    found = {"head": mine, "pos": pos, "aim": edges.aim, "cut": cut}
-    found |= {"direct": share.flatten()[best].item()} | dict(zip(names, to, strict=True))
-    found |= {"later heads": by["head"], "later MLPs": by["MLP"], "norm": cut - edges.aim - moved}
-    said = guesses(model, edges.prompt, logits[0, -1])
-    return found | {"guesses": said, "largest": later[:6]}
+    more = {"head": 0.0, "MLP": 0.0}
+    for name, was, is_now in later:
+        more["MLP" if name.endswith("MLP") else "head"] += is_now - was
+    cut = aim_of(logits[0, -1], prompt).item()
+    moved = ((now.stream(run.layers.stop) - run.stream(run.layers.stop))[run.pos] @ toward).item()
+    found = {"head": head, "pos": pos, "aim": edges.aim, "cut": cut}
+    found |= {"direct": share.flatten()[best].item()} | dict(zip(tokens, to, strict=True))
+    found |= {"later heads": more["head"], "later MLPs": more["MLP"]}
+    return found | {"norm": cut - edges.aim - moved, "largest": later[:6]}
 
 
-def _adds(run: Run, toward: Tensor) -> dict[str, float]:
+def _adds(run: Run, toward: Float[Tensor, " d_model"]) -> dict[str, float]:
     """What each head and MLP at the end adds along a direction, by name."""
     c, found = run.model.config, {}
     for layer in range(c.n_layers):

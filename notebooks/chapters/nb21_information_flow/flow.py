@@ -14,19 +14,20 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from aot_helpers.base.errors import check_token_ids
 from aot_helpers.models.protocol import Head, Model, check_tokens
 from aot_helpers.reading.heads import head_output
 from aot_helpers.reading.logit_lens import target_token
 from aot_helpers.reading.norms import check_pre_norm, frozen_norm, norm_bias
 
-LEAVES = ("token", "position", "residual", "bias")
 STEPS = {"value": 0, "key": 0, "query": 0, "head": 1, "neuron": 2, "mlp": 3, "stream": 4}
 
 
 class Node(NamedTuple):
-    """A vector of the run: a kind of LEAVES or STEPS, its layer, its place in the text.
+    """A vector of the run: its kind, layer and place in the text.
 
-    number: the head or neuron. other: of a key the query's place, of a query the key's.
+    kind: of STEPS, or a leaf: token, position, residual, bias. number: the head or neuron. other:
+    of a key the query's place, of a query the key's.
     """
 
     kind: str
@@ -88,8 +89,7 @@ def target_id(model: Model, target: str | int) -> int:
     """A token's id. Raises ValueError for unknown ids and for texts of several tokens."""
     if isinstance(target, str):
         return target_token(model, target)
-    if not 0 <= target < model.config.d_vocab:
-        raise ValueError(f"there is no token {target}: ids are 0 … {model.config.d_vocab - 1}")
+    check_token_ids(torch.tensor([target]), model.config.d_vocab)
     return int(target)
 
 
@@ -278,25 +278,21 @@ def _small(run: Run, node: Node) -> Float[Tensor, " d_head"]:
     return run.cache[f"L{node.layer}.{node.kind[0]}"][0, node.pos, node.number]
 
 
-def _read_parts(run: Run, node: Node) -> tuple[list[Node], Float[Tensor, "part d_head"]]:
-    """What each component of the stream is to a value, key or query."""
+def _read_from_stream(run: Run, node: Node) -> Sum:
+    """Of a value, key or query: what each component of the stream is to it."""
+    config = run.model.config
     nodes, parts = _components(run, node.layer, node.pos)
     parts = _normed(run, node)(parts)
-    if node.kind != "value" and run.model.config.positions == "shortformer":
+    if node.kind != "value" and config.smeared_keys:
+        raise ValueError("smeared_keys = True: keys come from two positions each; unfold no keys")
+    if node.kind != "value" and config.positions == "shortformer":
         nodes = [*nodes, Node("position", 0, 0, node.pos)]
         parts = torch.cat([parts, run.model.W_pos[node.pos][None]])
-    return nodes, parts @ _matrices(run, node)[0]
-
-
-def _read_from_stream(run: Run, node: Node) -> Sum:
-    nodes, small = _read_parts(run, node)
-    parts = small @ _matrices(run, node)[1]
-    if node.kind == "value":
-        return _with_bias(run, node, nodes, parts, small=small)
-    if run.model.config.smeared_keys:
-        raise ValueError("smeared_keys = True: keys come from two positions each; unfold no keys")
+    into, out = _matrices(run, node)
+    small = parts @ into
+    parts = small @ out
     found = _with_bias(run, node, nodes, parts, small=small)
-    if node.kind == "query" or run.model.config.positions != "relative":
+    if node.kind != "key" or config.positions != "relative":
         return found
     # The score that the distance has by itself: a part of no vector.
     bias = run.model.blocks[node.layer].attn.relative_bias(len(run.tokens))

@@ -10,11 +10,11 @@ from torch import Tensor
 from aot_helpers.base.results import rounded
 from aot_helpers.base.statistics import correlation, rank_correlation
 from aot_helpers.models.protocol import Model
-from chapters.nb21_information_flow import ablation, checks, means
+from chapters.nb21_information_flow import ablation, checks
 from chapters.nb21_information_flow.ablation import LEVELS, ORDERS, RANDOM, LastEdges, last_edges
 from chapters.nb21_information_flow.flow import run_of
 from chapters.nb21_information_flow.flow_graph import Graph, as_data, flow_graph, prune
-from chapters.nb21_information_flow.heads import head_facts
+from chapters.nb21_information_flow.heads import head_facts, kept_writers
 from chapters.nb21_information_flow.identities import gate_signs, largest_gap, swapped
 from chapters.nb21_information_flow.templates import Prompt, written_prompts
 
@@ -70,7 +70,7 @@ def examine(
     }
     if model.config.d_mlp:
         found |= _neuron_curves(model, measured, draws, seed)
-    at_means = means.kept_writers(model, prompts[:n_graphs], PART, draws, seed)
+    at_means = kept_writers(model, measured[:n_graphs], PART, draws, seed)
     none, whole = at_means.pop("none").mean(), at_means.pop("whole").mean()
     found["at means"] = {
         name: ((aims.mean() - none) / (whole - none)).item() for name, aims in at_means.items()
@@ -91,7 +91,6 @@ def edge_curves(model: Model, measured: Sequence[LastEdges], draws: int = 5, see
         "recovered": ablation.recovered(aims).tolist(),
         "spread": ablation.spread(aims).tolist(),
         "on paper": ablation.recovered(paper).tolist(),
-        "aims": aims.mean(dim=0).tolist(),
         "first": first.mean(dim=0).tolist(),
     }
 
@@ -121,9 +120,10 @@ def single_edges(
     runs = [checks.one_edge(model, edges, draws, seed + i) for i, edges in enumerate(measured)]
     none = mean([ablation.curves(model, e, (), (0.0,), 1)[0].item() for e in measured])
     whole = mean([edges.aim for edges in measured])
-    stands, aim, first = (torch.stack(part).double() for part in list(zip(*runs, strict=True))[1:])
+    names, *columns = zip(*runs, strict=True)
+    stands, aim, first = (torch.stack(part).double() for part in columns)
     found = {"n": len(measured), "stands": {}, "lost": {}, "first": {}}
-    for name, at in _places(runs[0][0]).items():
+    for name, at in _places(names[0]).items():
         found["stands"][name] = stands[:, at].mean().item()
         found["lost"][name] = ((whole - aim[:, at].mean()) / (whole - none)).item()
         found["first"][name] = first[:, at].mean().item()
@@ -175,7 +175,7 @@ def _graph_run(model, edges: LastEdges, other: int, draws: int, seed: int) -> Gr
     lots = [checks.random_masks(*masks["with keys"], seed=seed + i) for i in range(draws)]
     aim, first = checks.alone(model, edges, [*masks.values(), *lots])
     sizes = {name: [int(mask.sum()) for mask in both] for name, both in masks.items()}
-    return GraphRuns([*masks, *[RANDOM] * draws], aim, first.float(), sizes, own)
+    return GraphRuns([*masks, *[RANDOM] * draws], aim, first, sizes, own)
 
 
 def _graph_means(measured: Sequence[LastEdges], runs: Sequence[GraphRuns]) -> dict:
