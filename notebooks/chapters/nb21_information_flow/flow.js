@@ -71,7 +71,7 @@
       lines.push(b[0] == "key" || b[0] == "query" ? `${Math.round(100 * e[6])} % of the parts of the attention score`
         : `${num(100 * e[5][t])} % of the logit of ${word(W.targets[t])} (${num(W.logits[t])} ${W.from})`); }
     tell(lines); }
-  function layout(seen, kept) {  // as flow_view.layout: long lines have lanes of their own
+  function layout(seen, kept) {  // as figures.layout: long lines have lanes of their own
     const depth = {}, out = {}, at = {}, routes = kept.map(() => []);
     kept.forEach(([e]) => (out[e[0]] = out[e[0]] || []).push(e[1]));
     for (const i of order) if (seen.includes(i)) depth[i] = Math.max(0, ...(out[i] || []).map(j => depth[j] + 1));
