@@ -10,7 +10,7 @@ def check_figures(*figures) -> None:
     """None stays open; letters have nine points or more; little leaves the canvas."""
     assert plt.get_fignums() == []
     for figure in figures:
-        figure.canvas.draw()
+        figure.draw_without_rendering()  # names move to their places
         shown = [t for t in figure.findobj(Text) if t.get_text().strip() and t.get_visible()]
         assert shown and min(text.get_fontsize() for text in shown) >= 9
         drawn, (width, height) = figure.get_tightbbox(), figure.get_size_inches()

@@ -246,7 +246,9 @@ def lines(
             axis.axhline(y, color="0.6", lw=1, ls="--", zorder=0)
             ends += [(axis, name, PALE, y)] if name and axis is axes[0, -1] else []
         axis.set_title(panel, **TITLE)
-        axis.set(xlabel=x_label, xscale="log" if x_log else "linear")
+        axis.set(xlabel=x_label)
+        if x_log:  # a linear scale is there already, with the ticks of x that are texts
+            axis.set_xscale("log")
         axis.set_yscale("log" if y_log else "linear")
         axis.set_ylim(y_range, auto=y_range is None)
         axis.set_ylabel(y_label if axis is axes[0, 0] or not shared else "")
