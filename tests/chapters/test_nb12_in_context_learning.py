@@ -172,46 +172,12 @@ def test_farther_context_comes_at_once_and_the_path_turns_there_without_the_star
     assert angles[0] > 45 > 30 > angles[1]
 
 
-def test_values_at_a_step_are_those_of_the_runs_and_their_ranges_can_be_read():
-    groups = {"full": ["stories-2l", "stories-2l-seed1"], "one layer": ["stories-1l"]}
-    found = study.values_at(1500, groups)
-    (score, best, copied), _ = (study.at_step(name, 1500) for name in groups["full"])
-    assert [each[0] for each in found["full"].values()] == [-score, best, copied]
-    shares = study.values_at(1500, groups, unit="full")
-    assert sum(shares["full"]["score"]) == pytest.approx(2)
-    assert shares["one layer"]["best head"] == found["one layer"]["best head"]
-    assert study.ranges({"score": [0.5, 0.25], "copied": [1]}) == (
-        "score 0.25 to 0.50; copied 1.00 to 1.00"
-    )
-
-
-def moved(line, bos, by):
-    begins = (line == bos).nonzero().flatten().tolist()
-    return [i - by for i in begins if by <= i < len(line) - 127]
-
-
 def late_minus_early(losses, early=(4, 12), late=(96, 127)):
     return losses[:, slice(*late)].mean() - losses[:, slice(*early)].mean()
 
 
-@pytest.mark.parametrize("number", ["12.1"])
-def test_a_page_is_the_readers_once_it_is_right(check_page, number):
-    check_page(number)
-
-
-@pytest.mark.parametrize(
-    ("score", "expected"),
-    [
-        (late_minus_early, "solved"),
-        (lambda *given: -late_minus_early(*given), "not yet"),
-        (lambda losses, a=(5, 13), b=(97, 127): late_minus_early(losses, a, b), "not yet"),
-        (lambda losses, *_: losses[:, 96:127].sum() - losses[:, 4:12].sum(), "not yet"),
-        (lambda losses, *_: losses[:, 96] - losses[:, 4], "not yet"),
-        (lambda losses, *_: late_minus_early(losses), "not yet"),  # its own ranges
-    ],
-)
-def test_a_score_is_judged(verdict, score, expected):
-    assert verdict("12.1", score) == expected
+def test_a_page_is_the_readers_once_it_is_right(check_page):
+    check_page("12.1")
 
 
 def test_the_score_is_the_packages():
@@ -220,64 +186,55 @@ def test_the_score_is_the_packages():
     assert late_minus_early(losses) == pytest.approx(package.item(), abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("starts", "expected"),
-    [
-        (8, "solved"),
-        (3, "not yet"),
-        (0, "not yet"),
-        (list(range(0, 50_000, 100)), "not yet"),
-        ([3, 4, 5], "not yet"),
-        (list(range(58_700, 58_850)), "not yet"),
-        ([0.5] * 200, "not yet"),
-        ("all", "not yet"),
-        (..., "not attempted"),
-    ],
-)
-def test_a_score_without_context(two, unread, verdict, starts, expected):
-    line = token_stream(unread, two.tokenizer.bos)
-    starts = moved(line, two.tokenizer.bos, starts) if isinstance(starts, int) else starts
-    given = {"line": line, "goal": -0.7, "model": load_checkpoint("stories-0l")}
-    assert verdict("12.2", starts, **given) == expected
+def shifted(by):
+    """Places in the line at which a text began so many tokens before."""
+    return lambda line: (line[by:-127] == 0).nonzero()[:, 0].tolist()
 
 
-@pytest.mark.parametrize(
-    ("step", "accuracy", "expected"),
-    [
-        (600, 0.03, "solved"),
-        (600, 0.3, "not yet"),
-        (500, 0.01, "not yet"),
-        (1000, 0.94, "not yet"),
-        (610, 0.03, "not yet"),
-        ("all", 0.03, "not yet"),
-        (600, "few", "not yet"),
-        (600, ..., "not attempted"),
-    ],
-)
-def test_the_score_is_there_and_the_copies_are_not(two, unread, verdict, step, accuracy, expected):
-    given = {"texts": study.cut(unread, 300, two.tokenizer.bos)}
-    given["random_tokens"] = repeated_tokens(two.config.d_vocab, 32, 60, two.tokenizer.bos)
-    assert verdict("12.3", step, accuracy, **given) == expected
+ANSWERS = [
+    ("12.1", [late_minus_early], "solved"),
+    ("12.1", [lambda *given: -late_minus_early(*given)], "not yet"),
+    ("12.1", [lambda losses, *_: late_minus_early(losses)], "not yet"),  # its own ranges
+    ("12.2", [shifted(8)], "solved"),
+    ("12.2", [shifted(3)], "not yet"),
+    ("12.2", [[3, 4, 5]], "not yet"),
+    ("12.2", [list(range(58_700, 58_850))], "not yet"),
+    ("12.2", ["all"], "not yet"),
+    ("12.2", [...], "not attempted"),
+    ("12.3", [600, 0.03], "solved"),
+    ("12.3", [600, 0.3], "not yet"),
+    ("12.3", [500, 0.01], "not yet"),
+    ("12.3", [1000, 0.94], "not yet"),
+    ("12.3", ["all", 0.03], "not yet"),
+    ("12.3", [600, ...], "not attempted"),
+    ("12.4", [0, 0.75], "solved"),
+    ("12.4", [-9, 0.75], "not yet"),
+    ("12.4", [0, 0.9], "not yet"),
+]
 
 
-@pytest.mark.parametrize(
-    ("off", "copied", "expected"),
-    [(0, 0.75, "solved"), (-9, 0.75, "not yet"), (0, 0.9, "not yet"), (0, "half", "not yet")],
-)
-def test_what_one_layers_score_is_made_of(pieces, verdict, off, copied, expected):
-    other = pieces.roll(5, dims=1)
-    score = late_minus_early(study.losses_of(load_checkpoint("stories-1l"), other)).item()
-    given = {"copies": lambda model, texts: 0.75, "texts": (pieces, other)}
-    assert verdict("12.4", score + off, copied, **given) == expected
+@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
+def test_an_answer_is_judged(two, unread, pieces, verdict, number, answer, expected):
+    bos, given = two.tokenizer.bos, {}
+    if number == "12.2":
+        line = token_stream(unread, bos)
+        given = {"line": line, "goal": -0.7, "model": load_checkpoint("stories-0l")}
+        answer = [starts(line) if callable(starts) else starts for starts in answer]
+    elif number == "12.3":
+        given = {"random_tokens": repeated_tokens(two.config.d_vocab, 32, 60, bos)}
+        given["texts"] = study.cut(unread, 300, bos)
+    elif number == "12.4":
+        other = pieces.roll(5, dims=1)
+        losses = study.losses_of(load_checkpoint("stories-1l"), other)
+        answer = [answer[0] + late_minus_early(losses).item(), answer[1]]
+        given = {"copies": lambda model, texts: 0.75, "texts": (pieces, other)}
+    assert verdict(number, *answer, **given) == expected
 
 
 def test_figures_can_be_read():
-    losses = {name: torch.rand(3, 127) for name in ("stories-2l", "fixed-length", "no-repeats")}
-    ranges = [(5, 12), (97, 127)]
-    copied = {name: {8: 0.1, 32: 0.2} for name in losses}
-    scores = {"plain": dict.fromkeys(losses, -1.0), "changed": dict.fromkeys(losses, 0.2)}
+    losses = {name: torch.rand(3, 127) for name in ("1 layer", "2 layers")}
+    tokens = [f" word{i}" for i in range(30)]
     check_figures(
-        drawings.by_index(losses, "a title", ranges, score_of="stories-2l"),
-        drawings.equal_scores(losses, copied, ranges, {"stories-2l": (9, 0.9)}, "a title"),
-        drawings.scores_by_text(scores, scores, "a title"),
+        drawings.by_index(losses, "a title", ((5, 12), (97, 127)), score_of="2 layers"),
+        drawings.more_context({"after 26": (tokens, torch.rand(4))}, "a title"),
     )

@@ -15,6 +15,10 @@ from aot_helpers.text.batches import token_stream
 
 LENGTH = 127  # tokens of text in a piece, after BOS
 N_LAST = 8  # the tokens that are predicted with every length of context
+SKILLS = {  # of an entry of a run's log; higher is better
+    "score": lambda found: -found["in-context score"],
+    "copying": lambda found: found["copy accuracy"]["24"],
+}
 WEIGHTS = torch.tensor([0, *(0.01 + i * 0.0245 for i in range(41))], dtype=torch.float64)
 Texts = Int[Tensor, "text pos"]
 Losses = Float[Tensor, "text next"]
@@ -143,32 +147,6 @@ def at_step(name: str, step: int, length: int = 24) -> tuple[float, float, float
     found = log["measured"][log["steps"].index(step)]
     best = max(map(max, found["induction"]))
     return found["in-context score"], best, found["copy accuracy"][str(length)]
-
-
-def values_at(
-    step: int, groups: dict[str, list[str]], unit: str | None = None
-) -> dict[str, dict[str, list[float]]]:
-    """{group: {"score", "best head", "random tokens copied": a number for each run}} at a step.
-
-    groups: {group: names of runs}. The score is early minus late loss, in nats, or in units of
-    the mean score of the group `unit`; the others are as in at_step.
-    """
-    found = {}
-    for group, names in groups.items():
-        scores, heads, copied = map(
-            list, zip(*(at_step(name, step) for name in names), strict=True)
-        )
-        found[group] = {"score": [-score for score in scores], "best head": heads}
-        found[group]["random tokens copied"] = copied
-    full = 1 if unit is None else sum(found[unit]["score"]) / len(groups[unit])
-    for each in found.values():
-        each["score"] = [score / full for score in each["score"]]
-    return found
-
-
-def ranges(values: dict[str, list[float]]) -> str:
-    """The least and the greatest of each: "score 0.99 to 1.01; best head 0.88 to 0.92"."""
-    return "; ".join(f"{name} {min(x):.2f} to {max(x):.2f}" for name, x in values.items())
 
 
 def largest_rise(steps: list[int], values: list[float], within: int = 200) -> tuple[float, int]:
