@@ -73,8 +73,10 @@ def panels(
     above = len(figure.texts)
     foot = _write(figure, {note: PALE}, 0.0, SMALL, "normal") + 0.05 if note else 0.0
     total = head + height + foot
-    for i, text in enumerate(figure.texts):  # they were placed from the top
-        text.set_y((total if i < above else foot) - text.get_position()[1])
+    for i, text in enumerate(figure.texts):  # placed from the top, in inches
+        x, y = text.get_position()
+        text.set_position((x / width, ((total if i < above else foot) - y) / total))
+        text.set_transform(figure.transFigure)  # so that cropping the figure moves the title along
     figure.set_size_inches(width, total)
     figure.get_layout_engine().set(
         rect=(0, foot / total, 1, (height + foot) / total - foot / total)
