@@ -1,44 +1,37 @@
-"""Notebook 10: the steps of induction, the wires between two heads, two places to look at."""
+"""Notebook 10: the paths between two heads, two places to attend to, the terms of a score."""
 
-import matplotlib.pyplot as plt
-import numpy as np
+import itertools
+
 import torch
 from jaxtyping import Bool, Float, Int
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure
 from torch import Tensor
 
-from aot_helpers.models.protocol import Head, Model, all_heads
+from aot_helpers.models.protocol import Edits, Head, Model, all_heads
 from aot_helpers.reading.circuits import qk_circuit
 from aot_helpers.reading.heads import head_output
 from aot_helpers.reading.interventions import cut_path
 from aot_helpers.reading.paths import check_additive
-from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHADES, SHARE, VALUE
-
-ROUTES = "QKV"
 
 
-def wires(
+def score_lost_by_path(
     model: Model, tokens: Int[Tensor, "batch pos"], reader: Head
 ) -> Float[Tensor, "writer route"]:
-    """The share of a reader's induction score that is lost without one wire into it.
+    """The share of a reader's induction score that is lost without one path into it.
 
-    A wire is what one head of the layer before wrote, as read by the reader's query, key or value
+    A path is what one head of the layer before wrote, as read by the reader's query, key or value
     (framework paper, "Three Kinds of Composition"); its mean is put in its place. tokens: a
     segment twice, after BOS.
     """
     whole = edited_score(model, tokens, reader, {})
-    lost = torch.zeros(model.config.n_heads, len(ROUTES))
-    for head in range(model.config.n_heads):
-        for i, route in enumerate(ROUTES):
-            writer = Head(reader.layer - 1, head)
-            edits = cut_path(model, tokens, writer, reader, route, replace="mean")
-            left = edited_score(model, tokens, reader, edits)
-            lost[head, i] = 1 - left / whole
+    lost = torch.zeros(model.config.n_heads, 3)
+    for head, route in itertools.product(range(model.config.n_heads), range(3)):
+        writer = Head(reader.layer - 1, head)
+        edits = cut_path(model, tokens, writer, reader, "QKV"[route], replace="mean")
+        lost[head, route] = 1 - edited_score(model, tokens, reader, edits) / whole
     return lost
 
 
-def edited_score(model: Model, tokens: Int[Tensor, "batch pos"], head: Head, edits) -> float:
+def edited_score(model: Model, tokens: Int[Tensor, "batch pos"], head: Head, edits: Edits) -> float:
     """A head's induction score while activations are edited."""
     with torch.no_grad():
         pattern = model.run_with_cache(tokens, edits=edits)[1][f"L{head.layer}.pattern"]
@@ -66,99 +59,15 @@ def two_places(
     return tokens, tokens == b, tokens == c
 
 
-def chosen(model: Model, heads: list[int], text: tuple, edits=None) -> Float[Tensor, "head 3"]:
+def attention_to_places(
+    model: Model, heads: list[int], text: tuple, edits: Edits | None = None
+) -> Float[Tensor, "head 3"]:
     """Attention of the last query of layer 1 to b, to c (see `two_places`) and to BOS."""
     tokens, *places = text
     with torch.no_grad():
         last = model.run_with_cache(tokens, edits=edits)[1]["L1.pattern"][:, heads, -1]
     at = [(last * place[:, None]).sum(dim=-1).mean(dim=0) for place in places]
     return torch.stack([*at, last[..., 0].mean(dim=0)], dim=1)
-
-
-def tint(color):
-    """Colors from white to the given one."""
-    return LinearSegmentedColormap.from_list("tint", ["white", color])
-
-
-def three_steps(title: str, note=None, match=None, copy=None) -> Figure:
-    """Induction in three steps, each a small map; what is not known yet is left open.
-
-    note: where the earlier head looks, [query, key]. match: how well a token's query fits a key
-    before which each token stood, [token, token before]. copy: what a token raises when it is
-    looked at, [token looked at, token raised].
-    """
-    steps = {
-        "1  leave a note": (
-            "row looks at column: one back,\nand writes who stood there",
-            note,
-            SHADES,
-            SHARE,
-        ),
-        "2  find the note": (
-            "row: I am A (query)\ncolumn: before me stood A (key)",
-            match,
-            tint(KEY),
-            QUERY,
-        ),
-        "3  say what stands there": (
-            "row: token looked at\ncolumn: token raised",
-            copy,
-            tint(VALUE),
-            VALUE,
-        ),
-    }
-    figure, axes = plt.subplots(1, 3, figsize=(9.4, 3.5), dpi=DPI)
-    plt.close(figure)
-    figure.subplots_adjust(0.02, 0.2, 0.98, 0.76, wspace=0.42)
-    figure.text(0.012, 0.94, title, size=12, weight="bold", va="center")
-    for axis, (name, (said, values, colors, color)) in zip(axes, steps.items(), strict=True):
-        axis.set(xticks=[], yticks=[])
-        axis.spines[:].set(visible=True, color="0.75")
-        axis.set_title(name, size=11, color=color, weight="bold")
-        axis.set_xlabel(said, size=10, color=INK)
-        if values is None:
-            axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
-            axis.text(0.5, 0.5, "?", size=40, color="0.8", ha="center", va="center")
-        else:
-            values = np.asarray(values).clip(min=0)
-            axis.imshow(values / values.max(), cmap=colors, vmin=0, vmax=1)
-    for left, right in ((0.318, 0.352), (0.658, 0.692)):
-        arrow = {"arrowstyle": "-|>", "lw": 2, "color": PALE}
-        place = {"xycoords": "figure fraction", "textcoords": "figure fraction"}
-        axes[0].annotate("", (right, 0.48), (left, 0.48), arrowprops=arrow, **place)
-    return figure
-
-
-def stripes(panels: dict[str, Float[Tensor, "query key"]], title: str) -> Figure:
-    """Attention patterns side by side, with a title each."""
-    figure, axes = plt.subplots(1, len(panels), figsize=(2.6 * len(panels) + 0.4, 3.2), dpi=DPI)
-    plt.close(figure)
-    figure.subplots_adjust(0.01, 0.02, 0.99, 0.78, wspace=0.08)
-    figure.text(0.012, 0.94, title, size=12, weight="bold", va="center")
-    for axis, (name, pattern) in zip(np.atleast_1d(axes), panels.items(), strict=True):
-        axis.imshow(np.asarray(pattern), cmap=SHADES, vmin=0, vmax=1)
-        axis.set(xticks=[], yticks=[])
-        axis.set_title(name, size=10.5, loc="left")
-        axis.spines[:].set(visible=True, color="0.8")
-    return figure
-
-
-def wire_map(lost: Float[Tensor, "writer route"], writers: list[str], title: str) -> Figure:
-    """The twelve wires into a head: a row for each writer, a column for query, key and value."""
-    figure, axis = plt.subplots(figsize=(4.9, 2.9), dpi=DPI)
-    plt.close(figure)
-    figure.subplots_adjust(0.16, 0.04, 0.98, 0.7)
-    figure.text(0.012, 0.93, title, size=12, weight="bold", va="center")
-    values = np.asarray(lost)
-    axis.imshow(values.clip(min=0), cmap=SHADES, vmin=0, vmax=1, aspect="auto")
-    axis.set_yticks(range(len(writers)), writers, size=10.5)
-    axis.set_xticks(range(3), ["read by query", "by key", "by value"], size=10.5)
-    axis.xaxis.tick_top()
-    axis.tick_params(length=0)
-    for (row, column), value in np.ndenumerate(values):
-        color = "white" if value > 0.55 else INK
-        axis.text(column, row, f"{value:.2f}", ha="center", va="center", size=11, color=color)
-    return figure
 
 
 def score_terms(
