@@ -37,7 +37,7 @@ def test_with_looks_kept_a_steering_head_is_not_missed(model, texts):
     tokens, others = texts
     whole = copy_losses(model, tokens)[1]
     for by in ("zero", "mean"):
-        edits = causal_tests.without(model, tokens, [Head(0, 3)], by, others, keep_looks=True)
+        edits = causal_tests.without(model, tokens, [Head(0, 3)], by, others, keep_patterns=True)
         assert copy_losses(model, tokens, edits)[1] == pytest.approx(whole, abs=0.05)
         free = causal_tests.without(model, tokens, [Head(0, 3)], by, others)
         assert copy_losses(model, tokens, free)[1] > whole + 5
@@ -56,16 +56,16 @@ def test_the_head_that_says_always_the_same_is_found(model, texts):
 
 
 def test_with_dubbed_induction_heads_the_other_text_is_said(model, texts):
-    said = partial(causal_tests.says_others, model, *texts)
+    said = partial(causal_tests.predicts_others, model, *texts)
     assert said([Head(1, 0), Head(1, 2)]) > 0.9
     assert said([Head(1, 1), Head(1, 3)]) < 0.1
-    assert causal_tests.says_others(model, texts[0], texts[0], []) > 0.9  # its own text
+    assert causal_tests.predicts_others(model, texts[0], texts[0], []) > 0.9  # its own text
 
 
 def test_losses_are_a_function_of_the_lead(model, texts):
     tokens = texts[0]
     for edits in ({}, ablate(model, [Head(1, 0)], "zero")):
-        above, lead, losses = causal_tests.leads(model, tokens, edits)
+        above, lead, losses = causal_tests.log_odds(model, tokens, edits)
         expected = next_token_losses(model(tokens, edits=edits), tokens)[:, 16:]
         assert torch.allclose(losses, expected, atol=1e-4)
         assert (above > lead).all()
@@ -92,7 +92,7 @@ def test_names_that_do_not_fit_are_named(model):
 
 def test_fitting_names_make_meetings(model):
     couples = [("Duro Semin", "Busa Mobis"), ("Mira Soken", "Pelo Balis"), ("A B", "Pelo Balis")]
-    fitting = causal_tests.fitting(model.tokenizer, couples)
+    fitting = causal_tests.fitting_names(model.tokenizer, couples)
     assert ("A B", "Pelo Balis") not in fitting
     causal_tests.meetings(model.tokenizer, fitting)
 
@@ -100,11 +100,13 @@ def test_fitting_names_make_meetings(model):
 def test_both_ways_of_patching_agree_in_the_last_layer(model, pair):
     both = [Head(1, 0), Head(1, 2)]
     for fact in ("what", "where"):
-        noising = causal_tests.moved(model, *pair, fact, both)
+        noising = causal_tests.share_moved(model, *pair, fact, both)
         assert noising == pytest.approx(1, abs=0.1)
-        assert causal_tests.moved(model, *pair, fact, both, "denoising") == pytest.approx(noising)
-    assert abs(causal_tests.moved(model, *pair, "what", [Head(0, 3)])) < 0.01
-    assert causal_tests.moved(model, *pair, "where", [Head(0, 3)]) > 0.5
+        assert causal_tests.share_moved(model, *pair, fact, both, "denoising") == pytest.approx(
+            noising
+        )
+    assert abs(causal_tests.share_moved(model, *pair, "what", [Head(0, 3)])) < 0.01
+    assert causal_tests.share_moved(model, *pair, "where", [Head(0, 3)]) > 0.5
 
 
 def test_the_trajectory_of_a_model_set_by_hand():
@@ -164,19 +166,14 @@ ANSWERS = [
     ("11.1", partial(kept, which=0), "not yet"),
     ("11.1", partial(kept, less=1), "not yet"),
     ("11.1", lambda model, tokens, head: kept(model, tokens, 3), "not yet"),
-    ("11.1", lambda model, tokens, head: "much", "not yet"),
     ("11.1", lambda model, tokens, head: None, "not attempted"),
     ("11.2", guessed(0, 0.9, 1), "solved"),
     ("11.2", guessed(0.5, 0.9, 1), "not yet"),
     ("11.2", guessed(0, 0.2, 1), "not yet"),
-    ("11.2", guessed(0, "all", 1), "not yet"),
-    ("11.2", [0, 0.9, 1], "not yet"),
     ("11.2", guessed(..., ..., ...), "not attempted"),
     ("11.3", [-3, 7, 7], "solved"),
-    ("11.3", [-2.5, 5, 6], "solved"),
     ("11.3", [3, 3, 3], "not yet"),
     ("11.3", [-3, 7, 1], "not yet"),
-    ("11.3", [-3, 7], "not yet"),
     ("11.3", ..., "not attempted"),
 ]
 
@@ -192,15 +189,13 @@ def test_figures_can_be_read(model, pair):
     said = dict.fromkeys(("the text", "it says", "the other text"), pair[0]["clean"])
     rises = {"zero": torch.arange(16.0).view(8, 2), "its mean": -torch.ones(8, 2)}
     shares = {"what": [0.25] * 8, "where": [-0.001] * 8}
-    curves = {"zero": torch.zeros(2, 3)}
+    log_odds = torch.tensor([3.0, 2.0])
     check_figures(
         drawings.loss_strips({"L0H1, silent": rise}, "title"),
-        drawings.two_voices(model.tokenizer, said, "title"),
+        drawings.two_texts(model.tokenizer, said, "title"),
         drawings.one_fact(model.tokenizer, pair[0], "title"),
         drawings.all_heads(rises, shares, "title"),
-        drawings.leads({"nothing out": (torch.tensor([3.0]), torch.tensor([0.05]))}, "title"),
-        drawings.spoken({"L0H3": torch.eye(4), "L0H2": torch.eye(4)}, "title"),
-        drawings.over_training(curves, [0, 1, 2], ["a", "b"], "", "", 1),
+        drawings.losses_by_log_odds({"nothing out": (log_odds, 1 / log_odds)}, "title"),
     )
 
 
@@ -258,13 +253,8 @@ def test_term_importance_with_frozen_sigma_is_the_loss_of_the_sum_of_path_terms(
     assert found.diff().abs().min() > 1e-4
 
 
-def test_the_last_entry_of_term_importance_is_the_loss(make_model, some_tokens):
-    for model in (make_model(n_layers=0, layer_norm=False), make_model(positions="shortformer")):
-        loss = next_token_losses(model(some_tokens), some_tokens).mean().detach()
-        found = causal_tests.term_importance(model, some_tokens)
-        torch.testing.assert_close(found[-1], loss)
-        assert len(found) == model.config.n_layers + 1
+def test_term_importance_needs_a_sum_of_paths_and_a_next_token(make_model, some_tokens):
     with pytest.raises(ValueError, match="d_mlp = 4.*d_mlp=0"):
         causal_tests.term_importance(make_model(d_mlp=4), some_tokens)
     with pytest.raises(ValueError, match=r"\(3, 1\) .*2 positions"):
-        causal_tests.term_importance(model, some_tokens[:, :1])
+        causal_tests.term_importance(make_model(), some_tokens[:, :1])

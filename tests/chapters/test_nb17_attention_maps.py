@@ -1,7 +1,6 @@
 """Notebook 17: prompts and words, kinds of heads, words moved about, its pictures."""
 
 import math
-import random
 from itertools import combinations
 
 import pytest
@@ -46,12 +45,6 @@ def test_a_prompt_is_continued_by_so_many_words(model, maps):
         assert text.words[:3] == prompt.split() and len(text.words) == 10
         assert len(text.tokens) == len(text.word_of)
         assert text == study.text_of(model.tokenizer, text.tokens)._replace(tokens=text.tokens)
-
-
-def test_openings_put_every_noun_second():
-    prompts = study.openings()
-    assert len(set(prompts)) == len(study.OPENINGS) * len(study.NOUNS) == 240
-    assert {prompt.split()[1] for prompt in prompts} == set(study.NOUNS)
 
 
 def test_attention_between_words_is_the_mean_over_their_pieces():
@@ -166,15 +159,6 @@ def test_costs_of_each_head_are_those_of_its_ablation(model):
     torch.testing.assert_close(by_copy[7], lost - torch.tensor(copy_losses(model, tokens)))
 
 
-def test_four_words_come_in_every_order(model):
-    tokens = moving.in_all_orders(model.tokenizer, ["movie", "plot"])
-    assert tokens.shape == (2, 24, 11)
-    assert {tuple(sorted(row)) for row in tokens[0, :, 1:5].tolist()} == {
-        tuple(sorted(tokens[0, 0, 1:5].tolist()))
-    }
-    assert len({tuple(row) for row in tokens[0].tolist()}) == 24
-
-
 def test_a_word_of_more_pieces_is_refused(model):
     with pytest.raises(ValueError, match="'average'.*one piece"):
         moving.single_pieces(model.tokenizer, ["movie", "average"])
@@ -224,11 +208,8 @@ def test_scores_are_word_and_distance_unless_positions_are_in_the_stream(model, 
 
 
 def test_the_chance_of_more_counts_pairs():
-    random.seed(0)
-    some, others = ([random.randint(0, 5) for _ in range(9)] for _ in range(2))
-    wins = [(a > b) + 0.5 * (a == b) for a in some for b in others]
-    found = moving.chance_of_more(torch.tensor(some).double(), torch.tensor(others).double())
-    assert found == pytest.approx(sum(wins) / 81)
+    some, others = torch.tensor([1.0, 3, 3]), torch.tensor([3.0, 2])
+    assert moving.chance_of_more(some, others) == pytest.approx((0 + 0 + 2 * (0.5 + 1)) / 6)
 
 
 def last_mark(words):
@@ -250,20 +231,15 @@ ANSWERS = [
     ("17.1", [last_mark], "solved"),
     ("17.1", [lambda words: last_mark(words).roll(1, 0)], "not yet"),
     ("17.1", [lambda words: last_mark(words) | (words[0] == "no")], "not yet"),
-    ("17.1", [lambda words: last_mark(words).int()], "not yet"),
     ("17.1", [lambda words: None], "not attempted"),
     ("17.2", [foolish(0.01)], "solved"),
-    ("17.2", [foolish(0.01).tolist()], "solved"),
     ("17.2", [foolish(2)], "not yet"),
     ("17.2", [torch.eye(10)], "not yet"),
     ("17.2", [torch.ones(10, 10) / 10], "not yet"),
     ("17.2", [foolish(0.01) * 0.9], "not yet"),
-    ("17.2", [torch.eye(9)], "not yet"),
     ("17.2", [...], "not attempted"),
     ("17.3", [0.9, 0.1], "solved"),
     ("17.3", [0.5, 0.1], "not yet"),
-    ("17.3", [1, 0.9], "not yet"),
-    ("17.3", ["much", 0], "not yet"),
     ("17.3", [0.9, ...], "not attempted"),
 ]
 
@@ -277,18 +253,7 @@ def test_an_answer_is_judged(model, verdict, number, answer, expected):
 
 def test_figures_can_be_read(maps):
     text, words, _ = maps[0]
-    scheme = {kind: study.KINDS[kind](10, 1).double() for kind in study.KINDS}
-    pairs = {kind: (kind[:3], table) for kind, table in scheme.items()}
-    table = moving.place_table(moving.made_to_follow("word"))
-    seeds, heads = [f"imdb-2l-seed{i}" for i in range(6)], [f"L0H{i}" for i in range(8)]
-    fits, names = {seed: torch.rand(8, 8) for seed in seeds}, dict.fromkeys(seeds, heads)
-    does = {"L0H0": (0.1, 2.0), "b": (1, 0)}
     check_figures(
         drawings.writing(text.words, {"L0H0": words[0], "L1H3": words[7]}, 6, "title"),
-        drawings.in_pairs(scheme, pairs, text.words, "title"),
-        drawings.kinds_by_head(fits, names, list(study.KINDS), "title"),
-        drawings.places({"one": table, "two": table}, "title", own=("two",)),
-        drawings.shaded_words({"nouns": {"movie": 0.4, "plot": 0.1}}, "title", "note"),
         drawings.spread({"one": [0.1, 0.1, 0.5]}, {"one": 0.23}, "title"),
-        drawings.looks_and_does(does, ["L0H0"], "title", ("x", "y"), "n"),
     )

@@ -25,16 +25,16 @@ def without(
     heads: list[Head],
     by: str,
     others: OtherTexts,
-    keep_looks: bool = False,
+    keep_patterns: bool = False,
 ) -> Edits:
     """Edits for `tokens` that ablate the heads.
 
-    by: "zero", "mean" or "resample", the last two of a run on `others`. keep_looks: every attention
-    pattern stays what it is on `tokens` with nothing ablated, the pattern-preserving ablation of
-    Olsson et al. 2022.
+    by: "zero", "mean" or "resample", the last two of a run on `others`.
+    keep_patterns: every attention pattern stays what it is on `tokens` with nothing ablated, the
+    pattern-preserving ablation of Olsson et al. 2022.
     """
     edits = ablate(model, heads, by, others)
-    return merge(freeze_patterns(model, tokens), edits) if keep_looks else edits
+    return merge(freeze_patterns(model, tokens), edits) if keep_patterns else edits
 
 
 def every_head(model: Model, tokens: Texts, others: Texts) -> dict[str, Float[Tensor, "head copy"]]:
@@ -66,7 +66,7 @@ def constant_shares(model: Model, tokens: Texts, layer: int) -> Float[Tensor, " 
     return z.mean(dim=0).square().sum(dim=-1) / z.square().sum(dim=-1).mean(dim=0)
 
 
-def says_others(model: Model, tokens: Texts, others: Texts, heads: list[Head]) -> float:
+def predicts_others(model: Model, tokens: Texts, others: Texts, heads: list[Head]) -> float:
     """The share of the second copy whose best guess is the token of `others` at that place.
 
     The heads say what they say of `others`: each text BOS, then a segment twice.
@@ -77,7 +77,7 @@ def says_others(model: Model, tokens: Texts, others: Texts, heads: list[Head]) -
     return (logits[:, start:-1].argmax(dim=-1) == others[:, start + 1 :]).float().mean().item()
 
 
-def leads(
+def log_odds(
     model: Model, tokens: Texts, edits: Edits
 ) -> tuple[Float[Tensor, "text place"], Float[Tensor, "text place"], Float[Tensor, "text place"]]:
     """Of each next token in the second copy: its logit above the average logit, its lead over all
@@ -123,7 +123,7 @@ def meetings(
     return {kind: torch.stack(each) for kind, each in prompts.items()}, (right, wrong)
 
 
-def fitting(tokenizer: Tokenizer, couples: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def fitting_names(tokenizer: Tokenizer, couples: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """The couples for `meetings`: names of 2 + 3 tokens, family names that begin differently."""
     chosen = []
     for couple in couples:
@@ -139,7 +139,7 @@ def _pieces(tokenizer, name) -> list[list[int]]:
     return [tokenizer.encode(" " + part).tolist() for part in name.split()]
 
 
-def difference(
+def logit_difference(
     model: Model, tokens: Texts, answers: tuple, edits: Edits | None = None
 ) -> Float[Tensor, " pair"]:
     """The last token's logit of the clean answer minus that of the other; see `meetings`."""
@@ -149,7 +149,7 @@ def difference(
     return (logits.gather(1, right) - logits.gather(1, wrong))[:, 0]
 
 
-def moved(
+def share_moved(
     model: Model,
     prompts: dict[str, Texts],
     answers: tuple,
@@ -163,9 +163,11 @@ def moved(
     "denoising" from the clean one into the changed one. 0: nothing; 1: as if the text had changed.
     """
     run, source = ("clean", fact) if way == "noising" else (fact, "clean")
-    before, after = (difference(model, prompts[each], answers).mean() for each in (run, source))
+    before, after = (
+        logit_difference(model, prompts[each], answers).mean() for each in (run, source)
+    )
     edits = patch_heads(model, prompts[source], heads)
-    now = difference(model, prompts[run], answers, edits).mean()
+    now = logit_difference(model, prompts[run], answers, edits).mean()
     return ((now - before) / (after - before)).item()
 
 
@@ -176,7 +178,7 @@ def trajectory(
     running: OtherTexts,
     others: dict,
 ) -> dict[tuple[str, bool], Float[Tensor, "step head 2"]]:
-    """What each head is worth at each step, {(by, keep_looks): …}, in nats; see `without`.
+    """What each head is worth at each step, {(by, keep_patterns): …}, in nats; see `without`.
 
     Of the last axis, the first is the rise of the second copy's loss on `repeats` without the
     head, the second that of the in-context score on `running` (less is learned from context).
