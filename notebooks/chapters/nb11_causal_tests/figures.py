@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -14,6 +15,7 @@ from aot_helpers.text.tokenization import Tokenizer
 Texts = Int[Tensor, "text pos"]
 
 MOST = 2.5  # nats that have the full color
+ORANGES = LinearSegmentedColormap.from_list("rise", ["white", QUERY])
 
 
 def loss_strips(rises: dict[str, Float[Tensor, " place"]], title: str) -> Figure:
@@ -32,7 +34,7 @@ def loss_strips(rises: dict[str, Float[Tensor, " place"]], title: str) -> Figure
         "second copy: all can be known": table[:, length:],
     }
     return grids(
-        {"": copies}, title, row_names=names, limits=(0, MOST), colors="Oranges", label="nats",
+        {"": copies}, title, row_names=names, limits=(0, MOST), colors=ORANGES, label="nats",
         cell=(0.16, 0.34), note="beside the heads: mean rise in the first and in the second copy",
     )  # fmt: skip
 
@@ -85,7 +87,7 @@ def all_heads(
     limits = dict.fromkeys(rows, (0, MOST)) | {"share\nmoved": (0, 1)}
     return grids(
         rows, title, number=".2f", row_names=["L1", "L0"], column_names="H{}", limits=limits,
-        colors="Oranges", cell=(0.45, 0.36),
+        colors=ORANGES, cell=(0.45, 0.36),
     )  # fmt: skip
 
 
