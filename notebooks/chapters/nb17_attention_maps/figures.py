@@ -19,7 +19,7 @@ def writing(
     words: all of the text. rows: {head: attention between words}. step: the number of words that
     are there; the last of them is the query, and the next one is what was drawn.
     """
-    weights = np.full((len(rows), len(words)), np.nan)
+    weights = np.zeros((len(rows), len(words)))
     weights[:, :step] = [np.asarray(pattern)[step - 1, :step] for pattern in rows.values()]
     so_far = [shown(word) if i <= step else "" for i, word in enumerate(words)]
     note = "blue: words seen   orange: the word that attends   gray: the word drawn next"
