@@ -232,9 +232,7 @@ def test_an_answer_is_judged(two, unread, pieces, verdict, number, answer, expec
 
 
 def test_figures_can_be_read():
-    losses = {"1 layer": torch.rand(3, 127)}
-    tokens = [f" word{i}" for i in range(30)]
-    check_figures(
-        drawings.by_index(losses, "a title", ((5, 12), (97, 127)), score_of="1 layer"),
-        drawings.more_context({"after 26": (tokens, torch.rand(4))}, "a title"),
-    )
+    tokens, losses = [f" word{i}" for i in range(30)], {"stories-2l": torch.rand(3, 127)}
+    check_figures(drawings.more_context({"after 26": (tokens, torch.rand(4))}, "a title"))
+    score = drawings.by_index(losses, "a title", ((5, 12), (97, 127)), score_of="stories-2l")
+    assert len(score.axes[0].lines) == 3  # means, losses, the level of the early tokens

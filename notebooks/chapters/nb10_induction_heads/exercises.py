@@ -45,16 +45,18 @@ def _cut_key(answer, k, z, W_O, W_K, head):
     if not isinstance(found, torch.Tensor) or found.shape != k.shape:
         shape = tuple(found.shape) if isinstance(found, torch.Tensor) else found
         raise NotYet(f"Keys of shape {tuple(k.shape)} are wanted, got {shape!r}.")
-    if torch.allclose(found, k - varies, atol=1e-4):
-        return
-    if torch.allclose(found, k, atol=1e-4):
-        raise NotYet("Nothing has changed.")
-    others = [h for h in range(k.shape[2]) if h != head]
+    others = torch.arange(k.shape[2]) != head
     if not torch.allclose(found[:, :, others], k[:, :, others], atol=1e-4):
         raise NotYet(f"The keys of other heads than number {head} have changed.")
-    if torch.allclose(found[:, :, head], k[:, :, head] - part, atol=1e-4):
-        raise NotYet("The writer's mean is gone, too: leave it in.")
-    raise NotYet("The reader's keys differ from mine.")
+    known = {
+        "Nothing has changed.": k[:, :, head],
+        "The writer's mean is gone, too: leave it in.": k[:, :, head] - part,
+    }
+    for said, mistake in known.items():
+        if torch.allclose(found[:, :, head], mistake, atol=1e-4):
+            raise NotYet(said)
+    if not torch.allclose(found, k - varies, atol=1e-4):
+        raise NotYet("The reader's keys differ from mine.")
 
 
 def _two_places(answer, truth):

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 
 from aot_helpers.models.checkpoints import checkpoint_steps, load_checkpoint
 from aot_helpers.models.losses import copy_accuracy
-from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
-from aot_helpers.teaching.exercises.references import against, draw, read_numbers
+from aot_helpers.teaching.exercises import NotYet, attempted
+from aot_helpers.teaching.exercises.references import against, draw, near, read_numbers
 from chapters.nb12_in_context_learning.measure import LENGTH, losses_of
 
 EARLY, LATE = (4, 12), (96, 127)  # tokens 5 to 12 and 97 to 127, counted from 1
@@ -53,22 +53,19 @@ _TRIALS = [
 
 def _cheat(answer, model, line, goal):
     attempted(answer)
-    wanted = "A list of whole numbers is wanted, the places where pieces begin"
     try:
-        starts = torch.as_tensor(answer)
+        starts = torch.as_tensor(answer).unique()
     except (TypeError, ValueError, RuntimeError):
-        raise NotYet(f"{wanted}; got {answer!r}.") from None
-    if starts.dtype.is_floating_point or starts.dtype == torch.bool or starts.dim() != 1:
-        raise NotYet(f"{wanted}; got {answer!r}.")
-    starts = starts.unique()
+        starts = torch.zeros(0)  # of the wrong type
+    if starts.dtype != torch.int64:
+        raise NotYet(f"A list of places where pieces begin, whole numbers, please; got {answer!r}.")
     if not LEAST_STARTS <= len(starts) <= MOST_STARTS:
         limits = f"{LEAST_STARTS} to {MOST_STARTS}"
         raise NotYet(f"These are {len(starts)} different places; take {limits}.")
     last = len(line) - LENGTH
     if starts.min() < 0 or starts.max() > last:
         raise NotYet(f"A piece must lie in the line: places are 0 to {last}.")
-    texts = torch.stack([line[i : i + LENGTH] for i in starts.tolist()])
-    texts = F.pad(texts, (1, 0), value=model.tokenizer.bos)
+    texts = F.pad(line.unfold(0, LENGTH, 1)[starts], (1, 0), value=model.tokenizer.bos)
     score = in_context_score(losses_of(model, texts)).item()
     said = f"without layers the score is {score:+.2f} nats"
     if score <= goal:
@@ -104,19 +101,11 @@ def _one_layer(score, copied, copies, texts):
 
     copies: the notebook's measure, a function of a model and a text; texts: as they are, changed.
     """
-    if any(part is ... for part in (score, copied)):
-        raise NotAttempted
-    one = load_checkpoint("stories-1l")
-    plain, changed = texts
-    truth = in_context_score(losses_of(one, changed)).item(), copies(one, plain)
-    whats = "The score with names of other tokens", "The share copied on plain stories"
-    for what, given, right in zip(whats, (score, copied), truth, strict=True):
-        guess = read_numbers(given, name=what)
-        if abs(guess - right) > NEAR_COPIED:
-            raise NotYet(
-                f"{what}: it is {'higher' if guess < right else 'lower'} than {guess:+.2f}."
-            )
-    said = f"{truth[1]:.2f} of the tokens inside known names, and a score of {truth[0]:+.2f} with"
+    one, (plain, changed) = load_checkpoint("stories-1l"), texts
+    left = in_context_score(losses_of(one, changed)).item()
+    truth = {"score with names of other tokens": left, "share copied": copies(one, plain)}
+    near(dict(zip(truth, (score, copied), strict=True)), truth, NEAR_COPIED)
+    said = f"{copied:.2f} of the tokens inside known names, and a score of {left:+.2f} with"
     return f"{said} other names: this score, too, is made of names that training has shown"
 
 

@@ -7,15 +7,12 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from aot_helpers.showing.diagrams import KEY, PALE, SHARE
+from aot_helpers.showing.diagrams import PALE, SHARE
 from aot_helpers.showing.forms import lines
 from aot_helpers.showing.texts import shaded_texts
 
 COLORS = {  # of the models, in every figure
     "no layers": "0.6",
-    "1 layer": "0.45",
-    "1 layer, smeared keys": KEY,
-    "2 layers": "#137177",
     "stories-2l": "#137177",
     "fixed-length": "#C78A3B",
     "no-repeats": "#A23B72",
