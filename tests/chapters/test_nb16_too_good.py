@@ -5,16 +5,15 @@ import json
 import math
 from dataclasses import replace
 
+import pandas
 import pytest
 import torch
 import torch.nn.functional as F
 
-from aot_helpers.base.files import DATA
-from aot_helpers.models.losses import count_losses
+from aot_helpers.base import results
 from aot_helpers.models.transformer import ModelConfig
 from aot_helpers.text.tokenization import train_bpe, train_wordpiece
-from chapters.nb16_too_good import figures as drawings
-from chapters.nb16_too_good import report_model as autopsy
+from chapters.nb16_too_good import figures, report_model
 from chapters.nb16_too_good import runs as tool
 from chapters.nb16_too_good.report_model import (
     FAULTS,
@@ -22,7 +21,6 @@ from chapters.nb16_too_good.report_model import (
     ReportModel,
     Rows,
     Setup,
-    baselines,
     chance_over_time,
     continuation_share,
     examine,
@@ -57,9 +55,9 @@ def new_model(rows, *faults, d_mlp=16):
     return model
 
 
-@pytest.mark.parametrize("n_pos, told", [(19, 0.00111317), (49, 0.00379448), (79, 0.00686842)])
-def test_constant_logits_cost_t_log_t_over_v(n_pos, told):
-    assert chance_over_time(n_pos, 50257) == pytest.approx(told, abs=5e-9)
+@pytest.mark.parametrize("n_pos, expected", [(19, 0.00111317), (49, 0.00379448), (79, 0.00686842)])
+def test_constant_logits_cost_t_log_t_over_v(n_pos, expected):
+    assert chance_over_time(n_pos, 50257) == pytest.approx(expected, abs=5e-9)
     targets = torch.randint(97, (2, n_pos))
     found = loss_over_time(torch.zeros(2, n_pos, 97, dtype=torch.float64), targets)
     assert found.item() == pytest.approx(chance_over_time(n_pos, 97), rel=1e-12)
@@ -84,10 +82,10 @@ def test_no_logits_get_below_the_floor_of_the_loss_over_time():
         loss = loss_over_time(logits, targets)
         loss.backward()
         optimizer.step()
-    floor = autopsy.floor_over_time(targets, 4)
+    floor = report_model.floor_over_time(targets, 4)
     assert floor == pytest.approx((3 * math.log(3) + 2 * math.log(2)) / 4)
     assert floor < loss.item() < floor + 1e-3
-    assert autopsy.floor_over_time(torch.arange(6)[None], 9) == 0
+    assert report_model.floor_over_time(torch.arange(6)[None], 9) == 0
 
 
 def test_a_bias_of_the_vocabulary_learns_nothing_over_time(rows):
@@ -139,18 +137,6 @@ def test_each_fault_of_the_model_does_what_it_says(rows):
     assert not any(isinstance(part, torch.nn.LayerNorm) for part in plain.modules())
 
 
-def test_without_faults_it_is_the_transformer_of_the_package(rows):
-    model, inputs = new_model(rows), rows.tokens[:4, :-1]
-    with torch.no_grad():
-        _, cache = model.transformer.run_with_cache(inputs)
-        blocks = model.transformer.blocks
-        x = cache["L0.resid_pre"]
-        for block in blocks:
-            usual = super(autopsy.ReportBlock, block).forward
-            x = usual(x, None, model.transformer.allowed(11), lambda name, value: value, False)
-        torch.testing.assert_close(x, cache["final_resid"])
-
-
 @pytest.mark.parametrize("name", LEARNED)
 def test_every_fault_changes_what_is_learned(name):
     rows = report_rows(["This movie is good", "good"] * 8, TOKENIZER, 12)
@@ -187,32 +173,12 @@ def test_examine_is_a_mean_over_real_tokens():
         assert found["accuracy"] == pytest.approx(right)
 
 
-def test_baselines_are_those_of_counting(rows):
-    found = baselines(rows, rows)
-    assert found["chance"] == math.log(TOKENIZER.d_vocab)
-    assert found["chance"] > found["unigram"] > found["bigram"] > 0
-
-
-def test_counted_pairs_are_probabilities():
-    train = torch.randint(5, (7, 9), generator=torch.Generator().manual_seed(0))
-    for before in range(6):  # 5 never comes in training: nothing is known but the tokens
-        tests = torch.tensor([[before, after] for after in range(6)])
-        p = [math.exp(-count_losses(train, test[None], 6)["bigram"]) for test in tests]
-        assert sum(p) == pytest.approx(1)
-
-
 def test_pieces_that_go_on_a_word_are_counted():
     bert = train_wordpiece(["movies moving"], 17)
     tokens = bert.encode("moves")
     marked = sum(s.startswith("##") for s in bert.token_strings(tokens))
     assert continuation_share(tokens, bert) == marked / len(tokens) > 0
     assert continuation_share(TOKENIZER.encode(" movie"), TOKENIZER) == 0
-    hashes = train_bpe(["## movies ## moving"] * 9, 300)  # GPT-2's vocabulary has ##, too
-    tokens = hashes.encode(" ## moviesmoving")
-    strings = hashes.token_strings(tokens)
-    going_on = [s for s in strings if s[0].isalpha()]
-    assert any("##" in s for s in strings) and going_on
-    assert continuation_share(tokens, hashes) == len(going_on) / len(strings)
 
 
 def test_an_unknown_fault_and_heads_that_do_not_fit_are_named():
@@ -226,7 +192,7 @@ def test_fitted_constants_change_the_bias_and_one_scale_alone(rows):
     model = new_model(rows)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     first = examine(model, rows)["loss"]
-    autopsy.fit_constants(model, rows, steps=60)
+    report_model.fit_constants(model, rows, steps=60)
     after = dict(model.named_parameters())
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed == {"b_U", "transformer.W_U"} and examine(model, rows)["loss"] < first
@@ -235,10 +201,10 @@ def test_fitted_constants_change_the_bias_and_one_scale_alone(rows):
 
 
 def run(faults, seed, loss):
-    told = {"written": 0.2, "in the reviews": 0.1, "in the vocabulary": 0.3}
+    measured = {"written": 0.2, "in the reviews": 0.1, "in the vocabulary": 0.3}
     known = {"loss": loss, "accuracy": loss / 100, "over time": 0.01}
     given = {"faults": sorted(faults), "seed": seed, "d_mlp": 0}
-    return {**given, "held out": known, "pieces": told, "sample": f"text {seed}"}
+    return {**given, "held out": known, "pieces": measured, "sample": f"text {seed}"}
 
 
 @pytest.fixture(scope="module")
@@ -262,49 +228,45 @@ def test_the_runs_of_a_group_come_seed_by_seed(found):
     assert pieces(both).tolist() == [2, 2]
 
 
-@pytest.mark.parametrize("asked", [("ladders",), ("ladder", ["no streams"]), ("ladder", [], 7)])
-def test_runs_that_were_not_trained_are_named(found, asked):
-    group, faults, d_mlp = (*asked, [], 0)[:3] if len(asked) < 3 else asked
-    with pytest.raises(ValueError, match=r"groups are ladder; faults are loss over time"):
-        runs(found, group, faults, d_mlp=d_mlp)
+def test_runs_that_were_not_trained_are_named(found):
+    for group, faults in (("ladders", []), ("ladder", ["no streams"])):
+        with pytest.raises(ValueError, match=r"groups are ladder; faults are loss over time"):
+            runs(found, group, faults)
 
 
 def test_the_shipped_results_are_those_that_the_commands_make():
-    files = [DATA / "results" / f"{name}.json" for name in ("autopsy", "sweep")]
-    found, sweep = (json.loads(file.read_text()) for file in files)
+    found, sweep = (results.read(name) for name in ("autopsy", "sweep"))
     known = tool.set_ups()
     assert found["runs"].keys() == known.keys()
     for name, (_, setup) in known.items():
         one = found["runs"][name]
         assert set(one["faults"]) == setup.faults and one["steps"] == setup.steps
-    assert {key: sweep[key] for key in ("grid", "fixed")} == {
-        key: autopsy.SWEEP[key] for key in ("grid", "fixed")
-    }
-    names = list(sweep["grid"])
-    points = [tuple(trial[name] for name in names) for trial in sweep["trials"]]
+    assert all(sweep[key] == report_model.SWEEP[key] for key in ("grid", "fixed"))
+    points = [tuple(trial[name] for name in sweep["grid"]) for trial in sweep["trials"]]
     assert sorted(points) == sorted(itertools.product(*sweep["grid"].values()))
 
 
 def test_the_checkboxes_hold_every_combination(found):
-    view = drawings.FaultsView(found, title="title")
+    view = figures.FaultsView(found, title="title")
     assert sorted(view.data["table"]) == list(range(2 ** len(ON_REVIEWS)))
     all_faults = view.data["table"][2 ** len(ON_REVIEWS) - 1]
     assert all_faults == [4 + 5 + 4 + 0.5, pytest.approx(0.135), "text 0"]
     only_stream = view.data["table"][2 ** ON_REVIEWS.index("no stream")]
     assert only_stream[0] == 5.5
-    page = view._repr_mimebundle_()["text/html"]
-    assert json.dumps(view.data) in page and "src='http" not in page
+    assert json.dumps(view.data) in view.html()
 
 
-def test_figures_can_be_read_and_show_each_run(found):
-    ladder = drawings.ladder(found, title="title")
-    both = drawings.two_softmaxes(torch.randn(3, 4), [0, 1, 2], list("abcd"), title="title")
-    check_figures(ladder, both)
-    lines = [line for line in ladder.axes[0].lines if line.get_marker() == "o"]
-    ends = [[], ON_REVIEWS, *([name] for name in ON_REVIEWS)]
-    ends += [set(ON_REVIEWS) - {name} for name in ON_REVIEWS]
-    shown = [loss for faults in ends for loss in held_out(runs(found, "ladder", faults)).tolist()]
-    assert sorted(x for line in lines for x in line.get_xdata()) == sorted(shown)
+def test_figures_can_be_read(found, rows):
+    learned, floors = learn(tiny(), rows), results.read("autopsy")["floors"]
+    curves = figures.two_runs(learned, learned, 7.6, title="title")
+    curves.draw_without_rendering()  # makes room for names at the ends of lines
+    check_figures(
+        curves,
+        figures.two_softmaxes(torch.randn(3, 4), [0, 1, 2], list("abcd"), title="title"),
+        figures.ruler(floors, 1e-6, title="title"),
+        figures.ladder(found, title="title"),
+        figures.sweep_map(pandas.DataFrame(results.read("sweep")["trials"]), 7.6, title="title"),
+    )
 
 
 # ---- exercises ----

@@ -25,41 +25,42 @@ def _over_batch(logits, targets):
 
 def _mended(answer):
     logits, targets = _examples()
-    try:
-        found = answer(logits.clone(), targets.clone())
-    except (RuntimeError, IndexError, TypeError) as error:
-        raise NotYet(
-            f"With logits [3, 7, 50] and targets [3, 7] it raises {type(error).__name__}: {error}"
-        ) from None
+    found = _tried(answer, "logits [3, 7, 50] and targets [3, 7]", logits.clone(), targets.clone())
     attempted(found)
     if not isinstance(found, torch.Tensor) or found.numel() != 1:
         raise NotYet(f"Return one number, the mean over all tokens; you return {found!r}.")
-    wanted, found = _by_hand(logits, targets).item(), found.item()
-    if abs(found - wanted) < 1e-4:
-        return
-    if abs(found - loss_over_time(logits, targets).item()) < 1e-6:
-        raise NotYet("That is the report's loss: dimension 1 is still time.")
-    if abs(found - wanted * targets.numel()) < 1e-2:
-        raise NotYet("That is the sum over all tokens: take their mean.")
-    raise NotYet(f"By hand, these logits cost {wanted:.4f} nats a token; you get {found:.4f}.")
+    wanted = _by_hand(logits, targets)
+    mistakes = {
+        "That is the report's loss: dimension 1 is still time.": loss_over_time(logits, targets),
+        "That is the sum over all tokens: take their mean.": wanted * targets.numel(),
+    }
+    for said, wrong in mistakes.items():
+        if torch.isclose(found, wrong):
+            raise NotYet(said)
+    if abs(found - wanted) > 1e-4:
+        raise NotYet(f"By hand, these logits cost {wanted:.4f} nats a token; you get {found:.4f}.")
+
+
+def _tried(answer, said, *given):
+    """What the answer returns. Raises NotYet with what was given where it raises an error."""
+    try:
+        return answer(*given)
+    except (RuntimeError, IndexError, TypeError) as error:
+        raise NotYet(f"With {said} it raises {type(error).__name__}: {error}") from None
 
 
 def _fool(answer):
     d_vocab = 64
     targets = torch.tensor([5, 9, 5, 11, 23, 5, 40, 9, 2, 17, 33, 8, 60, 4, 21, 50, 5, 30, 12])
-    found = attempted(answer(targets.clone(), d_vocab))
-    shape = (len(targets), d_vocab)
+    found, shape = attempted(answer(targets.clone(), d_vocab)), (len(targets), d_vocab)
     if not isinstance(found, torch.Tensor) or found.shape != shape:
-        raise NotYet(
-            f"Return logits of shape {list(shape)}, [time, vocabulary]; you return {found!r}."
-        )
+        said = f"Return logits of shape {list(shape)}, [time, vocabulary]"
+        raise NotYet(f"{said}; you return {found!r}.")
+    if right := int((found.argmax(dim=-1) == targets).sum()):
+        said = f"The first guess is right at {right} of {len(targets)} places"
+        raise NotYet(f"{said}; it should be at none.")
     cost = loss_over_time(found[None].double(), targets[None]).item()
-    right = int((found.argmax(dim=-1) == targets).sum())
     floor, chance = floor_over_time(targets[None], d_vocab), chance_over_time(*shape)
-    if right:
-        raise NotYet(
-            f"The first guess is right at {right} of {len(targets)} places; it should be at none."
-        )
     if not cost <= floor + 0.01 * (chance - floor):
         raise NotYet(f"The report's loss is {cost:.4f}; its floor here is {floor:.4f}.")
     usual = _by_hand(found.double(), targets).item()
@@ -68,23 +69,19 @@ def _fool(answer):
 
 def _guard(answer):
     losses = {
-        "the usual loss": (_by_hand, True, ""),
-        "the report's loss": (
-            lambda x, y: loss_over_time(x, y),
-            False,
-            " Ask for the loss of knowing nothing itself, with fewer places than words.",
+        "the usual loss": _by_hand,
+        "the report's loss": loss_over_time,
+        "a softmax over the batch": _over_batch,
+        "a sum over the tokens": lambda logits, targets: (
+            _by_hand(logits, targets) * targets.numel()
         ),
-        "a softmax over the batch": (_over_batch, False, ""),
-        "a sum over the tokens": (lambda x, y: _by_hand(x, y) * y.numel(), False, ""),
     }
-    for name, (loss_of, wanted, hint) in losses.items():
-        try:
-            found = answer(loss_of)
-        except (RuntimeError, IndexError, TypeError) as error:
-            raise NotYet(f"With {name} your guard raises {type(error).__name__}: {error}") from None
-        attempted(found)
-        if bool(found) != wanted:
-            raise NotYet(f"Your guard says {bool(found)} to {name}; it should say {wanted}.{hint}")
+    for name, loss_of in losses.items():
+        allows, wanted = attempted(_tried(answer, name, loss_of)), loss_of is _by_hand
+        if bool(allows) != wanted:
+            hint = " Ask for the loss of knowing nothing itself, with fewer places than words."
+            said = f"Your guard says {bool(allows)} to {name}; it should say {wanted}."
+            raise NotYet(said + hint * (loss_of is loss_over_time))
     return "it lets one loss through and stops three"
 
 

@@ -2,8 +2,8 @@
 
 import itertools
 from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
-import pandas
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -43,28 +43,25 @@ def held_out(runs: list[dict], what: str = "loss", key: str = "held out") -> Flo
     return torch.tensor([one[key][what] for one in runs])
 
 
-def combinations(found: dict) -> Iterator[dict]:
-    """Of each combination of faults on the ladder: "faults", "loss", "accuracy", "sample".
+class Combination(NamedTuple):
+    """What models with these faults know: means over seeds; the sample is of the first seed."""
 
-    Losses and accuracies are means over seeds; the sample is of the first.
-    """
+    faults: tuple[str, ...]
+    loss: float
+    accuracy: float
+    sample: str
+
+
+def combinations(found: dict) -> Iterator[Combination]:
+    """Of each combination of faults on the ladder, what its models know."""
     for n in range(len(ON_REVIEWS) + 1):
         for faults in itertools.combinations(ON_REVIEWS, n):
             trained = runs(found, "ladder", faults)
-            yield {
-                "faults": faults,
-                "loss": float(held_out(trained).mean()),
-                "accuracy": float(held_out(trained, "accuracy").mean()),
-                "sample": trained[0]["sample"],
-            }
+            loss, accuracy = (held_out(trained, what).mean() for what in ("loss", "accuracy"))
+            yield Combination(faults, float(loss), float(accuracy), trained[0]["sample"])
 
 
 def pieces(runs: list[dict]) -> Float[Tensor, " run"]:
     """Word pieces that each run writes, as a multiple of their share in the reviews."""
-    told = [one["pieces"] for one in runs]
-    return torch.tensor([one["written"] / one["in the reviews"] for one in told])
-
-
-def sweep_table(found: dict) -> pandas.DataFrame:
-    """The trials of `make sweep`, a row each: parameters, metrics, seconds, state."""
-    return pandas.DataFrame(found["trials"])
+    counted = [one["pieces"] for one in runs]
+    return torch.tensor([one["written"] / one["in the reviews"] for one in counted])

@@ -38,6 +38,7 @@ from chapters.nb16_too_good.results import ON_REVIEWS, SEEDS
 
 ALL = frozenset(ON_REVIEWS)
 REVIEWS = ("imdb", "imdb-2l", 20)
+SPLITS = ("train", "test")
 
 
 def set_ups() -> dict[str, tuple[tuple, Setup]]:
@@ -93,20 +94,15 @@ def rows_of(
     corpus: str, tokenizer: str, max_length: int, n_texts: int | None = None
 ) -> tuple[Rows, Rows]:
     """Training rows, and 2,000 rows that nobody trains on."""
-    made = (
-        load_tokenizer(tokenizer)
-        if tokenizer in ("bert", "gpt2")
-        else load_checkpoint(tokenizer).tokenizer
-    )
-    texts = [load_corpus(corpus.split()[0], split, quiet=True).texts for split in ("train", "test")]
+    shipped = tokenizer not in ("bert", "gpt2")
+    made = load_checkpoint(tokenizer).tokenizer if shipped else load_tokenizer(tokenizer)
+    train, test = (load_corpus(corpus.split()[0], each, quiet=True).texts for each in SPLITS)
     if corpus.endswith("lines"):  # as WikiText's rows are
-        texts = [
-            [line for text in each for line in text.splitlines() if line.strip()] for each in texts
-        ]
-    train, test = texts
-    return report_rows(train[:n_texts], made, max_length), report_rows(
-        test[:2000], made, max_length
-    )
+        train, test = (
+            [line for text in texts for line in text.splitlines() if line.strip()]
+            for texts in (train, test)
+        )
+    return tuple(report_rows(each, made, max_length) for each in (train[:n_texts], test[:2000]))
 
 
 def measure(group: str, source: tuple, setup: Setup) -> dict:
@@ -154,10 +150,7 @@ def measure_all(groups: Collection[str] = (), jobs: int = 2) -> None:
     if groups and not todo:
         raise ValueError(f"no set-up begins with {groups}; there are {', '.join(known)}")
     if not groups:
-        done = {
-            name for name in kept if name in known and kept[name]["steps"] == known[name][1].steps
-        }
-        todo = [name for name in known if name not in done]
+        todo = [n for n, (_, s) in known.items() if n not in kept or kept[n]["steps"] != s.steps]
     floors = {str(length): floors_of(length) for length in LENGTHS}
     sources = dict.fromkeys(source for source, _ in known.values())
     counted = {" ".join(map(str, source)): baselines(*rows_of(*source)) for source in sources}
