@@ -45,13 +45,6 @@ def test_random_directions_keep_lengths_and_nothing_else():
     assert torch.cosine_similarity(drawn, x).abs().mean() < 0.6
 
 
-def test_an_order_within_texts_exchanges_points_of_one_text_only():
-    v = points()
-    order = study._within_texts(v.text, torch.Generator().manual_seed(0))
-    assert sorted(order.tolist()) == list(range(30)) != order.tolist()
-    assert torch.equal(v.text[order], v.text)
-
-
 def test_correlations_have_a_value_for_each_scale_and_nulls_of_their_own():
     v = points(n=20)
     found = study.correlations(v, causal=False)
@@ -66,20 +59,20 @@ def test_correlations_have_a_value_for_each_scale_and_nulls_of_their_own():
 def test_the_shift_costs_nothing_where_the_queries_have_no_mean():
     v = points()
     centered = v._replace(q=v.q - v.q.mean(dim=0))
-    found = study.liked(centered, False, (1.0, 1e4))
+    found = study.nearest_key_rates(centered, False, (1.0, 1e4))
     assert found["plain"] == found["centered"] and found["shifted"] == found["centered, shifted"]
     assert found["plain"][1] == found["shifted"][1] == 1 > found["shuffled"][1]
-    assert study.liked(v._replace(q=v.q + 3), False, (1e4,))["shifted"][0] < 1
+    assert study.nearest_key_rates(v._replace(q=v.q + 3), False, (1e4,))["shifted"][0] < 1
 
 
 def test_cosine_distance_counts_directions_alone():
     v = points()
     longer = v._replace(k=v.k * torch.linspace(1, 9, len(v.k), dtype=torch.float64)[:, None])
     alike = v._replace(k=torch.nn.functional.normalize(v.k, dim=-1))
-    assert study.liked(alike, False, (1.0,), metric="cosine")["plain"] == [1]
-    found = study.liked(longer, False, (0.2, 1.0, 5.0), metric="cosine")["plain"]
+    assert study.nearest_key_rates(alike, False, (1.0,), metric="cosine")["plain"] == [1]
+    found = study.nearest_key_rates(longer, False, (0.2, 1.0, 5.0), metric="cosine")["plain"]
     assert len(set(found)) == 1 and found[0] < 1
-    assert len(set(study.liked(longer, False, (0.2, 1.0, 5.0))["plain"])) > 1
+    assert len(set(study.nearest_key_rates(longer, False, (0.2, 1.0, 5.0))["plain"])) > 1
 
 
 def test_attention_from_queries_and_keys_is_the_models(make_model):
@@ -116,38 +109,29 @@ def test_what_is_found_on_a_map_is_counted_within_texts():
     assert text.tolist() == [0, 0, 0, 1, 1, 1] and pos.tolist() == [0, 1, 2, 0, 1, 2]
 
 
-def test_the_norms_left_are_twice_the_ratio_and_none():
-    as_said, turned = study.norms_left(points())
-    assert math.isclose(as_said, 2) and abs(turned) < 1e-9
-
-
 def test_a_key_above_average_is_the_nearest_after_the_shift():
     v = points()
     v = v._replace(q=v.q + 3)
     dots = v.q @ v.k.T
     assert torch.allclose(study.above(v).q @ v.k.T, dots - dots.mean(dim=0))
-    found = study.liked(v, False, (1e4,))
+    found = study.nearest_key_rates(v, False, (1e4,))
     assert found["above, shifted"] == [1.0] and found["above"][0] < 1
 
 
 def test_points_along_the_text_have_neighbors_of_near_positions():
     v = points(n_texts=4, n=40)
     line = torch.stack([v.pos * 1.0, 0.01 * v.text], dim=1)
-    by_lot = (40 + 1) / 3  # the mean distance of two different numbers below 40
-    assert math.isclose(study.along_the_text(line, v.pos), 1 / by_lot)
+    at_random = (40 + 1) / 3  # the mean distance of two different numbers below 40
+    assert math.isclose(study.along_the_text(line, v.pos), 1 / at_random)
     assert 0.6 < study.along_the_text(line, v.pos, seed=0) < 1.4
-
-
-def test_pearls_at_random_places_are_not_along_the_text():
-    v = points(n_texts=4, n=40)
-    pearls = 9 * torch.rand(40, 2, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
-    at = pearls[v.pos] + 1e-3 * v.q[:, :2]  # each position of all texts on one spot
+    places = 9 * torch.rand(40, 2, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    at = places[v.pos] + 1e-3 * v.q[:, :2]  # each position of all texts on one random spot
     assert 0.6 < study.along_the_text(at, v.pos) < 1.4
 
 
-def test_keys_moved_by_lot_go_as_far_as_the_shift_and_elsewhere():
+def test_keys_moved_at_random_go_as_far_as_the_shift_and_elsewhere():
     v = points()._replace(k=points().k + 3)
-    q, k = study.moved_by_lot(v, 2.0)
+    q, k = study.moved_at_random(v, 2.0)
     (_, plain), (_, there) = placed(v.q, v.k, 2.0), placed(v.q, v.k, 2.0, shift=True)
     moved, shift = (k - plain), (there - plain)
     assert torch.equal(q, 2 * v.q) and torch.allclose(moved, moved[:1])
@@ -172,21 +156,14 @@ def test_close_pairs_are_those_of_the_curve_and_share_few_vectors():
     assert len(shared.unique()) <= 2
 
 
-def test_the_queries_that_like_another_key_are_counted_alone():
+def test_the_queries_with_another_top_key_are_counted_alone():
     v = points()
     first = v.pos == 0
-    v = v._replace(k=torch.where(first[:, None], 0 * v.k, v.k))  # nobody likes it much
-    found = study.liked(v, False, (1e4,))
+    v = v._replace(k=torch.where(first[:, None], 0 * v.k, v.k))  # nobody's top key
+    found = study.nearest_key_rates(v, False, (1e4,))
     assert found["others"] == [1.0]
     every = v._replace(q=v.q.abs(), k=torch.where(first[:, None], v.k.abs() + 9, -v.k.abs()))
-    assert math.isnan(study.liked(every, False, (1.0,))["others"][0])
-
-
-def test_the_norm_metric_of_half_the_texts():
-    v = points(n_texts=4)
-    even = v.text % 2 == 0
-    alone = study.norm_scale(v.q[even], v.k[even])
-    assert study.of_halves(v)[0] == alone != study.of_halves(v)[1]
+    assert math.isnan(study.nearest_key_rates(every, False, (1.0,))["others"][0])
 
 
 def test_the_previous_key_is_found_where_it_is_the_nearest():
@@ -197,29 +174,28 @@ def test_the_previous_key_is_found_where_it_is_the_nearest():
     assert study.previous_nearest(v._replace(q=ahead), c=1.0) == 0
 
 
+class Numbers:
+    """A tokenizer whose tokens are written as their numbers."""
+
+    def token_strings(self, tokens):
+        return [str(int(token)) for token in tokens]
+
+
 def test_a_models_result_fits_in_json_and_comes_back(make_model, tmp_path, monkeypatch):
     model = make_model(positions="none").requires_grad_(False)
-    tokens = [
-        torch.randint(11, (10,), generator=torch.Generator().manual_seed(i)) for i in range(12)
-    ]
-    monkeypatch.setattr(study, "texts_for", lambda model, name: tokens)
-    model.tokenizer = type(
-        "Some", (), {"token_strings": lambda self, ids: [str(int(i)) for i in ids]}
-    )()
+    monkeypatch.setattr(study, "texts_for", lambda model, name: texts((10,) * 12))
+    model.tokenizer = Numbers()
     result = study.examine(model, "tiny")
     results.write("tiny", result, tmp_path, rows="heads")
     again = results.read("tiny", tmp_path)
-    assert again["heads"] == result["heads"] and again["tokens"][0] == [
-        str(int(i)) for i in tokens[0]
-    ]
+    assert again["heads"] == result["heads"]
+    assert again["tokens"][0] == Numbers().token_strings(texts()[0])
     q, k = study.map_of(again, Head(1, 1), "tsne")
     assert q.shape == k.shape == (120, 2) and 0 <= torch.cat([q, k]).min() <= 255
     with pytest.raises(ValueError, match="no head L2H0: tiny has 2 layers of 2 heads"):
         study.head_of(again, Head(2, 0))
     with pytest.raises(ValueError, match="tiny has no map by 'umap'"):
         study.map_of(again, Head(0, 0), "umap")
-    with pytest.raises(ValueError, match="no results 'gpt5', but: tiny; make"):
-        results.read("gpt5", tmp_path)
 
 
 def test_a_packed_map_keeps_its_shape():
@@ -234,18 +210,15 @@ def test_a_packed_map_keeps_its_shape():
 # ---- what is shipped ----
 
 
-def test_what_is_shipped_of_minilm_is_whole_and_small():
+def test_what_is_shipped_of_minilm_is_whole():
     assert len(MINILM["heads"]) == 72 and len(MINILM["tokens"]) == len(TEXTS)
-    n = sum(map(len, MINILM["tokens"]))
+    n, longest = sum(map(len, MINILM["tokens"])), max(map(len, MINILM["tokens"]))
     for each in MINILM["heads"]:
         maps = [study.unpacked(each[kind], 2) for kind in ("tsne", "tsne, no shift", "umap")]
         assert {each.shape for each in maps} == {(2 * n, 2)}
-        assert study.unpacked(each["top"], 3).shape == (n, 3)
-    longest = max(map(len, MINILM["tokens"]))
-    assert all(study.unpacked(each["top above"], 1).shape == (n, 1) for each in MINILM["heads"])
-    assert max(study.unpacked(each["top"], 3).max() for each in MINILM["heads"]) < longest
-    paths = (results.RESULTS / "geometry").glob("*.json")
-    assert all(path.stat().st_size < 1_000_000 for path in paths)
+        top = study.unpacked(each["top"], 3)
+        assert top.shape == (n, 3) and top.max() < longest
+        assert study.unpacked(each["top above"], 1).shape == (n, 1)
 
 
 def test_kinds_of_tokens():
@@ -257,27 +230,21 @@ def test_kinds_of_tokens():
 
 
 def test_figures_can_be_read():
-    v, some, words = points(), torch.rand(2, 2), ["x", "y"]
-    panels = {"one": (v.q[:, :2], v.k[:, :2]), "two": placed(v.q[:, :2], v.k[:, :2], 2.0, True)}
-    close = {"one": (torch.rand(9), torch.rand(9), torch.arange(9) % 3)}
-    liked = {"one": {"liked": (0.9, 0.1)}, "two": {"liked": (0.5, 0.4)}}
-    still = drawings.clouds(panels, "title", v.pos, links=[(0, 1)])
+    v, words = points(), ["x", "y"]
+    q, k = v.q[:, :2], v.k[:, :2]
+    near, far = (q[:2], 0.01 * k[:2]), (q[:2], 5 * k[:2])
+    still = drawings.clouds({"one": (q, k)}, "title", v.pos, links=[(0, 1)])
     check_figures(
         still,
-        drawings.clouds(panels, "title", zoom={"two": (3, 1)}, links=[(3, 1)]),
-        drawings.toy({"a": (some, some.flip(0))}, words, "title"),
-        drawings.toy({"a": (some, some.flip(0))}, words, "title", links="nearest"),
-        drawings.toy({"a": (some, some.flip(0))}, words, "title", center=True),
-        drawings.close_pairs(close, "title"),
+        drawings.clouds({"one": (q, k), "two": (k, q)}, "title", zoom={"two": (3, 1)}),
+        drawings.toy({"near": near, "far": far}, words, "title"),
+        drawings.toy({"near": near}, words, "title", links="nearest", center=True),
         drawings.at_a_glance(MINILM, "title", notes={Head(0, 2): "before"}),
-        drawings.liked_by_scale([0.2, 1, 5], {"all": torch.rand(3, 3)}, "title"),
-        drawings.exchange(liked, "title", ("before", "after")),
-        drawings.chosen_scales({"a": torch.rand(2, 3) + 0.3}, "title"),
+        drawings.one_query(MINILM, Head(1, 9), 42, title="title"),
     )
     view = drawings.MapView(MINILM, [Head(0, 2), Head(5, 11)], still, point=3)
     assert list(view.data["heads"]) == ["L0H2", "L5H11"] and view.data["head"] == "L0H2"
-    bundle = view._repr_mimebundle_()
-    assert json.dumps(view.data) in bundle["text/html"] and bundle["image/png"]
+    assert json.dumps(view.data) in view.html()
     with pytest.raises(ValueError, match="no head L6H0"):
         drawings.MapView(MINILM, [Head(6, 0)], still)
 
@@ -316,29 +283,20 @@ def one_longer(k):
 
 ANSWERS = [
     ("18.1", [[4.0, 0.0], False], "solved"),
-    ("18.1", [torch.tensor([0.0, -2.0]), False], "solved"),
     ("18.1", [[4.0, 0.0], True], "not yet"),
-    ("18.1", [[4.0, 0.0], "yes"], "not yet"),
     ("18.1", [[0.0, 0.0], True], "not yet"),
     ("18.1", [[1.0], True], "not yet"),
-    ("18.1", [[math.nan, 1.0], True], "not yet"),
     ("18.1", [..., True], "not attempted"),
     ("18.2", [lift], "solved"),
     ("18.2", [flat], "not yet"),
     ("18.2", [lambda q, k: lift(q, 2 * k)], "not yet"),
-    ("18.2", [lambda q, k: flat(1000 * q, k / 1000)], "not yet"),
     ("18.2", [lambda q, k: heavier(*lift(q, k))], "not yet"),
     ("18.2", [lambda q, k: (q, k)], "not yet"),
-    ("18.2", [lambda q, k: [1, 2]], "not yet"),
-    ("18.2", [lambda q, k: lift(q * math.nan, k)], "not yet"),
     ("18.2", [lambda q, k: None], "not attempted"),
     ("18.3", [lengthened], "solved"),
     ("18.3", [lambda q, k: 10 * k], "not yet"),
     ("18.3", [lambda q, k: one_longer(k)], "not yet"),
-    ("18.3", [lambda q, k: -k], "not yet"),
     ("18.3", [lambda q, k: (q, k)], "not yet"),
-    ("18.3", [lambda q, k: k[:5]], "not yet"),
-    ("18.3", [lambda q, k: k * math.nan], "not yet"),
     ("18.3", [lambda q, k: None], "not attempted"),
 ]
 
@@ -346,9 +304,6 @@ ANSWERS = [
 @pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
 def test_an_answer_is_judged(verdict, number, answer, expected):
     assert verdict(number, *answer, **(TOY if number == "18.1" else {})) == expected
-
-
-LENGTHS = (10, 10, 10)
 
 
 # ---- the geometry of queries and keys ----
@@ -361,14 +316,9 @@ def clouds(n=30, d_head=8, seed=0, apart=0.0):
     return 2 * q, k + apart
 
 
-def texts(n_tokens=LENGTHS, d_vocab=11):
+def texts(n_tokens=(10, 10, 10), d_vocab=11):
     draw = torch.Generator().manual_seed(3)
     return [torch.randint(d_vocab, (n,), generator=draw) for n in n_tokens]
-
-
-def rotation(d_head, seed=1):
-    draw = torch.Generator().manual_seed(seed)
-    return torch.linalg.qr(torch.randn(d_head, d_head, generator=draw, dtype=torch.float64))[0]
 
 
 @pytest.fixture(scope="module")
@@ -418,23 +368,14 @@ def test_a_query_may_look_at_its_text_and_not_ahead(make_model):
 @pytest.mark.parametrize(
     ("given", "heads", "said"),
     [
-        (LENGTHS, [Head(0, 2)], "no head L0H2: this model has 2 layers of 2 heads"),
-        (LENGTHS, [Head(-1, 0)], "no head L-1H0"),
+        ((10, 10), [Head(0, 2)], "no head L0H2: this model has 2 layers of 2 heads"),
         ((10, 1), None, r"text 1 has tokens of shape \(1,\): give two tokens or more"),
         ((), None, "got 0 texts and 4 heads: give one of each or more"),
-        (LENGTHS, [], "got 3 texts and 0 heads"),
     ],
 )
 def test_what_cannot_be_read_is_named(make_model, given, heads, said):
     with pytest.raises(ValueError, match=said):
         geometry.queries_and_keys(make_model(), texts(given), heads)
-
-
-def test_a_batch_of_texts_is_no_text(make_model, unchecked):
-    with pytest.raises(ValueError, match=r"must have shape \[batch, pos\]"):
-        geometry.queries_and_keys(make_model(), [texts()[0][None]])
-    with pytest.raises(ValueError, match="must be a tensor of whole numbers"):
-        geometry.queries_and_keys(make_model(), ["a text"])
 
 
 # ---- what is free for attention, and what is not ----
@@ -456,22 +397,26 @@ def test_a_shift_makes_the_centroids_one_after_scaling():
     assert torch.allclose(q.mean(dim=0), k.mean(dim=0), atol=1e-12)
 
 
-@pytest.mark.parametrize("c", [0.0, -1.0, math.nan, math.inf])
-def test_a_scale_that_is_none_is_named(c):
-    with pytest.raises(ValueError, match=f"c must be a finite number > 0.*got {c}"):
-        geometry.scaled(*clouds(), c)
+def test_a_scale_that_is_none_is_named():
+    for c in (0.0, math.nan):
+        with pytest.raises(ValueError, match=f"c must be a finite number > 0.*got {c}"):
+            geometry.scaled(*clouds(), c)
 
 
 def test_the_norm_metrics_c_squares_the_ratio_and_its_inverse_mends_it():
-    q, k = clouds()
+    v = points(n_texts=4)
 
     def ratio(q, k):
         return (q.norm(dim=-1).median() / k.norm(dim=-1).median()).item()
 
-    c = geometry.norm_scale(q, k)
-    assert math.isclose(c**2, ratio(q, k)) and c > 1.2
-    assert math.isclose(ratio(*geometry.scaled(q, k, c)), ratio(q, k) ** 2)
-    assert math.isclose(ratio(*geometry.scaled(q, k, 1 / c)), 1)
+    c = geometry.norm_scale(v.q, v.k)
+    assert math.isclose(c**2, ratio(v.q, v.k)) and c > 1.2
+    assert math.isclose(ratio(*geometry.scaled(v.q, v.k, c)), ratio(v.q, v.k) ** 2)
+    assert math.isclose(ratio(*geometry.scaled(v.q, v.k, 1 / c)), 1)
+    as_said, inverse = study.norms_left(v)
+    assert math.isclose(as_said, 2) and abs(inverse) < 1e-9
+    even = v.text % 2 == 0
+    assert study.of_halves(v)[0] == geometry.norm_scale(v.q[even], v.k[even])
 
 
 # ---- distances and metrics, by other ways ----
@@ -487,12 +432,6 @@ def test_distances_by_their_definitions():
             assert math.isclose(cosine[i, j], 1 - cos, rel_tol=1e-9)
     with pytest.raises(ValueError, match="no metric is called 'manhattan'"):
         geometry.distances(q, k, "manhattan")
-
-
-def test_distance_is_dot_product_and_norms():
-    q, k = clouds()
-    squares = (q**2).sum(-1)[:, None] + (k**2).sum(-1) - 2 * q @ k.T
-    assert torch.allclose(geometry.distances(q, k) ** 2, squares, atol=1e-10)
 
 
 def test_the_weighted_correlation_is_that_of_numpys_weighted_covariance():
@@ -526,24 +465,22 @@ def test_too_few_pairs_for_the_percentile_are_named():
         geometry.scale_curve(*clouds(20))
 
 
-@pytest.mark.parametrize("metric", geometry.METRICS)
-@pytest.mark.parametrize("shift", [False, True])
-def test_metrics_do_not_see_a_common_rotation(metric, shift):
+def test_metrics_do_not_see_a_common_rotation():
     q, k = clouds(60, apart=1.0)
-    R = rotation(8)
-    before, after = (
-        geometry.scale_curve(*each, metric, shift) for each in [(q, k), (q @ R, k @ R)]
-    )
-    assert torch.allclose(before[0], after[0], atol=1e-6) and torch.equal(before[1], after[1])
+    R = torch.linalg.qr(torch.randn(8, 8, dtype=torch.float64))[0]
+    curves = geometry.scale_curve(q, k), geometry.scale_curve(q @ R, k @ R)
+    for found, rotated in zip(*curves, strict=True):
+        assert torch.allclose(found, rotated, atol=1e-6)
     assert math.isclose(geometry.norm_scale(q, k), geometry.norm_scale(q @ R, k @ R))
-    assert math.isclose(geometry.mixing(q, k, metric), geometry.mixing(q @ R, k @ R, metric))
+    for metric in geometry.METRICS:
+        assert math.isclose(geometry.mixing(q, k, metric), geometry.mixing(q @ R, k @ R, metric))
 
 
 def test_cosine_distance_sees_the_scale_only_after_a_shift():
     q, k = clouds(60, apart=1.0)
-    plain, _ = geometry.scale_curve(q, k, "cosine")
-    moved, _ = geometry.scale_curve(q, k, "cosine", shift=True)
-    assert plain.max() - plain.min() < 1e-6 < 0.01 < moved.max() - moved.min()
+    for shift in (False, True):
+        small, large = (distances(*placed(q, k, c, shift), "cosine") for c in (0.2, 5))
+        assert torch.allclose(small, large) != shift
 
 
 def test_one_threshold_counts_differently_at_each_scale():
@@ -554,30 +491,18 @@ def test_one_threshold_counts_differently_at_each_scale():
     assert one.sum() == int(0.005 * 7 * 3600) and len(set(one.tolist())) > 3
 
 
-def test_maps_of_scales_hold_each_heads_own_curve(make_model):
-    vectors = geometry.queries_and_keys(make_model(positions="none"), texts((10,) * 6))
-    maps = geometry.scale_maps(vectors, one_threshold=True)
-    pair = vectors[Head(1, 0)]
-    correlation, count = geometry.scale_curve(pair.q, pair.k, one_threshold=True)
-    assert torch.equal(maps.correlation[1, 0].nan_to_num(9), correlation.nan_to_num(9))
-    assert torch.equal(maps.count[1, 0], count)
-    assert math.isclose(maps.norm[1, 0], geometry.norm_scale(pair.q, pair.k), rel_tol=1e-6)
-    best = [np.nanargmin(row) for row in maps.correlation.flatten(0, 1).numpy()]
-    assert maps.chosen().flatten().tolist() == torch.tensor(SCALES)[best].tolist()
-    divided = maps.correlation / maps.count.sum(dim=(0, 1))
-    best = [np.nanargmin(row) for row in divided.flatten(0, 1).numpy()]
-    assert maps.chosen(True).flatten().tolist() == torch.tensor(SCALES)[best].tolist()
-    del vectors[Head(0, 1)]
-    with pytest.raises(ValueError, match="got 3 heads of 2 × 2: give all of a model"):
-        geometry.scale_maps(vectors)
+def test_the_chosen_scale_is_that_of_the_lowest_value():
+    values = torch.zeros(2, 7)
+    values[0, 2], values[1, 0], values[1, 6] = -1, math.nan, -0.5
+    assert geometry.chosen_scales(values).tolist() == torch.tensor([0.8, 5.0]).tolist()
 
 
-def test_the_nearest_key_is_liked_where_lengths_are_alike_and_for_a_large_scale():
+def test_the_nearest_key_is_the_top_one_where_lengths_are_alike_and_for_a_large_scale():
     q, k = clouds()
     one_text = torch.ones(30, 30, dtype=torch.bool).tril()
 
     def share(q, k, metric="euclidean"):
-        return geometry.nearest_is_liked(q, k, geometry.distances(q, k, metric), one_text)
+        return geometry.nearest_is_top(q, k, geometry.distances(q, k, metric), one_text)
 
     found = share(q, k)
     by_hand = [
@@ -625,7 +550,6 @@ def test_a_map_of_cosine_distance_does_not_see_the_scale():
     ("given", "said"),
     [
         ({"neighbors": 60}, "neighbors = 60 needs more than 60 points .* got 60 .* 2 <= neighbors"),
-        ({"neighbors": 1}, "neighbors = 1"),
         ({"method": "pca"}, "no method is called 'pca'; there are: tsne, umap"),
         ({"metric": "dot"}, "no metric is called 'dot'"),
     ],
@@ -633,10 +557,3 @@ def test_a_map_of_cosine_distance_does_not_see_the_scale():
 def test_a_map_that_cannot_be_made_says_why(given, said):
     with pytest.raises(ValueError, match=said):
         geometry.joint_map(*clouds(), **given)
-
-
-def test_a_map_of_nan_is_refused():
-    q, k = clouds()
-    q[3, 2] = math.nan
-    with pytest.raises(ValueError, match="must be finite"):
-        geometry.joint_map(q, k)

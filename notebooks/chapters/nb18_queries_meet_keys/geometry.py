@@ -38,28 +38,6 @@ class QueriesKeys(NamedTuple):
         return same & (self.pos[:, None] >= self.pos) if causal else same
 
 
-class ScaleMaps(NamedTuple):
-    """What S1's three metrics are made of, for every head at every scale of SCALES.
-
-    correlation: weighted correlation of dot product and distance among close pairs, NaN where no
-    two pairs are close. count: how many pairs are close. norm: the third metric's c.
-    """
-
-    correlation: Float[Tensor, "layer head scale"]
-    count: Float[Tensor, "layer head scale"]
-    norm: Float[Tensor, "layer head"]
-
-    def chosen(self, count_normalized: bool = False) -> Float[Tensor, "layer head"]:
-        """The c of the lowest correlation: S1's first metric, or its count-normalized second.
-
-        The second divides, at each c, by the number of close pairs of all heads (S1, section 1.2).
-        """
-        values = self.correlation
-        if count_normalized:
-            values = values / self.count.sum(dim=(0, 1))
-        return torch.tensor(SCALES)[values.nan_to_num(math.inf).argmin(dim=-1)]
-
-
 def queries_and_keys(
     model: Model, texts: Iterable[Int[Tensor, " _"]], heads: Iterable[Head] | None = None
 ) -> dict[Head, QueriesKeys]:
@@ -175,8 +153,6 @@ def close_correlation(
 def scale_curve(
     q: Float[Tensor, "query d_head"],
     k: Float[Tensor, "key d_head"],
-    metric: str = "euclidean",
-    shift: bool = False,
     one_threshold: bool = False,
     dots: Float[Tensor, "query key"] | None = None,
     pairs: Bool[Tensor, "query key"] | None = None,
@@ -189,12 +165,16 @@ def scale_curve(
     """
     pairs = torch.ones(len(q), len(k), dtype=torch.bool) if pairs is None else pairs
     dots = (q @ k.T if dots is None else dots)[pairs]
-    at = [distances(*placed(q, k, c, shift), metric)[pairs] for c in SCALES]
-    pooled = torch.stack(at)
-    limits = [close_threshold(pooled if one_threshold else each) for each in at]
+    at = torch.stack([distances(*scaled(q, k, c))[pairs] for c in SCALES])
+    limits = [close_threshold(at if one_threshold else each) for each in at]
     found = [close_correlation(dots, each, limit) for each, limit in zip(at, limits, strict=True)]
     correlation, count = zip(*found, strict=True)
     return torch.tensor(correlation), torch.tensor(count, dtype=torch.float)
+
+
+def chosen_scales(values: Float[Tensor, "*head scale"]) -> Float[Tensor, "*head"]:
+    """The c of SCALES with the lowest value, for each head; NaN is never the lowest."""
+    return torch.tensor(SCALES)[values.nan_to_num(math.inf).argmin(dim=-1)]
 
 
 def norm_scale(q: Float[Tensor, "query d_head"], k: Float[Tensor, "key d_head"]) -> float:
@@ -202,25 +182,7 @@ def norm_scale(q: Float[Tensor, "query d_head"], k: Float[Tensor, "key d_head"])
     return math.sqrt((q.norm(dim=-1).median() / k.norm(dim=-1).median()).item())
 
 
-def scale_maps(
-    vectors: dict[Head, QueriesKeys], one_threshold: bool = False, metric: str = "euclidean"
-) -> ScaleMaps:
-    """S1's three metrics for every head, as layer × head maps (its figure 2).
-
-    vectors: of all heads of a model, as `queries_and_keys` gives them. ValueError for a part.
-    """
-    n_layers, n_heads = (max(each) + 1 for each in zip(*vectors, strict=True))
-    if len(vectors) != n_layers * n_heads:
-        raise ValueError(f"got {len(vectors)} heads of {n_layers} × {n_heads}: give all of a model")
-    heads = [vectors[Head(i, h)] for i in range(n_layers) for h in range(n_heads)]
-    curves = [scale_curve(v.q, v.k, metric, False, one_threshold) for v in heads]
-    correlation, count = (torch.stack(each) for each in zip(*curves, strict=True))
-    norm = torch.tensor([norm_scale(v.q, v.k) for v in heads])
-    shape = n_layers, n_heads
-    return ScaleMaps(correlation.view(*shape, -1), count.view(*shape, -1), norm.view(shape))
-
-
-def nearest_is_liked(
+def nearest_is_top(
     q: Float[Tensor, "query d_head"],
     k: Float[Tensor, "key d_head"],
     distance: Float[Tensor, "query key"],
@@ -232,8 +194,8 @@ def nearest_is_liked(
     """
     dots = (q @ k.T).masked_fill(~allowed, -math.inf)
     nearest = distance.masked_fill(~allowed, math.inf).argmin(dim=-1)
-    liked = dots.gather(-1, nearest[:, None])[:, 0] >= dots.amax(dim=-1) - 1e-9
-    return liked[allowed.sum(dim=-1) >= 2].double().mean().item()
+    is_top = dots.gather(-1, nearest[:, None])[:, 0] >= dots.amax(dim=-1) - 1e-9
+    return is_top[allowed.sum(dim=-1) >= 2].double().mean().item()
 
 
 def mixing(

@@ -22,7 +22,7 @@ from chapters.nb18_queries_meet_keys.geometry import (
     distances,
     joint_map,
     mixing,
-    nearest_is_liked,
+    nearest_is_top,
     norm_scale,
     placed,
     queries_and_keys,
@@ -58,20 +58,20 @@ def random_directions(
 def correlations(v: QueriesKeys, causal: bool, seed: int = 0) -> dict[str, list[float]]:
     """S1's weighted correlation of a head at each of its seven scales, read in several ways.
 
-    "all pairs", "pairs of one text"; "one threshold" and its "count"; the nulls "shuffled" (dot
-    products dealt out to the pairs by lot), "directions" and "other directions" (vectors of the
+    "all pairs", "pairs of one text"; "one threshold" and its "count"; the nulls "shuffled" (the
+    same dot products in random order), "directions" and "other directions" (vectors of the
     same lengths in random directions).
     """
     draw, shape = torch.Generator().manual_seed(seed), (len(v.q), len(v.k))
     dots = (v.q @ v.k.T).flatten()
-    dealt = dots[torch.randperm(len(dots), generator=draw)].view(shape)
+    shuffled = dots[torch.randperm(len(dots), generator=draw)].view(shape)
     one, count = scale_curve(v.q, v.k, one_threshold=True)
     found = {
         "all pairs": scale_curve(v.q, v.k)[0],
         "pairs of one text": scale_curve(v.q, v.k, pairs=v.allowed(causal))[0],
         "one threshold": one,
         "count": count,
-        "shuffled": scale_curve(v.q, v.k, dots=dealt)[0],
+        "shuffled": scale_curve(v.q, v.k, dots=shuffled)[0],
     }
     for name in ("directions", "other directions"):
         drawn = [random_directions(x, draw) for x in (v.q, v.k)]
@@ -79,35 +79,37 @@ def correlations(v: QueriesKeys, causal: bool, seed: int = 0) -> dict[str, list[
     return {name: each.tolist() for name, each in found.items()}
 
 
-def liked(
+def nearest_key_rates(
     v: QueriesKeys, causal: bool, scales: tuple, seed: int = 0, metric: str = "euclidean"
 ) -> dict[str, list[float]]:
-    """Share of queries whose nearest key of their text is the one they like most, at each scale.
+    """Share of queries whose nearest key of their text has their top score, at each scale.
 
     "plain", "shifted" (keys to the queries' centroid); "shuffled" (the keys of a text in random
     order); "centered" and "centered, shifted": of queries whose mean was taken off first; "others"
-    and "others, shifted": of the queries that like another key than the first of their text most.
-    "above" and "above, shifted": whose nearest key is the one most above average, see `above`.
+    and "others, shifted": of the queries whose top key is not the first of their text. "above" and
+    "above, shifted": whose nearest key is the one most above average, see `above`.
     """
-    draw, allowed = torch.Generator().manual_seed(seed), v.allowed(causal)
-    order = _within_texts(v.text, draw)
+    allowed, centered = v.allowed(causal), above(v).q
     best = (v.q @ v.k.T).masked_fill(~allowed, -torch.inf).argmax(dim=-1)
     others = allowed & (v.pos[best] > 0)[:, None]  # a query without keys does not count
-    centered = above(v).q
-    clouds = {"plain": (v.q, False, allowed), "shifted": (v.q, True, allowed)}
-    clouds |= {"centered": (centered, False, allowed)}
-    clouds |= {"centered, shifted": (centered, True, allowed)}
-    clouds |= {"others": (v.q, False, others), "others, shifted": (v.q, True, others)}
-    found = {name: [] for name in (*clouds, "above", "above, shifted", "shuffled")}
-    for c in scales:
-        for name, (q, shift, counted) in clouds.items():
-            apart = distances(*placed(q, v.k, c, shift), metric)
-            found[name].append(nearest_is_liked(q, v.k, apart, counted))
-        for name, shift in (("above", False), ("above, shifted", True)):
-            apart = distances(*placed(v.q, v.k, c, shift), metric)
-            found[name].append(nearest_is_liked(above(v).q, v.k, apart, allowed))
-        apart = distances(*placed(v.q, v.k[order], c), metric)
-        found["shuffled"].append(nearest_is_liked(v.q, v.k, apart, allowed))
+
+    kinds = {  # name: (the queries that score keys, those that are placed, shifted, what counts)
+        "plain": (v.q, v.q, False, allowed),
+        "shifted": (v.q, v.q, True, allowed),
+        "centered": (centered, centered, False, allowed),
+        "centered, shifted": (centered, centered, True, allowed),
+        "others": (v.q, v.q, False, others),
+        "others, shifted": (v.q, v.q, True, others),
+        "above": (centered, v.q, False, allowed),
+        "above, shifted": (centered, v.q, True, allowed),
+    }
+    found = {}
+    for name, (scoring, q, shift, counted) in kinds.items():
+        apart = [distances(*placed(q, v.k, c, shift), metric) for c in scales]
+        found[name] = [nearest_is_top(scoring, v.k, each, counted) for each in apart]
+    shuffled = v.k[_within_texts(v.text, torch.Generator().manual_seed(seed))]
+    apart = [distances(*placed(v.q, shuffled, c), metric) for c in scales]
+    found["shuffled"] = [nearest_is_top(v.q, v.k, each, allowed) for each in apart]
     return found
 
 
@@ -131,7 +133,7 @@ def mixings(v: QueriesKeys, metric: str, scales: tuple) -> dict[str, list[float]
     }
 
 
-def moved_by_lot(v: QueriesKeys, c: float, seed: int = 0) -> tuple[Tensor, Tensor]:
+def moved_at_random(v: QueriesKeys, c: float, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Queries and keys at a scale, the keys moved as far as the shift would, in a random direction.
 
     What a shift of this length does that does not lead to the queries.
@@ -167,18 +169,18 @@ def close_pairs(
 def along_the_text(
     at: Float[Tensor, "point 2"], pos: Int[Tensor, " point"], seed: int | None = None
 ) -> float:
-    """Distance in the text to the nearest point of another position, of that of two by lot.
+    """Distance in the text to the nearest point of another position, relative to random points.
 
     1 where positions do not matter; near 0 where they lie along a line, in their order. The same
     position of another text does not count: its point is often the same, wherever it lies. seed:
-    deals new numbers to the positions first, all points of a position together.
+    permutes the positions first, all points of a position together.
     """
     if seed is not None:
         pos = torch.randperm(int(pos.max()) + 1, generator=torch.Generator().manual_seed(seed))[pos]
     same = pos[:, None] == pos
     nearest = distances(at, at).masked_fill(same, torch.inf).argmin(dim=-1)
-    by_lot = (pos[:, None] - pos).abs()[~same].double().mean()
-    return ((pos[nearest] - pos).abs().double().mean() / by_lot).item()
+    at_random = (pos[:, None] - pos).abs()[~same].double().mean()
+    return ((pos[nearest] - pos).abs().double().mean() / at_random).item()
 
 
 def examine(model: Model, name: str, seed: int = 0, maps: tuple = ("tsne",)) -> dict:
@@ -191,7 +193,10 @@ def examine(model: Model, name: str, seed: int = 0, maps: tuple = ("tsne",)) -> 
     for head, v in queries_and_keys(model, texts).items():
         each = {"head": str(head), "norm scale": norm_scale(v.q, v.k), "of halves": of_halves(v)}
         each |= {"correlations": correlations(v, c.causal, seed)}
-        each |= {"liked": liked(v, c.causal, (1.0, 5.0), seed), "top": _packed(_top(v, c.causal))}
+        each |= {
+            "liked": nearest_key_rates(v, c.causal, (1.0, 5.0), seed),
+            "top": _packed(_top(v, c.causal)),
+        }
         each |= {"top above": _packed(_top(above(v), c.causal, 1))}
         each |= {"previous nearest": previous_nearest(v), "norms left": norms_left(v)}
         for method in maps:
@@ -212,7 +217,7 @@ def map_numbers(v: QueriesKeys, causal: bool, method: str, seed: int = 0) -> dic
     at = joint_map(*placed(v.q, v.k, 1.0, shift=True), method, metric, seed=seed)
     return {
         method: packed_map(*at),
-        f"liked on {method}": nearest_is_liked(v.q, v.k, distances(*at), v.allowed(causal)),
+        f"liked on {method}": nearest_is_top(v.q, v.k, distances(*at), v.allowed(causal)),
     }
 
 
@@ -254,7 +259,7 @@ def previous_nearest(v: QueriesKeys, c: float = 5.0) -> float:
 
 
 def _top(v: QueriesKeys, causal: bool, n: int = 3) -> Int[Tensor, "point n"]:
-    """Positions of the n keys that each query likes most; a query with fewer repeats its own."""
+    """Positions of the n keys of each query's top scores; a query with fewer repeats its own."""
     allowed = v.allowed(causal)
     best = (v.q @ v.k.T).masked_fill(~allowed, -torch.inf).topk(n, dim=-1)
     own = v.pos[:, None].expand(-1, n)
@@ -296,11 +301,11 @@ def found_on_map(
     but_first: bool = False,
     part: str = "top",
 ) -> float:
-    """Share of queries whose nearest key of their text, on a map of the file, is the liked one.
+    """Share of queries whose nearest key of their text, on a map of the file, has the top score.
 
-    part: as in `liked_keys`. but_first: of the queries for which that is not the text's first.
+    part: as in `top_keys`. but_first: of the queries for which that is not the text's first.
     """
-    best, (_, pos) = liked_keys(result, head, part), places(result)
+    best, (_, pos) = top_keys(result, head, part), places(result)
     counted = (best > 0) if but_first else (pos >= (1 if result["causal"] else 0))
     return (nearest_on_map(result, head, method) == best)[counted].double().mean().item()
 
@@ -315,10 +320,10 @@ def nearest_on_map(result: dict, head: Head, method: str = "tsne") -> Int[Tensor
     return pos[distances(q, k).masked_fill(~allowed, torch.inf).argmin(dim=-1)]
 
 
-def liked_keys(result: dict, head: Head, part: str = "top") -> Int[Tensor, " point"]:
+def top_keys(result: dict, head: Head, part: str = "top") -> Int[Tensor, " point"]:
     """The position of a key for each query of a results file.
 
-    part: "top", the key that it likes most, or "top above", the one most above average: q · k less
+    part: "top", the key of its top score, or "top above", the one most above average: q · k less
     the mean of that over all queries.
     """
     width = {"top": 3, "top above": 1}[part]
