@@ -1,4 +1,4 @@
-"""Notebook 19: which heads look where from a hidden token, who feeds them, what goes with them."""
+"""Notebook 19: what heads attend to from a hidden token, which heads they read, and ablations."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from aot_helpers.reading.heads import (
     induction_scores,
     pattern_score,
 )
-from aot_helpers.reading.interventions import ablate, cut_paths, merge
+from aot_helpers.reading.interventions import ablate, cut_paths, merge, patch_heads
 from chapters.nb19_induction_both_ways.repeats import (
     AT_ONCE,
     Hidden,
@@ -132,7 +132,7 @@ def answers_lost(
 def attention_lost(
     model: Model, hidden: Hidden, reader: Head, writers: list[Head], route: str
 ) -> float:
-    """The share of the reader's attention to the earlier instance that goes with what it is fed.
+    """The share of the reader's attention to the earlier instance that is lost without the writers.
 
     What the writers wrote is taken out of the reader's "Q", "K" or "V"; their mean stays.
     """
@@ -183,24 +183,15 @@ def restored(
 ) -> Float[Tensor, " writer"]:
     """Patching: of the reader's attention that breaking the text cost, what each writer gives back.
 
-    The model reads the broken text, but one writer says what it says on the whole one.
+    The model reads the broken text, but one writer writes what it writes on the whole one.
     """
-    clean = model.run_with_cache(hidden.seen)[1]
 
-    def share(edits=None, text=broken):
+    def share(text: Hidden, edits: Edits | None = None) -> Tensor:
         return attention_to(model, text, edits=edits)[:, reader.layer, reader.head].mean()
 
-    low, high = share(), share(text=hidden)
-    back = []
-    for layer, head in writers:
-
-        def put(z, layer=layer, head=head):
-            new = z.clone()
-            new[:, :, head] = clean[f"L{layer}.z"][:, :, head]
-            return new
-
-        back.append((share({f"L{layer}.z": put}) - low) / (high - low))
-    return torch.stack(back)
+    low, high = share(broken), share(hidden)
+    patched = [share(broken, patch_heads(model, hidden.seen, [writer])) for writer in writers]
+    return (torch.stack(patched) - low) / (high - low)
 
 
 @dataclass(frozen=True)

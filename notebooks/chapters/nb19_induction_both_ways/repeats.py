@@ -110,7 +110,7 @@ def in_copy(hidden: Hidden, copy: int) -> Bool[Tensor, "text pos"]:
     return ((at >= begin) & (at < begin + hidden.length)).expand_as(hidden.tokens)
 
 
-def strangers(hidden: Hidden, where: Bool[Tensor, "text pos"], seed: int = 0) -> Hidden:
+def with_random_tokens(hidden: Hidden, where: Bool[Tensor, "text pos"], seed: int = 0) -> Hidden:
     """The same, but tokens that the text has nowhere else are seen where `where` is True.
 
     `tokens` stay, so that places are still those of the copies.
@@ -127,7 +127,7 @@ def strangers(hidden: Hidden, where: Bool[Tensor, "text pos"], seed: int = 0) ->
 
 def other_copy(hidden: Hidden, copy: int = 0, seed: int = 0) -> Hidden:
     """A control: one copy (0: the first) is replaced by other random tokens."""
-    return strangers(hidden, in_copy(hidden, copy), seed)
+    return with_random_tokens(hidden, in_copy(hidden, copy), seed)
 
 
 SIDES = ("both", "before", "after", "neither")
@@ -143,14 +143,14 @@ def one_side(hidden: Hidden, side: str, seed: int = 0) -> Hidden:
         raise unknown_name("side", side, SIDES)
     at, own = torch.arange(hidden.tokens.shape[1]), hidden.at[:, None]
     lost = {"both": at < 0, "before": at > own, "after": at < own, "neither": at != own}[side]
-    return strangers(hidden, in_copy(hidden, 1) & lost, seed)
+    return with_random_tokens(hidden, in_copy(hidden, 1) & lost, seed)
 
 
 def only_neighbors(hidden: Hidden, steps: tuple[int, ...], seed: int = 0) -> Hidden:
     """Of the second copy, only the tokens at these steps from the hidden one; the rest is other."""
     away = torch.arange(hidden.tokens.shape[1]) - hidden.at[:, None]
     kept = torch.isin(away, torch.tensor([0, *steps]))
-    return strangers(hidden, in_copy(hidden, 1) & ~kept, seed)
+    return with_random_tokens(hidden, in_copy(hidden, 1) & ~kept, seed)
 
 
 def hide_more(hidden: Hidden, reach: int) -> Hidden:
@@ -212,36 +212,10 @@ def _logits(model: Model, hidden: Hidden, edits: Edits | None = None) -> Tensor:
     return model(hidden.seen, edits=edits)
 
 
-def hidden_losses(
-    model: Model, hidden: Hidden, edits: Edits | None = None
-) -> Float[Tensor, " text"]:
-    """What each hidden token costs, in nats."""
-    if edits is None:
-        return all_losses(model, hidden).gather(1, hidden.at[:, None])[:, 0]
-    logits = _logits(model, hidden, edits)[torch.arange(len(hidden.at)), hidden.at]
-    return F.cross_entropy(logits, hidden.answers, reduction="none")
-
-
 def hidden_accuracy(model: Model, hidden: Hidden, edits: Edits | None = None) -> float:
     """The share of hidden tokens that have the largest logit."""
     logits = _logits(model, hidden, edits)[torch.arange(len(hidden.at)), hidden.at]
     return (logits.argmax(dim=-1) == hidden.answers).float().mean().item()
-
-
-def nested(
-    texts: Int[Tensor, "text pos"], sizes: list[int], mask: int, seed: int = 0
-) -> list[Hidden]:
-    """The same hidden token of each text in windows of several sizes, the smaller in the larger.
-
-    The token stands at random in the smallest window, which begins every larger one. Raises
-    ValueError for sizes that do not grow or are longer than the texts.
-    """
-    n_texts, n_pos = texts.shape
-    if sizes != sorted(set(sizes)) or sizes[0] < 2 or sizes[-1] > n_pos:
-        raise ValueError(f"sizes must grow from 2 or more to at most {n_pos}, got {sizes}")
-    generator = torch.Generator().manual_seed(seed)
-    at = torch.randint(1, sizes[0], (n_texts,), generator=generator)
-    return [hide(texts[:, :size], at, mask) for size in sizes]
 
 
 def all_losses(
@@ -281,11 +255,6 @@ def nested_losses(
         hidden = Hidden(whole, whole.scatter(1, at, mask), at[:, 0])
         found.append(all_losses(model, hidden, edits).gather(1, at).mean(dim=1))
     return torch.stack(found)
-
-
-def mean_over_all(model: Model, hidden: Hidden) -> Float[Tensor, " text"]:
-    """S1's own loss of each text: the mean over all positions, of which all but one are visible."""
-    return all_losses(model, hidden).mean(dim=1)
 
 
 def other_ending(
