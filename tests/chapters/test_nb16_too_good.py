@@ -19,7 +19,6 @@ from chapters.nb16_too_good.report_model import (
     FAULTS,
     LEARNED,
     ReportModel,
-    Rows,
     Setup,
     chance_over_time,
     continuation_share,
@@ -88,16 +87,6 @@ def test_no_logits_get_below_the_floor_of_the_loss_over_time():
     assert report_model.floor_over_time(torch.arange(6)[None], 9) == 0
 
 
-def test_a_bias_of_the_vocabulary_learns_nothing_over_time(rows):
-    model = new_model(rows)
-    inputs, targets, real = rows.batch(torch.arange(8))
-    for loss, learns in ((loss_over_time, False), (next_token_loss, True)):
-        model.zero_grad()
-        loss(model(inputs), targets, real).backward()
-        assert (model.b_U.grad.abs().max() > 1e-4) == learns
-        assert model.b_U.grad.abs().max() < (1 if learns else 1e-8)
-
-
 def test_rows_are_cut_and_filled_with_zero():
     rows = report_rows(["This movie is good", "good", " "], TOKENIZER, 4)
     whole = TOKENIZER.encode("This movie is good")
@@ -108,12 +97,16 @@ def test_rows_are_cut_and_filled_with_zero():
         report_rows(TEXTS, TOKENIZER, 1)
 
 
-def test_filling_counts_only_with_the_fault():
+@pytest.mark.parametrize("name", LEARNED)
+def test_every_fault_changes_what_is_learned(name):
     rows = report_rows(["This movie is good", "good"] * 8, TOKENIZER, 12)
+    usual, faulty, again = (learn(tiny(faults=frozenset(f)), rows) for f in ([], [name], [name]))
+    assert usual.losses != faulty.losses == again.losses
+
+
+def test_filling_changes_nothing_where_there_is_none():
+    rows = report_rows(["This movie is good"] * 16, TOKENIZER, 4)
     free, filled = (learn(tiny(faults=frozenset(f)), rows) for f in ([], ["padding counts"]))
-    assert free.losses[0] != filled.losses[0]
-    full = Rows(rows.tokens[:1].repeat(16, 1)[:, :4], rows.real[:1].repeat(16, 1)[:, :4], TOKENIZER)
-    free, filled = (learn(tiny(faults=frozenset(f)), full) for f in ([], ["padding counts"]))
     assert free.losses == filled.losses
 
 
@@ -135,14 +128,6 @@ def test_each_fault_of_the_model_does_what_it_says(rows):
     torch.testing.assert_close(cache["L1.resid_pre"], cache["L0.attn_out"])
     plain = new_model(rows, "no layer norm").transformer
     assert not any(isinstance(part, torch.nn.LayerNorm) for part in plain.modules())
-
-
-@pytest.mark.parametrize("name", LEARNED)
-def test_every_fault_changes_what_is_learned(name):
-    rows = report_rows(["This movie is good", "good"] * 8, TOKENIZER, 12)
-    usual, faulty = (learn(tiny(faults=frozenset(f)), rows) for f in ([], [name]))
-    assert usual.losses != faulty.losses
-    assert faulty.losses == learn(tiny(faults=frozenset([name])), rows).losses  # seeded
 
 
 def test_a_long_text_loses_its_beginning_or_with_the_fault_its_end(rows):
@@ -287,27 +272,20 @@ def guard(loss_of):
     return abs(loss_of(torch.zeros(2, 7, 50), targets) - torch.tensor(50.0).log()) < 1e-3
 
 
-def raises(loss_of):
-    return loss_of(torch.zeros(2, 7, 50), torch.zeros(2)) > 0
-
-
 ANSWERS = [
     ("16.1", usual, "solved"),
     ("16.1", lambda x, y: F.cross_entropy(x.flatten(0, 1), y.flatten()), "solved"),
     ("16.1", lambda x, y: loss_over_time(x, y), "not yet"),
     ("16.1", lambda x, y: usual(x, y) * y.numel(), "not yet"),
-    ("16.1", lambda x, y: usual(x, y) + 1, "not yet"),
     ("16.1", lambda x, y: x, "not yet"),
     ("16.1", lambda x, y: None, "not attempted"),
     ("16.2", fool, "solved"),
     ("16.2", lambda y, V: fool(y, V, 0.0), "not yet"),
     ("16.2", lambda y, V: torch.zeros(len(y), V), "not yet"),
-    ("16.2", lambda y, V: torch.zeros(V), "not yet"),
     ("16.2", lambda y, V: ..., "not attempted"),
     ("16.3", guard, "solved"),
     ("16.3", lambda loss_of: True, "not yet"),
-    ("16.3", lambda loss_of: False, "not yet"),
-    ("16.3", raises, "not yet"),
+    ("16.3", lambda loss_of: loss_of(torch.zeros(2, 7, 50), torch.zeros(2)), "not yet"),
     ("16.3", lambda loss_of: None, "not attempted"),
 ]
 

@@ -1,6 +1,5 @@
 """Notebook 19's tools: texts changed around a hidden token, heads that feed and that are missed."""
 
-import itertools
 import math
 
 import pytest
@@ -37,7 +36,6 @@ from chapters.nb19_induction_both_ways.repeats import (
     other_copy,
     other_ending,
     repeats,
-    whole_words,
 )
 from figure_checks import check_figures
 
@@ -93,18 +91,6 @@ def test_one_side_and_only_neighbors_keep_just_these_of_the_second_copy(text):
             assert kept == sorted([*range(10), at, *(at + step for step in steps)])
 
 
-def test_whole_words_are_tokens_that_a_text_has_as_words():
-    class Tokenizer:
-        d_vocab = 5
-
-        def token_strings(self, tokens):
-            return [[" one", " flut", "two", " to", " seven"][i] for i in tokens]
-
-    texts = ["one flute, two to seven"]
-    assert whole_words(Tokenizer(), texts).tolist() == [0, 4]
-    assert whole_words(Tokenizer(), texts, longest=3).tolist() == [0]
-
-
 def test_more_is_hidden_around_the_hidden_token(text):
     more = hide_more(text, 2)
     for row, at in enumerate(text.at.tolist()):
@@ -125,18 +111,15 @@ def test_attention_to_a_place_is_the_map_text_by_text(net, text):
 
 
 def test_neighbor_scores_are_those_of_the_keys_near(net, text):
-    scores = heads.neighbor_scores(net, text.seen, (1, 3))
+    scores = heads.neighbor_scores(net, text.seen)
     for step, found in scores.items():
         expected = head_scores(net, text.seen, keys_back(text.seen, -step)).scores
         torch.testing.assert_close(found, expected)
-    assert list(scores) == [-1, -3, 1, 3]
+    assert list(scores) == [-1, -2, -3, 1, 2, 3]
     near = heads.neighbor_heads(net, text.seen, before=2)
-    scores = heads.neighbor_scores(net, text.seen)
-    for head in itertools.starmap(Head, itertools.product(range(3), range(3))):
-        step, share = max(((s, v[head].item()) for s, v in scores.items()), key=lambda x: x[1])
-        assert (head in near) == (share >= heads.HIGH and head.layer < 2)
-        if head in near:
-            assert near[head] == (step, pytest.approx(share))
+    most = torch.stack([*scores.values()]).amax(dim=0)
+    assert all(most[head] >= heads.HIGH and head.layer < 2 for head in near)
+    assert len(near) == (most[:2] >= heads.HIGH).sum()
 
 
 def test_others_are_of_the_same_layers_and_none_of_the_heads(net):
@@ -178,13 +161,6 @@ def test_patching_the_only_way_in_restores_all(net, text):
     back = heads.restored(net, text, broken, [Head(0, 1), Head(2, 0)], Head(1, 0))
     expected = torch.stack([(patched - low) / (high - low), torch.tensor(0.0)])
     torch.testing.assert_close(back, expected)  # a later head changes nothing
-
-
-def test_answers_lost_by_a_head_that_does_not_exist(net, text):
-    with pytest.raises(ValueError, match="L5H0"):
-        heads.answers_lost(net, text, [Head(5, 0)], "zero", text.seen)
-    with pytest.raises(ValueError, match="L0H3"):
-        heads.attention_lost(net, text, Head(1, 0), [Head(0, 3)], "Q")
 
 
 def test_the_parts_of_the_sources_score_add_up_to_it(net):

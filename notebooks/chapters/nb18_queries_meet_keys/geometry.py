@@ -78,22 +78,18 @@ def scaled(
     return c * q, k / c
 
 
-def shifted(
-    q: Float[Tensor, "query d_head"], k: Float[Tensor, "key d_head"]
-) -> Float[Tensor, "key d_head"]:
-    """The keys moved so that their centroid is that of the queries (S1, section 1.3)."""
-    return k + q.mean(dim=0) - k.mean(dim=0)
-
-
 def placed(
     q: Float[Tensor, "query d_head"],
     k: Float[Tensor, "key d_head"],
     c: float = 1.0,
     shift: bool = False,
 ) -> tuple[Float[Tensor, "query d_head"], Float[Tensor, "key d_head"]]:
-    """Queries and keys as S1 draws them: scaled by c, then, with shift, keys onto queries."""
+    """Queries and keys as S1 draws them: scaled by c.
+
+    shift: then all keys are moved so that their centroid is that of the queries (S1, section 1.3).
+    """
     q, k = scaled(q, k, c)
-    return q, shifted(q, k) if shift else k
+    return q, k + q.mean(dim=0) - k.mean(dim=0) if shift else k
 
 
 def distances(

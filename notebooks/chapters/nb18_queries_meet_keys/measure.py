@@ -21,7 +21,6 @@ from chapters.nb18_queries_meet_keys.geometry import (
     close_threshold,
     distances,
     joint_map,
-    mixing,
     nearest_is_top,
     norm_scale,
     placed,
@@ -122,15 +121,6 @@ def _within_texts(text: Int[Tensor, " point"], draw: torch.Generator) -> Int[Ten
     """An order of the points that only exchanges points of one text."""
     noise = torch.rand(len(text), generator=draw, dtype=torch.float64)
     return (text + noise).argsort()
-
-
-def mixings(v: QueriesKeys, metric: str, scales: tuple) -> dict[str, list[float]]:
-    """Share of the other kind among the 15 nearest, at each scale: "plain" and "shifted"."""
-    kinds = {"plain": False, "shifted": True}
-    return {
-        name: [mixing(*placed(v.q, v.k, c, shift), metric) for c in scales]
-        for name, shift in kinds.items()
-    }
 
 
 def moved_at_random(v: QueriesKeys, c: float, seed: int = 0) -> tuple[Tensor, Tensor]:
