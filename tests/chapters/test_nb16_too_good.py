@@ -27,7 +27,6 @@ from chapters.nb16_too_good.report_model import (
     loss_over_time,
     next_token_loss,
     report_rows,
-    write_on,
 )
 from chapters.nb16_too_good.results import ON_REVIEWS, held_out, pieces, runs
 from figure_checks import check_figures
@@ -128,21 +127,6 @@ def test_each_fault_of_the_model_does_what_it_says(rows):
     torch.testing.assert_close(cache["L1.resid_pre"], cache["L0.attn_out"])
     plain = new_model(rows, "no layer norm").transformer
     assert not any(isinstance(part, torch.nn.LayerNorm) for part in plain.modules())
-
-
-def test_a_long_text_loses_its_beginning_or_with_the_fault_its_end(rows):
-    model, prompt = new_model(rows), TOKENIZER.encode(" ".join(TEXTS))
-    assert len(prompt) >= 12
-    seen = []
-    hook = model.register_forward_hook(lambda _, args, __: seen.append(args[0][0]))
-    write_on(model, prompt, n=3, first_kept=True)
-    assert all(torch.equal(each, prompt[:12]) for each in seen)
-    seen.clear()
-    longer = write_on(model, prompt, n=3)
-    hook.remove()
-    assert [each.tolist() for each in seen] == [
-        longer[end - 12 : end].tolist() for end in range(len(prompt), len(prompt) + 3)
-    ]
 
 
 def test_examine_is_a_mean_over_real_tokens():

@@ -13,7 +13,6 @@ from chapters.nb18_queries_meet_keys import figures as drawings
 from chapters.nb18_queries_meet_keys import geometry
 from chapters.nb18_queries_meet_keys import measure as study
 from chapters.nb18_queries_meet_keys.geometry import (
-    SCALES,
     QueriesKeys,
     close_correlation,
     close_threshold,
@@ -354,18 +353,6 @@ def test_what_cannot_be_read_is_named(make_model, given, heads, said):
 # ---- what is free for attention, and what is not ----
 
 
-def test_attention_sees_neither_the_scale_nor_a_shift_of_the_keys():
-    q, k = clouds(apart=1.0)
-    pattern = (q @ k.T).softmax(dim=-1)
-    for c in SCALES:
-        for shift in (False, True):
-            large, small = geometry.placed(q, k, c, shift)
-            assert not shift or torch.allclose(large.mean(dim=0), small.mean(dim=0), atol=1e-12)
-            assert ((large @ small.T).softmax(dim=-1) - pattern).abs().max() < 1e-12
-    moved = q + k.mean(dim=0) - q.mean(dim=0)  # the queries to the keys
-    assert ((moved @ k.T).softmax(dim=-1) - pattern).abs().max() > 0.1
-
-
 def test_a_scale_that_is_none_is_named():
     for c in (0.0, math.nan):
         with pytest.raises(ValueError, match=f"c must be a finite number > 0.*got {c}"):
@@ -428,13 +415,6 @@ def test_metrics_do_not_see_a_common_rotation():
         assert math.isclose(geometry.mixing(q, k, metric), geometry.mixing(q @ R, k @ R, metric))
 
 
-def test_cosine_distance_sees_the_scale_only_after_a_shift():
-    q, k = clouds(60, apart=1.0)
-    for shift in (False, True):
-        small, large = (distances(*placed(q, k, c, shift), "cosine") for c in (0.2, 5))
-        assert torch.allclose(small, large) != shift
-
-
 def test_one_threshold_counts_differently_at_each_scale():
     q, k = clouds(60)
     _, own = geometry.scale_curve(q, k)
@@ -487,15 +467,6 @@ def test_a_map_comes_again_from_its_seed_and_keeps_clouds_apart(method):
     assert torch.equal(at_q, again)
     assert method == "tsne" or not torch.equal(at_q, other)  # t-SNE begins with the axes of PCA
     assert geometry.mixing(at_q, at_k, n_neighbors=5) == 0
-
-
-def test_a_map_of_cosine_distance_does_not_see_the_scale():
-    q, k = clouds()
-    plain, twice = (  # a power of two leaves every digit
-        geometry.joint_map(*geometry.scaled(q, k, c), metric="cosine", neighbors=10)
-        for c in (1.0, 2.0)
-    )
-    assert torch.equal(plain[0], twice[0]) and torch.equal(plain[1], twice[1])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import torch
 
 from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from aot_helpers.teaching.exercises.references import read_numbers
-from chapters.nb19_induction_both_ways.repeats import Hidden, repeats
+from chapters.nb19_induction_both_ways.repeats import repeats
 
 MASK = 99
 TEXTS = (  # seen, where the mask stands, where the hidden token stood
@@ -30,34 +30,29 @@ def _finds(answer):
 
 
 def _misleads(answer, model, mask):
-    length, bos = 20, model.tokenizer.bos
-    hidden: Hidden = repeats("in order", length, mask, bos, n_texts=20, seed=77)
+    length = 20
+    hidden = repeats("in order", length, mask, model.tokenizer.bos, n_texts=20, seed=77)
     changed, wanted = [], []
-    for row, at in enumerate(hidden.at.tolist()):
-        seen = hidden.seen[row].tolist()
-        aim = seen[1 + (at + 6) % (length - 2)]
-        if aim == int(hidden.answers[row]):
-            aim = seen[1 + (at + 8) % (length - 2)]
-        given = attempted(answer(list(seen), at, aim))
-        given = [int(token) for token in given]
+    for seen, at, own in zip(hidden.seen.tolist(), hidden.at.tolist(), hidden.answers, strict=True):
+        near, further = (seen[1 + (at + step) % (length - 2)] for step in (6, 8))
+        wanted.append(further if near == own else near)
+        given = [int(token) for token in attempted(answer(list(seen), at, wanted[-1]))]
         places = [i for i, pair in enumerate(zip(given, seen, strict=False)) if len({*pair}) > 1]
         wrong = [place for place in places if place <= length or place == at]
         if len(given) != len(seen) or not 1 <= len(places) <= 2 or wrong:
+            said = f"of the second copy (positions {length + 1} to {2 * length})"
             raise NotYet(
-                "Change one or two tokens, of the second copy (positions "
-                f"{length + 1} to {2 * length}), and not the mask; you changed {places}."
+                f"Change one or two tokens, {said}, and not the mask; you changed {places}."
             )
         changed.append(given)
-        wanted.append(aim)
     with torch.no_grad():
         logits = model(torch.tensor(changed))
-    said = logits[torch.arange(len(changed)), hidden.at].argmax(dim=-1)
-    share = (said == torch.tensor(wanted)).float().mean().item()
+    guesses = logits[torch.arange(len(changed)), hidden.at].argmax(dim=-1)
+    share = (guesses == torch.tensor(wanted)).float().mean().item()
+    said = f"the model says the wanted token in {share:.2f} of 20 texts"
     if share < ENOUGH:
-        raise NotYet(
-            f"The model says the wanted token in {share:.2f} of 20 texts; {ENOUGH} are enough."
-        )
-    return f"the model says the wanted token in {share:.2f} of 20 texts"
+        raise NotYet(f"{said}; {ENOUGH} are enough.")
+    return said
 
 
 def _turns(most, times):

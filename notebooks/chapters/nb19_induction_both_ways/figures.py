@@ -86,13 +86,11 @@ def film(frames: list[Copies], label: str, start: int, *, title: str) -> Explore
     )
 
 
-def head_maps(
-    rows: dict[str, dict[str, Float[Tensor, "layer head"]]], title: str, note: str = ""
-) -> Figure:
+def head_maps(rows: dict[str, dict[str, Float[Tensor, "layer head"]]], title: str) -> Figure:
     """Layer × head maps of attention, {row of panels: {panel: scores}}; a number from 0.10 on."""
     return forms.grids(
         rows, title, number=".2f", least=0.095, row_names="L{}", column_names="{}",
-        cell=(0.37, 0.29), note=note or "columns: heads, rows: layers; a number from 0.10 on",
+        cell=(0.37, 0.29), note="columns: heads, rows: layers; a number from 0.10 on",
     )  # fmt: skip
 
 
