@@ -181,14 +181,17 @@ def examine(model: Model, name: str, seed: int = 0, maps: tuple = ("tsne",)) -> 
     texts, c = texts_for(model, name), model.config
     heads = []
     for head, v in queries_and_keys(model, texts).items():
-        each = {"head": str(head), "norm scale": norm_scale(v.q, v.k), "of halves": of_halves(v)}
-        each |= {"correlations": correlations(v, c.causal, seed)}
-        each |= {
+        each = {
+            "head": str(head),
+            "norm scale": norm_scale(v.q, v.k),
+            "of halves": of_halves(v),
+            "correlations": correlations(v, c.causal, seed),
             "liked": nearest_key_rates(v, c.causal, (1.0, 5.0), seed),
             "top": _packed(_top(v, c.causal)),
+            "top above": _packed(_top(above(v), c.causal, 1)),
+            "previous nearest": previous_nearest(v),
+            "norms left": norms_left(v),
         }
-        each |= {"top above": _packed(_top(above(v), c.causal, 1))}
-        each |= {"previous nearest": previous_nearest(v), "norms left": norms_left(v)}
         for method in maps:
             each |= map_numbers(v, c.causal, method, seed)
         each["tsne, no shift"] = packed_map(*joint_map(v.q, v.k, seed=seed))
