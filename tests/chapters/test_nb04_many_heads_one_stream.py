@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from matplotlib.text import Text
 
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from chapters.nb04_many_heads_one_stream import figures as stream_pieces
+from chapters.nb04_many_heads_one_stream import figures, measure
+from chapters.nb04_many_heads_one_stream.exercises import attention, flawed
 from figure_checks import check_figures
 
 TERMS = {"L1H0": 7.04, "L1H3": 7.69, "L0H3": 0.4}
@@ -12,66 +14,49 @@ FALLS = {"L1H0 and L1H3": 14.74, "L0H3 and L1H0": 16.86}
 
 
 @pytest.fixture
-def model(stories):
-    return stories
+def tokens(stories):
+    return stories.tokenizer.encode("Then Mira Soken met Pelo. Then Mira Soken said", bos=True)
 
 
-@pytest.fixture
-def tokens(model):
-    return model.tokenizer.encode("Then Mira Soken met Pelo. Then Mira Soken said", bos=True)
-
-
-def test_pieces_add_up_to_the_stream_and_attributions_to_logits(model, tokens):
-    logits, cache = model.run_with_cache(tokens[None])
-    pieces = stream_pieces.pieces(model, cache)
+def test_pieces_add_up_to_the_stream_and_attributions_to_logits(stories, tokens):
+    logits, cache = stories.run_with_cache(tokens[None])
+    pieces = measure.pieces(stories, cache)
     assert list(pieces)[:2] == ["direct path", "L0H0"] and len(pieces) == 9
     assert torch.allclose(sum(pieces.values()), cache["final_resid"], atol=1e-4)
-    attributed = sum(stream_pieces.direct_logit_attribution(model, cache, tokens).values())
+    attributed = sum(measure.direct_logit_attribution(stories, cache, tokens).values())
     rows = logits[0, :-1]
     expected = rows.gather(1, tokens[1:, None])[:, 0] - rows.mean(dim=1)
     assert torch.allclose(attributed, expected, atol=1e-4)
 
 
 @torch.no_grad()
-def test_with_mlps_positions_and_norms_the_terms_add_up_as_well():
+def test_with_mlps_positions_and_norms_the_pieces_add_up_as_well():
     torch.manual_seed(0)
     model = AttentionOnlyTransformer(ModelConfig(30, positions="standard", d_mlp=16))
-    model.ln_final.bias.copy_(torch.randn(128))
-    tokens = torch.arange(12)
-    logits, cache = model.run_with_cache(tokens[None])
-    terms = stream_pieces.direct_logit_attribution(model, cache, tokens)
-    rows = logits[0, :-1]
-    expected = rows.gather(1, tokens[1:, None])[:, 0] - rows.mean(dim=1)
-    assert torch.allclose(sum(terms.values()), expected, atol=1e-4)
-    parts = stream_pieces.by_part({n: row[3].item() for n, row in terms.items()}, "L1H3")
+    _, cache = model.run_with_cache(torch.arange(12)[None])
+    pieces = measure.pieces(model, cache)
+    assert torch.allclose(sum(pieces.values()), cache["final_resid"], atol=1e-4)
+    terms = {name: piece[0, 3].sum().item() for name, piece in pieces.items()}
+    parts = measure.by_layer(terms, "L1H3")
     assert list(parts) == [
         "direct path", "heads of layer 0", "biases", "MLP of layer 0",
         "heads of layer 1", "L1H3", "MLP of layer 1",
     ]  # fmt: skip
-    assert sum(parts.values()) == pytest.approx(expected[3].item(), abs=1e-4)
+    assert sum(parts.values()) == pytest.approx(sum(terms.values()), abs=1e-4)
 
 
-def test_falls_add_up_within_a_layer(model, tokens):
+def test_total_effects_add_up_within_a_layer(stories, tokens):
     names = ["L1H0", "L1H3", "L1H0 and L1H3", "L0H3 and L1H0"]
-    one, three, both, _ = stream_pieces.falls(model, tokens, 8, names).values()
+    one, three, both, _ = measure.total_effects(stories, tokens, 8, names).values()
     assert both == pytest.approx(one + three, abs=1e-3)
-    _, cache = model.run_with_cache(tokens[None])
-    term = stream_pieces.direct_logit_attribution(model, cache, tokens)["L1H0"][8]
+    _, cache = stories.run_with_cache(tokens[None])
+    term = measure.direct_logit_attribution(stories, cache, tokens)["L1H0"][8]
     assert one == pytest.approx(term.item(), abs=1e-3)
 
 
 @pytest.mark.parametrize("number", ["04.1", "04.2", "04.3"])
-def test_a_page_is_the_readers_once_it_is_right(check_page, model, tokens, number):
-    check_page(number, **({"model": model, "tokens": tokens[None]} if number == "04.2" else {}))
-
-
-def attention(x, W_Q, W_K, W_V, W_O, bias, root=True, mask=True):
-    """What heads write of x [batch, pos, d_model]; a bias [head, pos, pos] for their scores."""
-    q, k, v = (x[:, None] @ W for W in (W_Q, W_K, W_V))
-    scores = q @ k.mT / (W_Q.shape[-1] ** 0.5 if root else 1) + bias
-    if mask:
-        scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), float("-inf"))
-    return (scores.softmax(dim=-1) @ v @ W_O).sum(dim=1)
+def test_a_page_is_the_readers_once_it_is_right(check_page, stories, tokens, number):
+    check_page(number, **({"model": stories, "tokens": tokens[None]} if number == "04.2" else {}))
 
 
 def replaces(tokens, W_E, layers, W_U):
@@ -96,8 +81,8 @@ def along(direction):
 ANSWERS = [
     ("04.1", attention, "solved"),
     ("04.1", lambda *a: attention(*a[:-1], 0 * a[-1]), "not yet"),
-    ("04.1", lambda *a: attention(*a, root=False), "not yet"),
-    ("04.1", lambda *a: attention(*a, mask=False), "not yet"),
+    ("04.1", lambda *a: flawed(*a, root=1), "not yet"),
+    ("04.1", lambda *a: flawed(*a, mask="none"), "not yet"),
     ("04.1", lambda x, *more: torch.nan * x, "not yet"),
     ("04.1", lambda x, *more: x[0], "not yet"),
     ("04.2", replaces, "not yet"),
@@ -117,9 +102,9 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
-def test_an_answer_is_judged(model, tokens, verdict, number, answer, expected):
+def test_an_answer_is_judged(stories, tokens, verdict, number, answer, expected):
     given = {
-        "04.2": {"model": model, "tokens": tokens[None]},
+        "04.2": {"model": stories, "tokens": tokens[None]},
         "04.4": {"truth": FALLS, "terms": TERMS},
     }
     answer = dict(zip(FALLS, answer, strict=True)) if number == "04.4" else answer
@@ -128,17 +113,19 @@ def test_an_answer_is_judged(model, tokens, verdict, number, answer, expected):
 
 def test_figures_can_be_read_and_add_up():
     heads = {f"L{i}H{h}": i + h / 10 for i in range(2) for h in range(4)}
-    writes = [(7, "en", " Sok", {"L1H0": 6.96}), (19, " Sok", "ira", {})]
+    writes = [figures.Write(7, "en", " Sok", {"L1H0": 6.96})]
+    writes.append(figures.Write(19, " Sok", "ira", {}))
     panels = {"x": {"a": 1.0, "b": -0.01}, "y": {"a": 2.0, "b": 3.0}}
-    table = {"L1H0": {"en": 7.0, " the": 7.6}, "L1H3": {"en": 7.7, " the": -4.25}}
+    table = torch.tensor([[7.0, 7.6], [7.7, -4.25]])
     row, strings = torch.tensor([1.0, 2.0, 6.0]), ["a", " b", " c"]
-    figures = {
-        "0.8": stream_pieces.contributions({"direct path": 1.5, "L0H0": -0.7}, "title"),
-        "5.7": stream_pieces.one_stream(2, 4, "title", {"direct path": 0.5} | heads, writes),
-        "+5.0": stream_pieces.two_differences(panels, "title"),
-        "14.7": stream_pieces.by_rival(table, "title"),
-        "+3.0": stream_pieces.attribution_in_text({"L1H0\nsecond": row}, strings, "title"),
+    before = {"direct path": 1.0, "L0H0": 2.0}
+    drawn = {
+        "0.8 (was 3.0)": figures.contributions({"direct path": 1.5, "L0H0": -0.7}, "t", before),
+        "logit 5.7": figures.one_stream(2, 4, "title", {"direct path": 0.5} | heads, writes),
+        "+5.0": figures.differences(panels, "title"),
+        "14.7": figures.by_rival(table, ["L1H0", "L1H3"], ["en", " the"], "title"),
+        "mean +3.0": figures.attribution_in_text({"L1H0": row}, strings, "title"),
     }
-    check_figures(*figures.values(), stream_pieces.one_stream(2, 4, "title"))
-    for total, figure in figures.items():
-        assert any(total in text.get_text() for text in figure.axes[0].texts), total
+    check_figures(*drawn.values(), figures.one_stream(2, 4, "title"))
+    for total, figure in drawn.items():
+        assert any(total in text.get_text() for text in figure.findobj(Text)), total

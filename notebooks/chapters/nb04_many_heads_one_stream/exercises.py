@@ -61,7 +61,7 @@ def pytorchs(x, W_Q, W_K, W_V, W_O, bias) -> Tensor:
         return layer(x, x, x, attn_mask=mask.repeat(len(x), 1, 1), need_weights=False)[0]
 
 
-def _flawed(x, W_Q, W_K, W_V, W_O, bias, root=None, over=-1, mask="before", swap=False, mean=False):
+def flawed(x, W_Q, W_K, W_V, W_O, bias, root=None, over=-1, mask="before", swap=False, mean=False):
     """Attention with a mistake that many make."""
     x = x[:, None]
     q, k = (x @ W_K, x @ W_Q) if swap else (x @ W_Q, x @ W_K)
@@ -91,62 +91,53 @@ def _flaws(d_model: int, d_head: int) -> dict[str, dict]:
     }
 
 
+def _compared(given, expected: Tensor, mistakes: dict[str, Tensor], within: float) -> float:
+    """The largest difference, if it is small. Raises NotYet, for a known mistake with its name."""
+    attempted(given)
+    if not isinstance(given, Tensor) or given.shape != expected.shape:
+        shape = tuple(given.shape) if isinstance(given, Tensor) else given
+        raise NotYet(f"A tensor of shape {tuple(expected.shape)} is wanted, got {shape!r}.")
+    gap = (given - expected).abs().max().item()
+    if gap <= within:
+        return gap
+    for said, mistake in mistakes.items():
+        if torch.allclose(given, mistake, atol=within):
+            raise NotYet(said)
+    raise NotYet(f"The largest difference from what is expected is {gap:.2f}.")
+
+
 def _attention(answer):
     gaps = []
     for batch, n_pos, n_heads, d_head in ((2, 5, 3, 4), (1, 7, 2, 6), (3, 4, 1, 8)):
         d_model = n_heads * d_head
-        x = draw(batch, n_pos, d_model, seed=n_pos)
-        read, wrote = (n_heads, d_model, d_head), (n_heads, d_head, d_model)
-        weights = [draw(*read, seed=i) for i in (1, 2, 3)] + [draw(*wrote, seed=4)]
-        bias = draw(n_heads, n_pos, n_pos, seed=5)
+        x, bias = draw(batch, n_pos, d_model, seed=n_pos), draw(n_heads, n_pos, n_pos, seed=5)
+        weights = [draw(n_heads, d_model, d_head, seed=i) for i in (1, 2, 3)]
+        weights.append(draw(n_heads, d_head, d_model, seed=4))
+        mistakes = {
+            said: flawed(x, *weights, bias, **flaw)
+            for said, flaw in _flaws(d_model, d_head).items()
+        }
+        mistakes["The bias is missing: add it to the scores."] = attention(x, *weights, 0 * bias)
         given, expected = answer(x, *weights, bias), pytorchs(x, *weights, bias)
-        attempted(given)
-        if not isinstance(given, Tensor) or given.shape != expected.shape:
-            shape = tuple(given.shape) if isinstance(given, Tensor) else given
-            more = (
-                " Add up what the heads write." if shape == (batch, n_heads, *x.shape[1:]) else ""
-            )
-            sizes = f"x {tuple(x.shape)} and W_Q {read}"
-            raise NotYet(
-                f"For {sizes} the shape {tuple(expected.shape)} is wanted, got {shape!r}.{more}"
-            )
-        gaps.append((given - expected).abs().max().item())
-        if gaps[-1] < 1e-4:
-            continue
-        for said, flaw in _flaws(d_model, d_head).items():
-            if torch.allclose(given, _flawed(x, *weights, bias, **flaw), atol=1e-4):
-                raise NotYet(said)
-        if torch.allclose(given, pytorchs(x, *weights, 0 * bias), atol=1e-4):
-            raise NotYet("The bias is missing: add it to the scores.")
-        if given.isnan().any():
-            raise NotYet("There are NaNs: is there a query all of whose keys are masked?")
-        raise NotYet(f"It differs from torch.nn.MultiheadAttention by up to {gaps[-1]:.2f}.")
+        gaps.append(_compared(given, expected, mistakes, within=1e-4))
     return f"on three random layers it is torch.nn.MultiheadAttention, to {max(gaps):.0e}"
 
 
 def _transformer(answer, model, tokens):
     with torch.no_grad():
-        n_pos = tokens.shape[1]
         parts = [layer.attn for layer in model.blocks]
+        n_pos = tokens.shape[1]
         layers = [(a.W_Q, a.W_K, a.W_V, a.W_O, a.relative_bias(n_pos)) for a in parts]
-        given, expected = answer(tokens, model.W_E, layers, model.W_U), model(tokens)
-        start = model.W_E[tokens]
-        replaced, aside = start, start
+        start = replaced = aside = model.W_E[tokens]
         for weights in layers:
             replaced, aside = attention(replaced, *weights), aside + attention(start, *weights)
-    attempted(given)
-    if not isinstance(given, Tensor) or given.shape != expected.shape:
-        shape = tuple(given.shape) if isinstance(given, Tensor) else given
-        raise NotYet(f"Logits of shape {tuple(expected.shape)} are wanted, got {shape!r}.")
-    if torch.allclose(given, replaced @ model.W_U, atol=1e-3):
-        raise NotYet("Your layers replace the residual stream: each must add to it.")
-    if torch.allclose(given, aside @ model.W_U, atol=1e-3):
-        raise NotYet(
-            "Every layer of yours reads the embedding: each must read the stream as it is by then."
-        )
-    gap = (given - expected).abs().max()
-    if gap > 1e-3:
-        raise NotYet(f"The largest difference from the trained model's logits is {gap:.2f}.")
+        mistakes = {
+            "Your layers replace the residual stream: each must add to it.": replaced @ model.W_U,
+            "Every layer of yours reads the embedding: each must read the stream as it is by "
+            "then.": aside @ model.W_U,
+        }
+        given = answer(tokens, model.W_E, layers, model.W_U)
+        gap = _compared(given, model(tokens), mistakes, within=1e-3)
     return f"every logit of the trained model, to {gap:.0e}: this is the whole model"
 
 
@@ -155,47 +146,33 @@ def _attribute(answer):
     given = attempted(answer(rows, W_U, 4, 7))
     if not isinstance(given, dict) or set(given) != set(rows):
         raise NotYet(f"A dict with the names {', '.join(rows)} is wanted, got {given!r}.")
-    mistakes = {
-        "": W_U[:, 4] - W_U[:, 7],
+    directions = {
         "The sign is turned: the token's column less the rival's.": W_U[:, 7] - W_U[:, 4],
         "This is the token's logit alone; take the rival's off.": W_U[:, 4],
         "You compare with the mean of all tokens, not with the rival.": W_U[:, 4] - W_U.mean(1),
-        "You use rows of W_U; a token's column is W_U[:, token].": W_U[4, :6] - W_U[5, :6],
     }
-    for said, direction in mistakes.items():
-        expected = {name: (row @ direction).item() for name, row in rows.items()}
-        if all(_close(given[name], expected[name]) for name in rows):
-            if said:
-                raise NotYet(said)
-            return "your numbers add up to the logit difference"
-    name = next(iter(rows))
-    raise NotYet(
-        f"{name} adds {(rows[name] @ mistakes['']).item():.3f} here; yours says {given[name]}."
-    )
+    written = torch.stack(list(rows.values()))
+    mistakes = {said: written @ direction for said, direction in directions.items()}
+    numbers = read_numbers([given[name] for name in rows], len(rows))
+    _compared(numbers, written @ (W_U[:, 4] - W_U[:, 7]), mistakes, within=1e-4)
+    return "your numbers add up to the logit difference"
 
 
-def _close(guess, truth: float) -> bool:
-    try:
-        return bool(abs(read_numbers(guess) - truth) < 1e-4)
-    except NotYet:
-        return False
-
-
-def _falls(answer, truth, terms):
+def _total_effects(answer, truth, terms):
     """The two falls of the logit; terms: what each head adds directly, with all heads on."""
     for pair, guess in read_guesses(answer, truth):
-        if abs(guess - truth[pair]) <= NEAR:
+        beyond = truth[pair] - guess
+        if abs(beyond) <= NEAR:
             continue
         if "L0H3" not in pair:
-            raise NotYet(
-                f"{pair}: the two share a layer, so neither reads the other. What does each add?"
-            )
-        alone = truth[pair] - guess
-        if abs(alone + terms["L1H0"]) < 1:
-            raise NotYet(f"{pair}: without L0H3, how much does L1H0 still have to lose?")
-        side = "more" if alone > 0 else "less"
-        raise NotYet(f"{pair}: it is {side} than {guess:.1f}. The last figure shows both steps.")
+            said = "the two share a layer, so neither reads the other. What does each add?"
+        elif abs(beyond + terms["L1H0"]) < 1:
+            said = "without L0H3, how much does L1H0 still have to lose?"
+        else:
+            side = "more" if beyond > 0 else "less"
+            said = f"it is {side} than {guess:.1f}. The last figure shows both steps."
+        raise NotYet(f"{pair}: {said}")
     return "effects add up within a layer; across layers they overlap"
 
 
-CHECKS = {"04.1": _attention, "04.2": _transformer, "04.3": _attribute, "04.4": _falls}
+CHECKS = {"04.1": _attention, "04.2": _transformer, "04.3": _attribute, "04.4": _total_effects}
