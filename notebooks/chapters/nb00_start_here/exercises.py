@@ -4,13 +4,12 @@ PAGES are the package's versions of what the reader writes; each is its folded s
 """
 
 import torch
-from torch import Tensor
 
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
-from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
-from aot_helpers.teaching.exercises.references import draw
-from chapters.nb00_start_here import measure as first_look
+from aot_helpers.teaching.exercises import NotYet, attempted
+from aot_helpers.teaching.exercises.references import against, draw, read_numbers
+from chapters.nb00_start_here import measure
 
 INDUCTION = [Head(1, 0), Head(1, 2)]  # of stories-2l
 MOST_TOKENS, LEAST_HARM = 60, 3.0  # of 00.3; the harm in nats
@@ -39,65 +38,44 @@ PAGES = {"00.1": copy_rule, "00.2": induction_score}
 
 
 def _copy_rule(answer):
-    cases = ([3, 5, 9, 3, 7, 3], [4, 4], [1, 2, 3], [6], [8, 2, 8, 1, 2])
-    given = [answer(list(tokens)) for tokens in cases]
-    if all(each is None or each is ... for each in given):
-        raise NotAttempted
-    for tokens, got in zip(cases, given, strict=True):
-        expected = copy_rule(tokens)
-        if isinstance(got, Tensor) and got.numel() == 1:
-            got = got.item()
-        if got == expected:
-            continue
-        seen = f"For {tokens} the answer is {expected}, yours is {got}."
-        if expected == -1:
-            raise NotYet(f"{seen} {tokens[-1]} does not stand earlier: return -1.")
-        if got == tokens[tokens.index(tokens[-1]) + 1]:
-            raise NotYet(f"{seen} You take the first earlier place; take the last one.")
-        if got == tokens[-1]:
-            raise NotYet(f"{seen} You return the token itself; return the one that came after it.")
-        if got is None:
-            raise NotYet(f"{seen} Does every way through your function end in a `return`?")
-        raise NotYet(seen)
+    mistakes = {
+        "You take the first earlier place; take the last one.": (
+            lambda tokens: [*tokens, -1][tokens.index(tokens[-1]) + 1]
+        ),
+        "You return the token itself; return the one that came after it.": (
+            lambda tokens: tokens[-1]
+        ),
+    }
+    trials = [([3, 5, 9, 3, 7, 3],), ([4, 4],), ([1, 2, 3],), ([6],), ([8, 2, 8, 1, 2],)]
+    against(copy_rule, trials, mistakes)(lambda tokens: answer(list(tokens)))
     return "this is what an induction head does; you wrote it in a few lines"
 
 
 def _induction_score(answer):
     for length, seed in ((6, 0), (3, 1)):
-        size = 2 * length + 1
-        pattern = draw(size, size, seed=seed).softmax(dim=-1)
-        given = attempted(answer(pattern, length))
-        if isinstance(given, Tensor) and given.numel() > 1:
-            raise NotYet(
-                f"One number is wanted, the mean; yours has the shape {tuple(given.shape)}."
-            )
-        query = torch.arange(length + 1, size)
-        key = query - length  # the twin
+        pattern = draw(2 * length + 1, 2 * length + 1, seed=seed).softmax(dim=-1)
+        query = torch.arange(length + 1, 2 * length + 1)
+        twin = query - length
         mistakes = {
-            "": pattern[query, key + 1].mean(),
-            "This is the weight on the twin itself; take the token after it.": (
-                pattern[query, key].mean()
-            ),
+            "This is the weight on the twin itself; take the token after it.": (query, twin),
             "This is the weight on the token before the twin; add 1, do not subtract it.": (
-                pattern[query, key - 1].mean()
+                (query, twin - 1)
             ),
-            "Rows are queries and columns are keys: yours are exchanged.": (
-                pattern[key + 1, query].mean()
-            ),
-            "This is the sum; take the mean.": pattern[query, key + 1].sum(),
+            "Rows are queries and columns are keys: yours are exchanged.": (twin + 1, query),
             "The second copy begins at length + 1, since the marker stands at 0.": (
-                pattern[query - 1, key].mean()
+                (query - 1, twin)
             ),
         }
-        gaps = {said: abs(float(given) - float(value)) for said, value in mistakes.items()}
-        best = min(gaps, key=gaps.get)
-        if gaps[best] > 1e-5:
-            right = float(mistakes[""])
-            raise NotYet(
-                f"For segments of {length} it should be {right:.4f}; yours is {float(given):.4f}."
-            )
-        if best:
-            raise NotYet(best)
+        given = read_numbers(attempted(answer(pattern, length)), name="The mean")
+        expected = induction_score(pattern, length)
+        if abs(given - expected) < 1e-5:
+            continue
+        if abs(given - length * expected) < 1e-5:
+            raise NotYet("This is the sum; take the mean.")
+        for said, places in mistakes.items():
+            if abs(given - pattern[places].mean()) < 1e-5:
+                raise NotYet(said)
+        raise NotYet(f"For segments of {length} it should be {expected:.4f}; yours is {given:.4f}.")
     return "you can now find induction heads in any model that shows you its attention"
 
 
@@ -112,8 +90,8 @@ def _misleading(text, model, names):
         raise NotYet(f"It has {len(tokens) - 1} tokens; at most {MOST_TOKENS} are allowed.")
     if len(tokens) < 3:
         raise NotYet("It is too short for anything to come twice.")
-    without = first_look.losses(model, tokens, ablate(model, INDUCTION))
-    harm = first_look.losses(model, tokens) - without
+    without = measure.losses(model, tokens, ablate(model, INDUCTION))
+    harm = measure.losses(model, tokens) - without
     worst = int(harm.argmax())
     where = repr(model.tokenizer.token_strings(tokens[[worst + 1]])[0])
     said = f"{where} costs {harm[worst]:.1f} nats more with the two heads than without"
@@ -124,35 +102,25 @@ def _misleading(text, model, names):
 
 def _better_rule(answer, model, names, friend):
     """How often the rule is right about the tokens of second mentions, and the model."""
-    right = {"rule": 0, "model": 0, "all": 0, "hard": 0, "hard, model": 0, "hard, without": 0}
-    without = ablate(model, [TWO_BACK])
+    rows, without = [], ablate(model, [TWO_BACK])
     for name in names:
-        tokens = first_look.encode(model, first_look.sentence(name, friend))
-        choice, lesser = (model(tokens[None], edits=e)[0].argmax(-1) for e in (None, without))
-        _, second = first_look.mentions(model, tokens, name)
+        tokens = measure.encode(model, measure.sentence(name, friend))
+        whole, ablated = (model(tokens[None], edits=e)[0].argmax(-1) for e in (None, without))
+        _, second = measure.mentions(model, tokens, name)
         for place in second[1:].tolist():
-            before, came = tokens[:place].tolist(), tokens[place].item()
-            given = attempted(answer(list(before)))
-            right["rule"] += int(given == came)
-            right["model"] += int(choice[place - 1] == came)
-            right["all"] += 1
-            if copy_rule(before) != came:
-                right["hard"] += 1
-                right["hard, model"] += int(choice[place - 1] == came)
-                right["hard, without"] += int(lesser[place - 1] == came)
-    found = f"your rule is right about {right['rule']} of {right['all']} tokens, the model about "
-    found += f"{right['model']}"
-    if right["rule"] < LEAST_RIGHT * right["all"]:
+            before = tokens[:place].tolist()
+            rule = attempted(answer(list(before)))
+            guesses = rule, copy_rule(before), whole[place - 1], ablated[place - 1]
+            rows.append([int(guess == tokens[place]) for guess in guesses])
+    rule, copied, whole, ablated = torch.tensor(rows, dtype=torch.bool).T
+    found = f"your rule is right about {rule.sum()} of {len(rows)} tokens, the model about "
+    found += f"{whole.sum()}"
+    if rule.double().mean() < LEAST_RIGHT:
         raise NotYet(f"So far {found}. Where several earlier places fit, which one fits best?")
     return (
-        f"{found}. Of the {right['hard']} tokens on which one token is not enough the model gets "
-        f"{right['hard, model']}, and {right['hard, without']} without L0H0, which attends two back"
+        f"{found}. Of the {(~copied).sum()} tokens on which one token is not enough the model gets "
+        f"{whole[~copied].sum()}, and {ablated[~copied].sum()} without L0H0, which attends two back"
     )
 
 
-CHECKS = {
-    "00.1": _copy_rule,
-    "00.2": _induction_score,
-    "00.3": _misleading,
-    "00.4": _better_rule,
-}
+CHECKS = {"00.1": _copy_rule, "00.2": _induction_score, "00.3": _misleading, "00.4": _better_rule}

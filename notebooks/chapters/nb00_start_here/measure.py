@@ -7,7 +7,7 @@ from torch import Tensor
 from aot_helpers.base.results import rounded
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Head, Model
-from aot_helpers.reading.heads import head_scores, induction_scores
+from aot_helpers.reading.heads import induction_scores
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.text.batches import repeated_tokens
 
@@ -93,7 +93,7 @@ def mention_losses(
     return first, second
 
 
-def skill_lost(model: Model, heads: list[Head], names: list[str], friend: str) -> float:
+def copying_lost(model: Model, heads: list[Head], names: list[str], friend: str) -> float:
     """The share of the saving at second mentions that is lost without these heads, over the names.
 
     0: nothing is lost; 1: a second mention costs what the first does.
@@ -136,39 +136,28 @@ def pretrained(model: Model, name: str = "", n_names: int = 30) -> dict:
     """Entry 00 of `make data WHAT=pretrained`: the questions of notebook 00 to this model.
 
     first, second, other: mean loss (nats) of made-up names at their first and second mention, and
-    where another name was mentioned first. induction, previous: scores [layer][head] on random
-    tokens written twice. removed: {k: {...}}, the share of the skill lost without the k heads with
-    the highest induction scores (lost), without two draws of as many others of the same layers
-    (others), and the loss of the first mention by then (first). text: a text, its tokens' losses
-    (whole) and those without 16 heads (without).
+    where another name was mentioned first. induction: scores [layer][head] on random tokens written
+    twice. removed: {k: {...}}, the share of the copying lost without the k heads with the highest
+    induction scores (lost), and without two draws of as many others of the same layers (others).
     """
     doubled = repeated_tokens(model.config.d_vocab, 50, 4, model.tokenizer.bos, seed=1)
     induction = induction_scores(model, doubled)
-    previous = head_scores(model, doubled, "previous", first_query=2).scores
     n_heads = model.config.n_heads
     ranks = induction.flatten().argsort(descending=True).tolist()
     heads = [Head(*divmod(i, n_heads)) for i in ranks]
     names = made_up_names(n_names, seed=0)
     once, again = mention_losses(model, names, FRIEND)
     _, other = mention_losses(model, names, FRIEND, earlier=names[1:] + names[:1])
-
-    def lost(group):
-        first, without = mention_losses(model, names, FRIEND, edits=ablate(model, group))
-        return ((without - again) / (once - again)).mean().item(), first.mean().item()
-
     generator, removed = torch.Generator().manual_seed(0), {}
     for k in REMOVED:
-        share, first = lost(heads[:k])
-        draws = [lost(_others(heads, k, n_heads, generator))[0] for _ in range(2)]
-        removed[k] = {"lost": share, "others": draws, "first": first}
-    tokens = encode(model, sentence(names[0], FRIEND))
-    runs = {"whole": None, "without": ablate(model, heads[: REMOVED[-1]])}
-    text = {key: losses(model, tokens, edits).tolist() for key, edits in runs.items()}
-    found = {"names": n_names, "induction": induction.tolist(), "previous": previous.tolist()}
-    found |= {"first": once.mean().item(), "second": again.mean().item()}
-    found |= {"other": other.mean().item(), "removed": removed}
-    text["tokens"] = model.tokenizer.token_strings(tokens[1:])
-    return rounded(found | {"text": text}, ".4f")
+        groups = [heads[:k], *(_others(heads, k, n_heads, generator) for _ in range(2))]
+        edits = [ablate(model, group) for group in groups]
+        losses = [mention_losses(model, names, FRIEND, edits=each)[1] for each in edits]
+        lost, *others = [((each - again) / (once - again)).mean().item() for each in losses]
+        removed[k] = {"lost": lost, "others": others}
+    found = {"names": n_names, "induction": induction.tolist(), "first": once.mean().item()}
+    found |= {"second": again.mean().item(), "other": other.mean().item(), "removed": removed}
+    return rounded(found, ".4f")
 
 
 def _others(heads, k, n_heads, generator):
