@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from aot_helpers.models import transformer
-from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.reading.heads import head_scores
-from chapters.nb02_embeddings_and_positions import figures as embeddings_drawings
-from chapters.nb02_embeddings_and_positions import measure as embeddings
+from chapters.nb02_embeddings_and_positions import figures, measure
+from chapters.nb02_embeddings_and_positions.exercises import order_gap, sinusoids
 from figure_checks import check_figures
 
 
@@ -16,16 +15,16 @@ def seeded():
     torch.manual_seed(0)
 
 
-def test_the_kinds_are_words_of_one_token_each():
-    tokenizer = load_checkpoint("stories-2l").tokenizer
-    words = [word for group in embeddings.kinds().values() for word in group]
+def test_the_kinds_are_words_of_one_token_each(stories):
+    tokenizer = stories.tokenizer
+    words = [word for group in measure.kinds().values() for word in group]
     assert len(words) == len(set(words)) >= 40
     assert all(len(tokenizer.encode(" " + word)) == 1 for word in words)
 
 
 def test_principal_components_are_the_plane_of_rows_in_a_plane():
     rows = torch.randn(30, 2) @ torch.randn(2, 9) + 5  # a plane in nine dimensions
-    directions, shares = embeddings.principal_components(rows)
+    directions, shares = measure.principal_components(rows)
     flat = rows @ directions.T
     assert torch.allclose(torch.cdist(flat, flat), torch.cdist(rows, rows), atol=1e-2)
     assert shares.sum() == pytest.approx(1) and shares[0] >= shares[1]
@@ -34,7 +33,7 @@ def test_principal_components_are_the_plane_of_rows_in_a_plane():
 def test_cosines_are_pytorchs():
     rows, others = torch.randn(5, 7), torch.randn(3, 7)
     expected = torch.cosine_similarity(rows[:, None], others[None], dim=-1)
-    assert torch.allclose(embeddings.cosines(rows, others), expected, atol=1e-6)
+    assert torch.allclose(measure.cosines(rows, others), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -42,18 +41,17 @@ def test_cosines_are_pytorchs():
     [("none", 1, False), ("none", 2, True), ("relative", 1, True), ("standard", 1, True)],
 )
 def test_who_notices_a_shuffled_past(positions, n_layers, notices):
-    change = embeddings.change_of_last_logits(embeddings.random_model(positions, n_layers))
+    change = measure.change_of_last_logits(measure.random_model(positions, n_layers))
     assert (change > 1e-3) == notices
 
 
-def test_the_bias_of_a_head_looks_one_back_more_than_its_tokens():
-    model = load_checkpoint("stories-2l")
-    batch = torch.randint(1, model.config.d_vocab, (4, 30))
-    by_bias, by_tokens = embeddings.one_back_by_part("stories-2l", batch)
-    bias = model.blocks[0].attn.b_rel[3].detach()  # L0H3: one number per distance
+def test_the_bias_of_a_head_looks_one_back_more_than_its_tokens(stories):
+    batch = torch.randint(1, stories.config.d_vocab, (4, 30))
+    by_bias, by_tokens = measure.one_back_by_part("stories-2l", batch)
+    bias = stories.blocks[0].attn.b_rel[3].detach()  # L0H3: one number per distance
     rows = [torch.stack([bias[q - k] for k in range(q + 1)]).softmax(dim=0) for q in range(30)]
     expected = torch.stack([row[-2] for row in rows[1:]]).mean()
-    assert int(head_scores(model, batch, "previous").scores.argmax()) == 3
+    assert int(head_scores(stories, batch, "previous").scores.argmax()) == 3
     assert by_bias == pytest.approx(float(expected), abs=1e-4)
     assert by_tokens < 0.3
 
@@ -63,26 +61,17 @@ def test_a_page_is_the_readers_once_it_is_right(check_page, number):
     check_page(number)
 
 
-def table(n, d, base=10_000.0, halves=False, power=2, swap=False, first=0):
-    angles = torch.arange(first, n + first)[:, None] / base ** (torch.arange(d // 2) * power / d)
-    pair = [angles.cos(), angles.sin()] if swap else [angles.sin(), angles.cos()]
-    return torch.cat(pair, dim=1) if halves else torch.stack(pair, dim=-1).flatten(1)
-
-
 def test_sinusoids_are_the_packages():
-    expected = transformer.sinusoids(7, 6, 200.0)
-    assert torch.allclose(table(7, 6, 200.0), expected, atol=1e-6)
+    assert torch.allclose(sinusoids(7, 6, 200.0), transformer.sinusoids(7, 6, 200.0), atol=1e-6)
 
 
 ANSWERS = [
     ("02.1", lambda a, b: a @ b.T, "not yet"),
-    ("02.1", lambda a, b: a / a.norm(dim=1, keepdim=True) @ b.T, "not yet"),
     ("02.1", lambda a, b: torch.cosine_similarity(b[:, None], a[None], dim=-1), "not yet"),
-    ("02.1", torch.cdist, "not yet"),
+    ("02.1", lambda a, b: "high", "not yet"),
     ("02.2", lambda f, t, o: (f(t[:, o]) - f(t)).abs().max().item(), "not yet"),
-    ("02.2", lambda f, t, o: (f(t[:, o])[:, o] - f(t)).abs().max().item(), "not yet"),
-    ("02.2", lambda f, t, o: (f(t[:, o]) - f(t)[:, o]).abs().mean().item(), "not yet"),
     ("02.2", lambda f, t, o: (f(t[:, o]) - f(t)[:, o]).abs(), "not yet"),
+    ("02.2", lambda f, t, o: 2 * order_gap(f, t, o), "not yet"),
     ("02.3", {1: [0, 1], 2: [0, 1, 2, 3]}, "solved"),
     ("02.3", {1: {1, 0}, 2: range(4)}, "solved"),
     ("02.3", {1: [0, 1, 2], 2: [0, 1, 2, 3]}, "not yet"),
@@ -90,12 +79,9 @@ ANSWERS = [
     ("02.3", {1: [0, 4], 2: 4}, "not yet"),
     ("02.3", [0, 1], "not yet"),
     ("02.3", {1: ..., 2: ...}, "not attempted"),
-    ("02.4", table, "solved"),
-    ("02.4", lambda n, d, base: table(n, d, base, halves=True), "not yet"),
-    ("02.4", lambda n, d, base: table(n, d, base, swap=True), "not yet"),
-    ("02.4", lambda n, d, base: table(n, d, base, power=1), "not yet"),
-    ("02.4", lambda n, d, base: table(n, d, base, first=1), "not yet"),
-    ("02.4", lambda n, d, base: table(n, d, base).T, "not yet"),
+    ("02.4", lambda n, d, base: sinusoids(n, d, 1 / base), "not yet"),
+    ("02.4", lambda n, d, base: sinusoids(n, d, base).T, "not yet"),
+    ("02.4", lambda n, d, base: sinusoids(n, d, base) / 2, "not yet"),
 ]
 
 
@@ -107,19 +93,17 @@ def test_an_answer_is_judged(verdict, number, answer, expected):
 def test_figures_can_be_read():
     groups, points = {"place": ["sea", "mill"], "food": ["soup"]}, torch.randn(3, 2)
     words, order, logits = ["a", "b", "c"], [2, 1, 0], torch.randn(3, 12)
-    panels = {"rows": torch.eye(3), "columns": torch.eye(3)}
-    pairs = {"rows": ("next", *torch.rand(2, 5, 5)), "columns": ("previous", *torch.rand(2, 5, 5))}
-    reordered = {"same": (logits, logits[order]), "not": (logits, logits[order] + 1)}
-    drawings = embeddings_drawings
+    maps = {"rows": torch.eye(3)}
+    pairs = {"rows": torch.rand(2, 5, 5), "columns": torch.rand(2, 5, 5)}
+    texts = {"same": (logits, logits[order]), "not": (logits, logits[order] + 1)}
+    reordered = figures.reordered(texts, words, order, "title")
     check_figures(
-        drawings.word_map({"a": points, "b": 3 * points}, groups, ["soup"], "title", ["x", "y"]),
-        drawings.cosine_maps(panels, "title", "dot", words, [("c", "a")]),
-        drawings.pairs_of_tokens(pairs, {"a, b": (0, 3), "a, c": (1, 4)}, "title"),
-        drawings.reordered(reordered, words, order, "title"),
-        drawings.by_distance({"from 0": torch.rand(11), "untrained": torch.randn(11)}, "title"),
-        drawings.dials({"pair 0": 1.0, "pair 8": 0.1}, range(3), "title"),
-        drawings.entrances([0.4, 5.6, -1.0], "title"),
+        figures.word_map({"a": points, "b": 3 * points}, groups, ["soup"], "title", ["x", "y"]),
+        figures.cosine_map(maps, words, [{"c", "a"}], "title", "dot"),
+        figures.pairs_of_tokens(pairs, {"a, b": (0, 3), "a, c": (1, 4)}, "title", "overlap"),
+        figures.dials({"pair 0": 1.0, "pair 8": 0.1}, range(3), "title"),
+        figures.entrances([0.4, 5.6, -1.0], "L0H3", "title"),
+        reordered,
     )
-    lines = drawings.reordered(reordered, words, order, "title").axes[0].lines
-    styles = [line.get_linestyle() for line in lines]
+    styles = [line.get_linestyle() for line in reordered.axes[0].lines]
     assert styles == 3 * ["-"] + 3 * [":"]  # what a reordering leaves equal, and what not

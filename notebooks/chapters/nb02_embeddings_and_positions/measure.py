@@ -22,9 +22,10 @@ def kinds() -> dict[str, list[str]]:
 def cosines(
     rows: Float[Tensor, "row d"], others: Float[Tensor, "other d"]
 ) -> Float[Tensor, "row other"]:
-    """Cosine of each row with each of the others."""
+    """The cosine of each row with each of the others."""
     rows = rows / rows.norm(dim=1, keepdim=True)
-    return rows @ (others / others.norm(dim=1, keepdim=True)).T
+    others = others / others.norm(dim=1, keepdim=True)
+    return rows @ others.T
 
 
 def principal_components(
