@@ -6,7 +6,7 @@ import io
 from aot_helpers.teaching.exercises import grade
 
 
-def verdict(number: str, *answer, **given) -> str:
+def graded(number: str, *answer, **given) -> str:
     """ "solved", with a text in parentheses or without, "not attempted", or "not yet. …"."""
     with contextlib.redirect_stdout(io.StringIO()) as out:
         grade(number, *answer, **given)
