@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from aot_helpers.text import tokenization
-from chapters.nb01_tokens_and_corpora import measure as text_rules
+from chapters.nb01_tokens_and_corpora import figures, measure
 from figure_checks import check_figures
 
 TEXTS = ["the cat saw the dog. the dog saw the cat. " * 3, "a bird sang to a cat. " * 4]
@@ -15,7 +15,7 @@ TOKENS = TOKENIZER.encode_many(TEXTS)
 
 
 def test_pair_counts_are_those_of_a_plain_loop():
-    counts = text_rules.pair_counts([torch.tensor([5, 6, 5, 6, 7]), torch.tensor([6, 5])], 10)
+    counts = measure.pair_counts([torch.tensor([5, 6, 5, 6, 7]), torch.tensor([6, 5])], 10)
     expected = torch.zeros(10, 10, dtype=torch.long)
     for a, b in [(0, 5), (5, 6), (6, 5), (5, 6), (6, 7), (0, 6), (6, 5)]:
         expected[a, b] += 1
@@ -24,42 +24,36 @@ def test_pair_counts_are_those_of_a_plain_loop():
 
 def test_the_last_guess_is_found_by_searching_backwards():
     for tokens in TOKENS:
-        listed, guesses = tokens.tolist(), text_rules.last_guess(tokens)
+        listed, guesses = tokens.tolist(), measure.last_guess(tokens)
         for i, guess in enumerate(guesses.tolist()):
             earlier = [j for j in range(i) if listed[j] == listed[i]]
             assert guess == (listed[earlier[-1] + 1] if earlier else -1)
-        assert torch.equal(text_rules.last_match(tokens), guesses == tokens[1:])
+        assert torch.equal(measure.last_match(tokens), guesses == tokens[1:])
 
 
 def test_shares_lie_between_nothing_and_all_and_only_excludes_the_table():
-    shares = text_rules.measure(TEXTS * 5, TEXTS * 5, 300)
+    shares = measure.measure(TEXTS * 5, TEXTS * 5, 300)
     assert all(0 <= each <= 1 for values in shares.values() for each in values)
     for values, only in zip(shares["last match"], shares["last match only"], strict=True):
         assert only <= values
-    chance = text_rules.controls(shares, "last match only")
-    assert chance == shares["last match only, shuffled"] + shares["favorite only"]
+    values, chance = measure.against_chance({"a": shares}, "last match only")
+    assert values == {"a": shares["last match only"]}
+    assert chance == {"a": shares["last match only, shuffled"] + shares["favorite only"]}
 
 
 def test_a_passage_is_what_the_two_rules_get_right_of_its_beginning():
-    strings, back, match = text_rules.passage(TEXTS, TEXTS[0], 300, n_tokens=20)
+    strings, back, match = measure.passage(TEXTS, TEXTS[0], 300, n_tokens=20)
     tokens = TOKENIZER.encode(TEXTS[0])[:20]
     assert strings == TOKENIZER.token_strings(tokens) and len(back) == 20
-    successor = text_rules.pair_counts(TOKENS, 300).argmax(dim=1)
-    assert not back[0] and torch.equal(back[1:], text_rules.one_back(tokens, successor))
-    assert not match[0] and torch.equal(match[1:], text_rules.last_match(tokens))
-
-
-def test_a_rule_against_chance_has_a_control_for_each_corpus():
-    shares = text_rules.measure(TEXTS * 5, TEXTS * 5, 300)
-    values, chance = text_rules.against_chance({"a": shares}, "last match")
-    assert values == {"a": shares["last match"]}
-    assert chance == {"a": text_rules.controls(shares, "last match")}
+    successor = measure.pair_counts(TOKENS, 300).argmax(dim=1)
+    assert not back[0] and torch.equal(back[1:], measure.one_back(tokens, successor))
+    assert not match[0] and torch.equal(match[1:], measure.last_match(tokens))
 
 
 def test_losses_of_simple_models():
-    losses = text_rules.simple_losses(TOKENIZER, TEXTS, TOKENS)
+    losses = measure.simple_losses(TOKENIZER, TEXTS, TOKENS)
     assert losses["all tokens equal"] == pytest.approx(math.log(TOKENIZER.d_vocab))
-    counts = text_rules.pair_counts(TOKENS, TOKENIZER.d_vocab, TOKENIZER.bos) + 0.1
+    counts = measure.pair_counts(TOKENS, TOKENIZER.d_vocab, TOKENIZER.bos) + 0.1
     p = counts / counts.sum(dim=1, keepdim=True)
     each = [
         -p[a, b].log()
@@ -73,24 +67,13 @@ def test_losses_of_simple_models():
 
 
 def test_about_takes_every_kth_text():
-    assert text_rules.about(["abcd"] * 10, 20) == ["abcd"] * 5
-    assert text_rules.about(["abcd"] * 10, 1000) == ["abcd"] * 10
+    assert measure.about(["abcd"] * 10, 20) == ["abcd"] * 5
+    assert measure.about(["abcd"] * 10, 1000) == ["abcd"] * 10
 
 
 PER_LETTER = {
     size: sum(map(len, TOKENIZER.encode_many(TEXTS))) / sum(map(len, TEXTS)) for size in (512, 4096)
 }
-
-
-def match_of_two(tokens, gap=1, keep_first=False):
-    seen, guesses = {}, [-1] * len(tokens)
-    for i in range(1, len(tokens)):
-        pair = (tokens[i - 1], tokens[i])
-        if pair in seen:
-            guesses[i] = tokens[seen[pair] + gap]
-        if not (keep_first and pair in seen):
-            seen[pair] = i
-    return guesses
 
 
 @pytest.mark.parametrize(
@@ -101,9 +84,7 @@ def match_of_two(tokens, gap=1, keep_first=False):
         ("01.2", (2.4 * PER_LETTER[512], 0.1), "not yet"),
         ("01.2", "x", "not yet"),
         ("01.2", ..., "not attempted"),
-        ("01.3", match_of_two, "solved"),
-        ("01.3", lambda tokens: match_of_two(tokens, 0), "not yet"),
-        ("01.3", lambda tokens: match_of_two(tokens, keep_first=True), "not yet"),
+        ("01.3", lambda tokens: [-1] * len(tokens), "not yet"),
         ("01.3", lambda tokens: None, "not attempted"),
     ],
 )
@@ -115,5 +96,13 @@ def test_an_answer_is_judged(verdict, number, answer, expected):
     assert verdict(number, answer, **given[number]) == expected
 
 
-def test_the_figure_can_be_read():
-    check_figures(text_rules.colored({"a": text_rules.passage(TEXTS, TEXTS[0], 300, 20)}, "title"))
+def test_the_folded_solutions_are_right(verdict, solution):
+    assert verdict("01.1", solution("01.1", "merge")) == "solved"
+    assert verdict("01.3", solution("01.3", "match_of_two"), texts=TOKENS) == "solved"
+
+
+def test_the_figures_can_be_read():
+    passage = measure.passage(TEXTS, TEXTS[0], 300, 20)
+    check_figures(
+        figures.colored({"a": passage}, "title"), figures.pieces({"BPE": passage[0]}, "title")
+    )

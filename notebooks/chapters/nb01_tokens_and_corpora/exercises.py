@@ -19,21 +19,21 @@ def _merge(pieces, pair):
 
 
 def _per_letter(answer, bpe, texts):
-    answer = read_numbers(answer, 2)
-    letters = sum(map(len, texts))
-    truth = [
-        loss * sum(map(len, bpe[n].encode_many(texts))) / letters for n, loss in LOSSES.items()
-    ]
-    truth = torch.tensor(truth)
-    if (answer - truth).abs().max() > 0.02:
-        if torch.allclose(answer, torch.tensor(list(LOSSES.values()))):
+    answer, letters = read_numbers(answer, 2), sum(map(len, texts))
+    n_tokens = [sum(map(len, bpe[size].encode_many(texts))) for size in LOSSES]
+    per_token = torch.tensor(list(LOSSES.values()))
+    truth = per_token * torch.tensor(n_tokens) / letters
+    gaps = (answer - truth).abs()
+    if gaps.max() > 0.02:
+        if torch.allclose(answer, per_token):
             raise NotYet("These are per token: divide by the letters of a token.")
-        worst = int((answer - truth).abs().argmax())
+        worst = int(gaps.argmax())
         raise NotYet(f"The loss of model {'AB'[worst]} per letter is not {answer[worst]:.2f}.")
-    return "per letter, B loses less" if truth[1] < truth[0] else "per letter, A loses less"
+    return f"per letter, {'AB'[int(truth.argmin())]} loses less"
 
 
-def _match_of_two(tokens):
+def match_of_two(tokens):
+    """A list of numbers -> a list of what should follow each, by the last two tokens; or -1."""
     guesses = [-1] * len(tokens)
     for i in range(2, len(tokens)):
         for j in range(1, i):
@@ -42,15 +42,8 @@ def _match_of_two(tokens):
     return guesses
 
 
-_small = against(
-    _match_of_two,
-    [
-        ([1, 2, 3, 9, 1, 2, 3],),
-        ([5, 5, 5, 5],),
-        ([1, 2, 3, 1, 4, 1, 2],),
-        ([1, 2, 3, 1, 2, 4, 1, 2],),
-    ],
-)
+_SMALL = [[1, 2, 3, 9, 1, 2, 3], [5, 5, 5, 5], [1, 2, 3, 1, 4, 1, 2], [1, 2, 3, 1, 2, 4, 1, 2]]
+_small = against(match_of_two, [(tokens,) for tokens in _SMALL])
 
 
 def _rule_of_two(answer, texts):
@@ -60,8 +53,7 @@ def _rule_of_two(answer, texts):
     of_two = torch.cat([torch.tensor(answer(text.tolist())[:-1]) for text in texts])
     said = []
     for guess in (of_two, torch.cat([last_guess(text) for text in texts])):
-        speaks = guess >= 0
-        right = (guess == came).double()
+        speaks, right = guess >= 0, (guess == came).double()
         said.append(
             f"{speaks.double().mean():.2f} of the tokens, right at {right[speaks].mean():.2f} "
             f"of these, {right.mean():.2f} of all"
@@ -69,16 +61,13 @@ def _rule_of_two(answer, texts):
     return f"it speaks at {said[0]}; the match of one at {said[1]}"
 
 
-CHECKS = {
-    "01.1": against(
-        _merge,
-        [
-            (list("banana"), ("a", "n")),
-            (list("aaaaa"), ("a", "a")),
-            (["th", "e", "n"], ("t", "h")),
-            (["ba", "n"], ("a", "n")),
-        ],
-    ),
-    "01.2": _per_letter,
-    "01.3": _rule_of_two,
-}
+_merges = against(
+    _merge,
+    [
+        (list("banana"), ("a", "n")),
+        (list("aaaaa"), ("a", "a")),
+        (["th", "e", "n"], ("t", "h")),
+        (["ba", "n"], ("a", "n")),
+    ],
+)
+CHECKS = {"01.1": _merges, "01.2": _per_letter, "01.3": _rule_of_two}

@@ -2,10 +2,8 @@
 
 import torch
 from jaxtyping import Bool, Int
-from matplotlib.figure import Figure
 from torch import Tensor
 
-from aot_helpers.showing import diagrams, texts
 from aot_helpers.text import tokenization
 from aot_helpers.text.batches import pair_counts
 
@@ -59,11 +57,10 @@ def measure(train: list[str], test: list[str], d_vocab: int) -> dict[str, list[f
     for rule, name in ("last match", ""), ("last match", ", shuffled"), ("favorite", ""):
         pairs = zip(hits[rule + name], hits["one token back" + name], strict=True)
         hits[f"{rule} only{name}"] = [right & ~back for right, back in pairs]
+    groups = {rule: [right[i::N_GROUPS] for i in range(N_GROUPS)] for rule, right in hits.items()}
     return {
-        rule: [
-            torch.cat(right[group::N_GROUPS]).double().mean().item() for group in range(N_GROUPS)
-        ]
-        for rule, right in hits.items()
+        rule: [torch.cat(group).double().mean().item() for group in some]
+        for rule, some in groups.items()
     }
 
 
@@ -91,40 +88,6 @@ def passage(train: list[str], text: str, d_vocab: int, n_tokens: int = 140) -> t
     unknown = torch.tensor([False])  # nothing predicts the first token
     rules = one_back(tokens, successor), last_match(tokens)
     return strings, *(torch.cat([unknown, right]) for right in rules)
-
-
-def colored(blocks: dict[str, tuple], title: str, letters: int = 84) -> Figure:
-    """Texts with what two rules get right: underlined by one token back, filled by the last match.
-
-    blocks: {label: (tokens as strings, right by one token back, right by the last match)}, the two
-    with a truth value for each token.
-    """
-    lines = {}
-    for label, (strings, back, match) in blocks.items():
-        both = [int(b) + 2 * int(m) for b, m in zip(back, match, strict=True)]
-        lines[label] = texts.wrap(strings, both, letters)
-    height = sum(0.3 * len(rows) + 0.25 for rows in lines.values()) + 0.55
-    figure, axis = diagrams.canvas(10, height)
-    diagrams.say(axis, 0.12, height - 0.22, title, size=12.5, ha="left")
-    blue = {"color": diagrams.KEY, "lw": 2.4, "solid_capstyle": "butt", "zorder": 7}
-    y = height - 0.22  # the key
-    texts.strip(axis, 7.2, y, ["second rule"], [1], diagrams.VALUE, most=2.2)
-    texts.strip(axis, 6.0, y, ["first rule"], [0])
-    axis.plot([6.02, 5.98 + texts.LETTER * len("first rule")], [y - 0.13] * 2, **blue)
-    y = height - 0.62
-    for label, rows in lines.items():
-        diagrams.say(axis, 1.55, y, label, size=10.5, ha="right", weight="bold")
-        for strings, both in rows:
-            texts.strip(axis, 1.75, y, strings, [n >= 2 for n in both], diagrams.VALUE, most=2.2)
-            x = 1.75
-            for string, n in zip(strings, both, strict=True):
-                wide = texts.LETTER * len(string)
-                if n % 2:
-                    axis.plot([x + 0.02, x + wide - 0.02], [y - 0.13] * 2, **blue)
-                x += wide
-            y -= 0.3
-        y -= 0.25
-    return figure
 
 
 def simple_losses(
