@@ -141,30 +141,27 @@ def arrows(
     first, second: the positions of the name, of which at most 12 are drawn. Weights below `least`
     are left out; what goes to tokens outside the picture is written below.
     """
-    first, second = first[:12], second[:12]
-    keys = range(int(first[0]) - 1, int(first[-1]) + 2)
-    letters = np.array([max(len(shown(tokens[k])), 2) + 1.3 for k in keys])
-    unit = min(0.165, (WIDE - 1.7) / letters.sum())  # inches of a letter
-    at = dict(zip(keys, 1.55 + unit * (np.cumsum(letters) - letters / 2), strict=True))
-    figure, axis = diagrams.canvas(WIDE, 3.0)
-    top, low = 2.1, 0.8
-    for y, name, color in ((top, "first", KEY), (low, "second", QUERY)):
-        say(axis, 0.15, y, f"{name} mention", color, 11, "left")
-    say(axis, 0.15, low - 0.4, "elsewhere", PALE, 10, "left")
-    say(axis, 9.85, 2.55, f"thickness: attention weight, from {least:g} on", SHARE, 10.5, "right")
-    box = {"boxstyle": "round,pad=0.28", "fc": "white", "lw": 1.3}
-    look = {"size": min(14, 0.9 * unit / LETTER), "family": "monospace"}
-    for k in keys:
-        color = KEY if first[0] <= k <= first[-1] else PALE
-        say(axis, at[k], top, shown(tokens[k]), bbox=box | {"ec": color}, **look)
-    for q, twin in zip(second.tolist(), first.tolist(), strict=True):
-        x, weights = at[twin], pattern[q, keys[0] : keys[-1] + 1].tolist()
-        for k, weight in zip(keys, weights, strict=True):
+    first, second = first[:12].tolist(), second[:12].tolist()
+    keys = range(first[0] - 1, first[-1] + 2)
+    step = min(0.75, 8.2 / len(keys))
+    figure, axis = diagrams.canvas(WIDE, 2.8)
+    for y, said, color in ((2.0, "first mention", KEY), (0.8, "second mention", QUERY)):
+        say(axis, 0.15, y, said, color, ha="left")
+    say(axis, 0.15, 0.35, "elsewhere", PALE, ha="left")
+    say(axis, 9.85, 2.4, f"thickness: attention weight, from {least:g} on", SHARE, ha="right")
+    at = {k: 1.9 + step * i for i, k in enumerate(keys)}
+    look = {"width": 0.9 * step, "height": 0.36, "size": 10}
+    for k, x in at.items():
+        color = KEY if k in first else PALE
+        diagrams.word(axis, x, 2.0, shown(tokens[k]), color, **look)
+    for q, twin in zip(second, first, strict=True):
+        weights = {k: float(pattern[q, k]) for k in keys}
+        for k, weight in weights.items():
             if weight >= least:
-                start, end = (x, low + 0.22), (at[k], top - 0.22)
+                start, end = (at[twin], 1.0), (at[k], 1.8)
                 diagrams.arrow(axis, start, end, SHARE, 0.25 + 0.65 * weight, 1 + 2.5 * weight)
-        say(axis, x, low, shown(tokens[q]), bbox=box | {"ec": QUERY}, **look)
-        say(axis, x, low - 0.4, f"{1 - sum(weights):.2f}", PALE, size=10)
+        diagrams.word(axis, at[twin], 0.8, shown(tokens[q]), QUERY, **look)
+        say(axis, at[twin], 0.35, f"{1 - sum(weights.values()):.2f}", PALE, size=10)
     return diagrams.headline(figure, title)
 
 
