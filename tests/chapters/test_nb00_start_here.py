@@ -39,16 +39,14 @@ def test_nothing_is_lost_without_no_head_and_most_without_the_induction_heads(st
     assert measure.copying_lost(stories, [Head(1, 0), Head(1, 2)], names, FRIEND) > 0.8
 
 
-@pytest.mark.parametrize(
-    ("name", "friend", "said"),
-    [("", "Bo", "got ''"), (7, "Bo", "got 7"), ("x" * 41, "Bo", "2 to 40"), ("Bo", "Bob", "part")],
-)
-def test_wrong_names_are_named(name, friend, said):
-    with pytest.raises(ValueError, match=said):
-        measure.sentence(name, friend)
-
-
-def test_texts_that_do_not_fit_are_refused(stories):
+def test_names_and_texts_that_do_not_fit_are_refused(stories):
+    for name, friend, said in (
+        (7, "Bo", "got 7"),
+        ("x" * 41, "Bo", "2 to 40"),
+        ("Bo", "Bob", "part"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            measure.sentence(name, friend)
     with pytest.raises(ValueError, match="model sees 128"):
         measure.encode(stories, "name " * 200)
     with pytest.raises(ValueError, match="'Ada' must occur 2 times"):
@@ -94,10 +92,8 @@ def test_a_page_is_the_readers_once_it_is_right(check_page, number):
     ("number", "answer", "expected"),
     [
         ("00.1", lambda tokens: [*tokens, -1][tokens.index(tokens[-1]) + 1], "not yet"),
-        ("00.1", lambda tokens: tokens[-1], "not yet"),
         ("00.2", lambda pattern, length: length * induction_score(pattern, length), "not yet"),
         ("00.2", lambda pattern, length: induction_score(pattern.T, length), "not yet"),
-        ("00.2", lambda pattern, length: pattern[length:], "not yet"),
         ("00.2", lambda pattern, length: "high", "not yet"),
         ("00.3", "Quentin Wolf. Quentin Fox.", "solved"),
         ("00.3", "Zyx told Zyx about Zyx", "not yet"),

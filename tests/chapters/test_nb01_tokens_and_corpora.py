@@ -41,15 +41,6 @@ def test_shares_lie_between_nothing_and_all_and_only_excludes_the_table():
     assert chance == {"a": shares["last match only, shuffled"] + shares["favorite only"]}
 
 
-def test_a_passage_is_what_the_two_rules_get_right_of_its_beginning():
-    strings, back, match = measure.passage(TEXTS, TEXTS[0], 300, n_tokens=20)
-    tokens = TOKENIZER.encode(TEXTS[0])[:20]
-    assert strings == TOKENIZER.token_strings(tokens) and len(back) == 20
-    successor = measure.pair_counts(TOKENS, 300).argmax(dim=1)
-    assert not back[0] and torch.equal(back[1:], measure.one_back(tokens, successor))
-    assert not match[0] and torch.equal(match[1:], measure.last_match(tokens))
-
-
 def test_losses_of_simple_models():
     losses = measure.simple_losses(TOKENIZER, TEXTS, TOKENS)
     assert losses["all tokens equal"] == pytest.approx(math.log(TOKENIZER.d_vocab))
@@ -64,11 +55,6 @@ def test_losses_of_simple_models():
     assert (
         losses["one token back + last match"] < losses["one token back"]
     )  # everything comes again
-
-
-def test_about_takes_every_kth_text():
-    assert measure.about(["abcd"] * 10, 20) == ["abcd"] * 5
-    assert measure.about(["abcd"] * 10, 1000) == ["abcd"] * 10
 
 
 PER_LETTER = {

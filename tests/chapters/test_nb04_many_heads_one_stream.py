@@ -6,7 +6,7 @@ from matplotlib.text import Text
 
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from chapters.nb04_many_heads_one_stream import figures, measure
-from chapters.nb04_many_heads_one_stream.exercises import attention, flawed
+from chapters.nb04_many_heads_one_stream.exercises import attention, attribute, flawed
 from figure_checks import check_figures
 
 TERMS = {"L1H0": 7.04, "L1H3": 7.69, "L0H3": 0.4}
@@ -66,37 +66,17 @@ def replaces(tokens, W_E, layers, W_U):
     return resid @ W_U
 
 
-def side_by_side(tokens, W_E, layers, W_U):
-    start = W_E[tokens]
-    return (start + sum(attention(start, *weights) for weights in layers)) @ W_U
-
-
-def along(direction):
-    def attribute(written, W_U, token, rival):
-        return {name: row @ direction(W_U, token, rival) for name, row in written.items()}
-
-    return attribute
-
-
 ANSWERS = [
     ("04.1", attention, "solved"),
-    ("04.1", lambda *a: attention(*a[:-1], 0 * a[-1]), "not yet"),
-    ("04.1", lambda *a: flawed(*a, root=1), "not yet"),
     ("04.1", lambda *a: flawed(*a, mask="none"), "not yet"),
     ("04.1", lambda x, *more: torch.nan * x, "not yet"),
-    ("04.1", lambda x, *more: x[0], "not yet"),
     ("04.2", replaces, "not yet"),
-    ("04.2", side_by_side, "not yet"),
-    ("04.2", lambda tokens, W_E, layers, W_U: W_E[tokens] @ W_U, "not yet"),
     ("04.2", lambda tokens, W_E, layers, W_U: W_E[tokens], "not yet"),
-    ("04.3", along(lambda W_U, a, b: W_U[:, a] - W_U[:, b]), "solved"),
-    ("04.3", along(lambda W_U, a, b: W_U[:, b] - W_U[:, a]), "not yet"),
-    ("04.3", along(lambda W_U, a, b: W_U[:, a]), "not yet"),
-    ("04.3", along(lambda W_U, a, b: W_U[:, a] - W_U.mean(dim=1)), "not yet"),
+    ("04.3", lambda written, W_U, a, b: attribute(written, W_U, b, a), "not yet"),
+    ("04.3", lambda written, W_U, a, b: dict.fromkeys(written, "high"), "not yet"),
     ("04.4", [14.7, 16.9], "solved"),
     ("04.4", [7.7, 16.9], "not yet"),
     ("04.4", [14.7, 23.6], "not yet"),
-    ("04.4", [14.7, "x"], "not yet"),
     ("04.4", [..., ...], "not attempted"),
 ]
 
