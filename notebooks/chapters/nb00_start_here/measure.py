@@ -122,8 +122,8 @@ def to_point_at(model: Model, tokens: Int[Tensor, " pos"], groups: dict[str, lis
         percents = torch.cat([cache[f"L{i}.pattern"][0] for i in layers]).mul(100).round().int()
         attends = [[_at_least(row, 2) for row in head] for head in percents.tolist()]
         loss = next_token_losses(logits, tokens[None])[0]
-        rounded = [round(each, 2) for each in loss.tolist()]
-        runs.append({"name": name, "loss": rounded, "expected": expected, "attends": attends})
+        run = {"name": name, "loss": rounded(loss.tolist(), ".2f")}
+        runs.append(run | {"expected": expected, "attends": attends})
     heads = [f"L{i}H{j}" for i in layers for j in range(model.config.n_heads)]
     return {"tokens": strings(tokens), "heads": heads, "runs": runs}
 
