@@ -99,5 +99,7 @@ def test_figures_can_be_read():
         figures.pairs_of_tokens(pairs, {"a, b": (0, 3), "a, c": (1, 4)}, "title", "overlap"),
         figures.dials({"pair 0": 1.0, "pair 8": 0.1}, range(3), "title"),
         figures.entrances([0.4, 5.6, -1.0], "L0H3", "title"),
+        figures.position_maps({"a": torch.eye(128)}, "title"),
+        figures.by_distance({"0": torch.rand(11)}, "title"),
         figures.reordered(texts, words, order, "title"),
     )

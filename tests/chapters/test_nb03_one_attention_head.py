@@ -59,5 +59,7 @@ def test_figures_can_be_read():
     check_figures(
         figures.one_head(tokens, 1, [0.2, 0.8, 0, 0], "title"),
         figures.hardening({4: torch.randn(9, 20), 16: torch.randn(9, 20)}, title="title"),
-        figures.qk_ov(QK, torch.eye(4), names, "cat", "ran", 0.9),
+        figures.qk_ov(QK, torch.eye(4), names, "cat", "ran", 0.9, "title"),
+        figures.patterns({"a": torch.eye(4)}, tokens, "title"),
+        figures.changed_outputs({"a": torch.rand(4)}, tokens, "title"),
     )

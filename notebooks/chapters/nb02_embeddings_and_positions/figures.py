@@ -62,6 +62,24 @@ def cosine_map(
     return figure
 
 
+def position_maps(panels: dict[str, Float[Tensor, "pos pos"]], title: str) -> Figure:
+    """Cosines of positions with each other, a map for each table."""
+    last = len(next(iter(panels.values()))) - 1
+    ticks = ["0", *[""] * (last - 1), str(last)]
+    return forms.grids(
+        {"": panels}, title, row_names=ticks, column_names=ticks, x_label="position",
+        y_label="position", limits=(-1, 1), colors="RdBu_r", label="cosine", cell=0.019,
+    )  # fmt: skip
+
+
+def by_distance(curves: dict[str, Float[Tensor, " distance"]], title: str) -> Figure:
+    """The cosine of two positions by their distance; styles, since curves coincide."""
+    data = {name: (range(len(curve)), curve) for name, curve in curves.items()}
+    styles = dict(zip(curves, ("-", "--", ":"), strict=False))
+    labels = "distance of the two positions", "cosine of their rows"
+    return forms.lines({"": data}, title, *labels, styles=styles, marker="")
+
+
 def pairs_of_tokens(
     panels: dict[str, tuple[Float[Tensor, "token token"], Float[Tensor, "token token"]]],
     named: dict[str, tuple[int, int]],

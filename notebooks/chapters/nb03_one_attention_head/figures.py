@@ -9,7 +9,8 @@ from torch import Tensor
 
 from aot_helpers.showing import diagrams
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE, VALUE
-from aot_helpers.showing.forms import panels
+from aot_helpers.showing.forms import grids, panels
+from aot_helpers.showing.texts import token_rows
 
 # The rows of `one_head` and the column of the query's token, in units of its canvas.
 Y_WORD, Y_STREAM, Y_VECTOR, Y_WEIGHT, Y_Z, Y_OUT = 7.6, 6.75, 5.3, 3.85, 2.1, 0.7
@@ -115,6 +116,25 @@ def _river(axis, start, end, color, width):
     axis.add_patch(band)
 
 
+def patterns(
+    maps: dict[str, Float[Tensor, "query_pos key_pos"]], tokens: list[str], title: str
+) -> Figure:
+    """Attention patterns with their numbers; where a weight is 0 the cell stays empty."""
+    return grids(
+        {"": maps}, title, row_names=tokens, column_names=tokens, number=".2f", least=0.001,
+        x_label="attended to (key)", y_label="attends (query)", cell=(0.72, 0.6),
+    )  # fmt: skip
+
+
+def changed_outputs(
+    rows: dict[str, Float[Tensor, " pos"]], tokens: list[str], title: str
+) -> Figure:
+    """Tokens, filled where the head's output has changed: {label: largest change of an entry}."""
+    data = {label: (tokens, changes) for label, changes in rows.items()}
+    note = "below each token: the largest change of an entry of the output"
+    return token_rows(data, title, shade="#E69F00", most=5, number=".2g", note=note)
+
+
 def hardening(
     dots: dict[int, Float[Tensor, "query key"]], *, title: str, n_keys: int = 16
 ) -> Figure:
@@ -146,12 +166,13 @@ def qk_ov(
     source: str,
     query: str,
     weight: float,
+    title: str,
 ) -> Figure:
     """A head as a pipe with a valve: OV carries the source's row, QK opens the valve by `weight`.
 
     names: of the rows and columns of QK and OV.
     """
-    figure, axis = diagrams.canvas(10, 5.1, 14.2)
+    figure, axis = diagrams.canvas(10, 5.45, 14.2)
     pipe, high, left, right, valve = 1.75, 5.1, 1.3, 12.9, 9.35
     axis.plot([left, right], [pipe, pipe], color=VALUE, lw=22, alpha=0.6, zorder=0)
     for x, end, word, said, color, line in (
@@ -173,7 +194,7 @@ def qk_ov(
     axis.plot([valve, valve], [high - 1.6, pipe], color=SHARE, lw=2, zorder=1)
     axis.add_patch(Circle((valve, pipe), 0.5, color=SHARE, zorder=5))
     diagrams.say(axis, valve, pipe, f"×{float(weight):.2f}", "white")
-    return figure
+    return diagrams.headline(figure, title)
 
 
 def _table(axis, x, y, color, matrix, names, row_title, column_title, side=0.42):
