@@ -1,7 +1,5 @@
 """The exercises of notebook 09: each answer is tried out, or compared with a reference."""
 
-import math
-from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -13,66 +11,38 @@ from aot_helpers.teaching.exercises.references import against, draw, where_to_lo
 from aot_helpers.text.batches import repeated_tokens
 from chapters.nb09_phase_change.measure import middle_half
 
+WRONG_LOSSES = {  # what to say: two numbers of the losses, of those of each own token, and n
+    "Leave out the first token of the second copy: nothing tells of a repeat yet.": (
+        lambda losses, _, n: (losses[:, :n].mean(), losses[:, n:].mean())
+    ),
+    "The signs are wrong: a loss is minus the logarithm.": (
+        lambda losses, _, n: (-losses[:, :n].mean(), -losses[:, n + 1 :].mean())
+    ),
+    "The two are in the wrong order: first copy, second copy.": (
+        lambda losses, _, n: (losses[:, n + 1 :].mean(), losses[:, :n].mean())
+    ),
+    "The second copy is cut short: it ends with the last token.": (
+        lambda losses, _, n: (losses[:, :n].mean(), losses[:, n + 1 : -1].mean())
+    ),
+    "The logits at a position are about the next token, not about its own.": (
+        lambda _, own, n: (own[:, :n].mean(), own[:, n + 1 :].mean())
+    ),
+}
 
-def _pairs_of_losses(model, tokens) -> dict[str, tuple]:
-    """What is wrong: the two numbers that many would return instead of the losses of the copies."""
-    n = tokens.shape[1] // 2
-    losses = next_token_losses(model(tokens), tokens)
-    first, second = losses[:, :n], losses[:, n + 1 :]
-    own = -model(tokens).log_softmax(dim=-1).gather(2, tokens[..., None])[..., 1:, 0]
-    return {
-        "Leave out the first token of the second copy: nothing tells of a repeat yet.": (
-            first.mean(),
-            losses[:, n:].mean(),
-        ),
-        "These are sums; take the means.": (first.sum(), second.sum()),
-        "The signs are wrong: a loss is minus the logarithm.": (-first.mean(), -second.mean()),
-        "The two are in the wrong order: first copy, second copy.": (second.mean(), first.mean()),
-        "The logits at a position are about the next token, not about its own.": (
-            own[:, :n].mean(),
-            own[:, n + 1 :].mean(),
-        ),
-        "These are losses in bits: take the natural logarithm.": (
-            first.mean() / math.log(2),
-            second.mean() / math.log(2),
-        ),
-        "The second copy is cut short: it ends with the last token.": (
-            first.mean(),
-            losses[:, n + 1 : -1].mean(),
-        ),
-    }
+
+def _wrong_losses(change, model, tokens):
+    logits = model(tokens)
+    own = -logits.log_softmax(dim=-1).gather(2, tokens[..., None])[..., 1:, 0]
+    return change(next_token_losses(logits, tokens), own, tokens.shape[1] // 2)
 
 
 @torch.no_grad()
 def _copy_losses(answer, model, tokens):
     shorter = repeated_tokens(model.config.d_vocab, 7, 3, int(tokens[0, 0]), seed=5)
-    for texts in (tokens, shorter):
-        found = attempted(answer(model, texts))
-        try:
-            found = torch.tensor([float(each) for each in found])
-        except (TypeError, ValueError):
-            raise NotYet(
-                "Return two numbers: the mean loss of the first copy and that of the second."
-            ) from None
-        if len(found) != 2:
-            raise NotYet(f"Return two numbers, one for each copy; you return {len(found)}.")
-        if not torch.allclose(found, torch.tensor(copy_losses(model, texts)), atol=1e-4):
-            for said, wrong in _pairs_of_losses(model, texts).items():
-                if torch.allclose(found, torch.tensor(wrong), atol=1e-4):
-                    raise NotYet(said)
-            n, right = texts.shape[1] // 2, copy_losses(model, texts)
-            raise NotYet(
-                "On {} tokens written twice: {:.3f}, {:.3f} expected, got {:.3f}, {:.3f}".format(
-                    n, *right, *found.tolist()
-                )
-            )
+    mistakes = {said: partial(_wrong_losses, f, model) for said, f in WRONG_LOSSES.items()}
+    against(partial(copy_losses, model), [(tokens,), (shorter,)], mistakes)(partial(answer, model))
     first, second = copy_losses(model, tokens)
     return f"the finished model: {first:.2f} nats, and {second:.2f} the second time"
-
-
-def _middle_half(answer: Callable):
-    _compare_middle(answer)
-    return "a steady change would take half of all steps"
 
 
 def _by_value(steps, values):
@@ -97,51 +67,48 @@ _compare_middle = against(
         "This is the step at which three quarters are done; subtract that of 1/4.": partial(
             reached, share=0.75
         ),
-        "This is the half-way step; the steps between 1/4 and 3/4 are asked.": partial(
-            reached, share=0.5
-        ),
     },
 )
+
+
+def _middle_half(answer):
+    _compare_middle(answer)
+    return "a steady change would take half of all steps"
 
 
 def _shift(answer):
     k = torch.arange(2 * 5 * 4 * 3.0).reshape(2, 5, 4, 3)  # [batch, pos, head, d_head]
     found = attempted(answer(k.clone()))
-    if not isinstance(found, torch.Tensor):
-        raise NotYet(f"Return a tensor of keys; you return {found!r}.")
-    if found.shape != k.shape:
-        raise NotYet(f"The keys had shape {list(k.shape)}, yours have {list(found.shape)}.")
-    if not torch.equal(found[:, :, 2:], k[:, :, 2:]):
-        raise NotYet("Heads 2 and 3 should keep their keys.")
-    if not torch.equal(found[:, 1:, :2], k[:, :-1, :2]):
-        raise NotYet(
-            "From position 1 on, heads 0 and 1 should hold the key of the position before."
-        )
-    if not torch.equal(found[:, 0], k[:, 0]):
-        raise NotYet("Position 0 should keep its key.")
+    if not isinstance(found, torch.Tensor) or found.shape != k.shape:
+        got = list(getattr(found, "shape", [])) or repr(found)
+        raise NotYet(f"Keys of the shape {list(k.shape)} are wanted; yours: {got}.")
+    before = torch.cat([k[:, :1], k[:, :-1]], dim=1)
+    wanted = {
+        "Heads 2 and 3 should keep their keys.": (found[:, :, 2:], k[:, :, 2:]),
+        "From position 1 on, heads 0 and 1 should hold the key of the position before.": (
+            found[:, 1:, :2],
+            before[:, 1:, :2],
+        ),
+        "Position 0 should keep its key.": (found[:, 0], k[:, 0]),
+    }
+    for said, (given, right) in wanted.items():
+        if not torch.equal(given, right):
+            raise NotYet(said)
     return "in one layer, two heads can now find a token by the one before it"
 
 
-def _favorite_distances(answer):
-    wanted, n = [3, 1, 12, 7], 41  # each head looks mostly so far back, and the last one at itself
-    scores = 0.1 * draw(len(wanted), n, n)
-    for head, distance in zip(scores, wanted, strict=True):
+def _patterns(distances, n=41):
+    """Patterns of heads that attend mostly so far back, and the last one to itself."""
+    scores = 0.1 * draw(len(distances), n, n)
+    for head, distance in zip(scores, distances, strict=True):
         head.diagonal(-distance).add_(5)
     scores[-1].diagonal().add_(6)
-    found = attempted(
-        answer(scores.masked_fill(torch.ones(n, n).triu(1).bool(), -1e9).softmax(dim=-1))
-    )
-    try:
-        found = [int(each) for each in found]
-    except (TypeError, ValueError):
-        raise NotYet(
-            f"Return a list with one distance for each head; you return {found!r}."
-        ) from None
-    if found[-1:] == [0]:
-        raise NotYet("A head that looks at itself looks 0 back; only distances of 1 or more count.")
-    right = found == wanted
-    if not right:
-        raise NotYet(f"Heads that look mostly {wanted} back: your function says {found}.")
+    return scores.masked_fill(torch.ones(n, n).triu(1).bool(), -1e9).softmax(dim=-1)
+
+
+def _favorite_distances(pattern, least=1):
+    n = pattern.shape[-1]
+    return [max(range(least, n), key=lambda d: head.diagonal(-d).mean()) for head in pattern]
 
 
 def _honest_score(pattern, tokens, back):
@@ -154,7 +121,15 @@ CHECKS = {
     "09.1": _copy_losses,
     "09.2": _middle_half,
     "09.3": _shift,
-    "09.4": _favorite_distances,
+    "09.4": against(
+        _favorite_distances,
+        [(_patterns([3, 1, 12, 7]),)],
+        {
+            "A head that attends to itself attends 0 back; only distances from 1 on count.": (
+                partial(_favorite_distances, least=0)
+            )
+        },
+    ),
     "09.5": against(
         lambda tokens, back: ([-1] * back + tokens)[: len(tokens)],
         [([7, 8, 9, 7, 8, 9], 2), ([4, 5], 3), ([1, 2, 3], 0)],
