@@ -94,7 +94,7 @@ def test_figures_can_be_read(view):
     steps, runs = measure.second_copies(TWO, "stories")
     curves, spans = {"two": runs}, {"two": [measure.middle_span(steps, run) for run in runs]}
     models = {step: load_checkpoint("stories-2l", step) for step in (300, 4000)}
-    strip = {"L0H0, one": [torch.eye(5)] * 2, "L0H0, two": [torch.eye(5)] * 2}
+    strip = {"L0H0, one": [torch.eye(21)] * 2, "L0H0, two": [torch.eye(21)] * 2}
     check_figures(
         figures.copied_text(TOKENS[:1], models, "red", "title"),
         figures.film_strip([0, 100], strip, "title"),

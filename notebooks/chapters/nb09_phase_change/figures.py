@@ -65,10 +65,11 @@ def second_copies(
     spans: {label: (from, to) of each run}, drawn thick. Dashed: how the first would fall if it fell
     steadily.
     """
-    first, steady = np.mean(next(iter(curves.values())), axis=0), "a steady fall"
+    first, steady = np.mean(next(iter(curves.values())), axis=0), "steady"
     data = {label: (steps, np.array(runs)) for label, runs in curves.items()}
     data[steady] = [steps[0], steps[-1]], first[[0, -1]]
-    colors, note = {**colors, steady: PALE}, "thick: the middle half of a fall"
+    colors = {**colors, steady: PALE}
+    note = "thick: the middle half of a fall; dashed: a steady fall"
     figure = lines(
         {"": data}, title, "training step", "loss (nats)", colors=colors, styles={steady: "--"},
         runs=True, marker="", y_range=(0, 8.2), note=note,
