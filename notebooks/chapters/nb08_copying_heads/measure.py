@@ -1,14 +1,13 @@
-"""Notebook 08: what a head carries, found by giving it other values; chance of its score."""
+"""Notebook 08: heads that are given other values; what their scores would be by chance."""
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from aot_helpers.models.protocol import Edits, Head, Model
+from aot_helpers.models.protocol import Edits, Model
 from aot_helpers.models.transformer import AttentionOnlyTransformer
 from aot_helpers.reading.circuits import copying_score
 from aot_helpers.reading.factored import FactoredMatrix
-from aot_helpers.reading.interventions import freeze_patterns, merge
 from aot_helpers.text.batches import pad_batch
 from aot_helpers.text.corpora import Corpus
 from aot_helpers.text.planted import CODES, NAMES, PlantedTruth
@@ -35,16 +34,6 @@ def planted_copies(
         ]
         copies[group] = pad_batch(ruled, 0)[0].bool() & torch.isin(texts[:, 1:], tokens[group])
     return texts, tokens, copies
-
-
-def likeliest(
-    model: AttentionOnlyTransformer,
-    text: Int[Tensor, "1 pos"],
-    edits: Edits | None = None,
-    n: int = 2,
-) -> dict[str, float]:
-    """{word: probability, to two digits} of the n likeliest words after one text."""
-    return best_words(model(text, edits=edits), model.tokenizer, n)
 
 
 def best_words(logits: Float[Tensor, "1 pos d_vocab"], tokenizer, n: int = 2) -> dict[str, float]:
@@ -93,31 +82,14 @@ def other_values(
     return {f"L{layer}.v": exchange}
 
 
-def swing(
+def logit_difference(
     logits: Float[Tensor, "text pos d_vocab"],
-    text: Int[Tensor, "text pos"],
-    other: Int[Tensor, " d_vocab"],
+    texts: Int[Tensor, "text pos"],
+    donors: Int[Tensor, "text pos"],
 ) -> Float[Tensor, "text word"]:
-    """Logit of what each next token t is read as, other[t], minus that of t itself."""
-    true = text[:, 1:, None]
-    return (logits[:, :-1].gather(2, other[true]) - logits[:, :-1].gather(2, true))[..., 0]
-
-
-def carried(
-    model: AttentionOnlyTransformer,
-    text: Int[Tensor, "text pos"],
-    other: Int[Tensor, " d_vocab"],
-    head: Head,
-    is_copy: Bool[Tensor, "text word"],
-) -> float:
-    """How far the logits follow a head that reads other tokens (nats, mean over the copies).
-
-    Half of what the token t loses and other[t] gains, all patterns held fixed.
-    """
-    frozen = freeze_patterns(model, text)
-    edits = merge(frozen, other_values(model, text, other, head.layer, [head.head]))
-    moved = swing(model(text, edits=edits), text, other) - swing(model(text), text, other)
-    return moved[is_copy].mean().item() / 2
+    """Of each next word: the logit of the donor's minus that of the text's."""
+    theirs, own = (logits[:, :-1].gather(2, some[:, 1:, None]) for some in (donors, texts))
+    return (theirs - own)[..., 0]
 
 
 def guesses(
@@ -203,32 +175,30 @@ def beyond_chance(
     return bool(score > max(random.quantile(0.999), permuted.mean() + 3.1 * permuted.std()))
 
 
-def dealt_anew(
-    values: Shaped[Tensor, " n"], of_model: Int[Tensor, " n"], n_deals: int
-) -> Shaped[Tensor, "deal n"]:
+def shuffled_within_models(
+    values: Shaped[Tensor, " n"], of_model: Int[Tensor, " n"], n_times: int
+) -> Shaped[Tensor, "time n"]:
     """The heads' values in random order within each model, several times."""
-    deals = values.repeat(n_deals, 1)
+    shuffled = values.repeat(n_times, 1)
     for model in of_model.unique():
         mine = (of_model == model).nonzero()[:, 0]
-        for row in deals:
+        for row in shuffled:
             row[mine] = row[mine[torch.randperm(len(mine))]]
-    return deals
+    return shuffled
 
 
 def agreement(
     flags: Bool[Tensor, " heads"],
     copies: Bool[Tensor, " heads"],
     of_model: Int[Tensor, " heads"],
-    n_deals: int,
+    n_times: int,
 ) -> tuple[Float[Tensor, " model"], Float[Tensor, " model"]]:
     """Share of each model's heads where flag and copying agree, and the same by chance.
 
-    By chance: the mean of n_deals, each of which deals the same flags to the heads of all models
-    in random order. Models in the order of their numbers. Raises ValueError for no deals.
+    By chance: the mean over n_times, each with the same flags in random order over the heads of all
+    models. Models in the order of their numbers.
     """
-    if n_deals < 1:
-        raise ValueError(f"chance needs one deal or more, got {n_deals}")
-    dealt = dealt_anew(flags, torch.zeros_like(of_model), n_deals)
-    right = (torch.cat([flags[None], dealt]) == copies).float()
+    shuffled = shuffled_within_models(flags, torch.zeros_like(of_model), n_times)
+    right = (torch.cat([flags[None], shuffled]) == copies).float()
     shares = torch.stack([right[:, of_model == m].mean(dim=1) for m in of_model.unique()], dim=1)
     return shares[0], shares[1:].mean(dim=0)
