@@ -10,7 +10,7 @@ from aot_helpers.text.corpora import Corpus
 from aot_helpers.text.markov import markov_chain
 from aot_helpers.text.planted import P_TAIL, write_planted
 from aot_helpers.text.tokenization import words as words_of
-from chapters.nb06_zero_layers_bigrams import figures as bigrams_drawings
+from chapters.nb06_zero_layers_bigrams import figures
 from chapters.nb06_zero_layers_bigrams import measure as bigrams
 from figure_checks import check_figures
 
@@ -43,13 +43,6 @@ def test_a_trained_product_comes_near_the_entropy_and_a_narrow_one_less():
     assert torch.equal(full[0], again[0]) and not full[0].requires_grad
     with pytest.raises(ValueError, match="steps >= 1 and d_model >= 1, got 0 and 3"):
         bigrams.train_pairs(stream, 12, 3, steps=0)
-
-
-def test_expected_loss_of_the_true_table_is_the_entropy():
-    chain = markov_chain(9, concentration=1.0, seed=1)
-    assert chain.expected_loss(chain.P.clamp(min=1e-12).log()) == pytest.approx(
-        chain.entropy, abs=1e-5
-    )
 
 
 def test_the_packages_model_has_the_rows_of_the_product_as_logits():
@@ -111,20 +104,18 @@ def test_the_words_of_a_planted_corpus_are_charged_by_what_decides_them():
 
 
 def price(word):
-    """The dearer, the more different letters; a word of the language is cheap."""
-    return 0.6 if word == "friends" else len(set(word)) / len(word)
+    """What a word costs a letter."""
+    return {"friends": 0.8, "nestheds": 0.7}.get(word, 0.9)
 
 
 NOUNS = {"no layers": math.log(2), "knows the verb": 0.325}
 ANSWERS = [
-    ("06.1", lambda P: (P @ P).log(), "solved"),
     ("06.1", lambda P: (P @ P).log() + torch.arange(len(P))[:, None], "solved"),
     ("06.1", lambda P: P @ P, "not yet"),
-    ("06.1", lambda P: P.log(), "not yet"),
-    ("06.1", lambda P: 2 * P.log(), "not yet"),
     ("06.1", lambda P: (P @ P).T.log(), "not yet"),
     ("06.1", lambda P: (P @ P).log()[0], "not yet"),
     ("06.1", lambda P: None, "not attempted"),
+    ("06.2", "nestheds", "solved"),
     ("06.2", "theseds", "not yet"),  # too dear
     ("06.2", "enedees", "not yet"),  # known
     ("06.2", "sees", "not yet"),
@@ -133,10 +124,7 @@ ANSWERS = [
     ("06.2", 7, "not yet"),
     ("06.2", ..., "not attempted"),
     ("06.3", NOUNS, "solved"),
-    ("06.3", NOUNS | {"no layers": 1.0}, "not yet"),
     ("06.3", NOUNS | {"knows the verb": 0.105}, "not yet"),
-    ("06.3", NOUNS | {"no layers": "much"}, "not yet"),
-    ("06.3", [0.69, 0.33], "not yet"),
     ("06.3", dict.fromkeys(NOUNS, ...), "not attempted"),
 ]
 
@@ -147,29 +135,22 @@ def test_an_answer_is_judged(verdict, number, answer, expected):
     assert verdict(number, answer, **given) == expected
 
 
-def test_a_false_word_is_cheaper_than_a_true_one(verdict):
-    def cheap(word):
-        return 1.0 if word == "friends" else 0.75
-
-    given = {"cost": cheap, "signs": " dehnst", "known": {"enedees"}}
-    assert verdict("06.2", "nestheds", **given) == "solved"
-
-
 def test_figures_can_be_read():
-    signs, drawings = " aeioubt", bigrams_drawings
+    signs = " aeioubt"
     tables = {"counted": torch.rand(8, 8).softmax(-1), "learned": torch.rand(8, 8).softmax(-1)}
     tables["counted"][1, 2] = 0
+    group = torch.rand(5), torch.rand(5)
     check_figures(
-        drawings.table_maps(tables, signs, "title"),
-        drawings.table_strip(tables, signs, ["b ", "ta"], "title"),
-        drawings.pairs(*tables.values(), signs, ["b ", "ta"], "title"),
-        drawings.against_truth(*tables.values(), tables["counted"] > 0.1, "title"),
-        drawings.letter_plane(torch.randn(8, 2), signs, "title"),
+        figures.table_maps(tables, signs, "title"),
+        figures.table_strip(tables, signs, ["b ", "ta"], "title"),
+        figures.pairs(*tables.values(), signs, ["b ", "ta"], "title"),
+        figures.log_points({"often": group, "more rarely": group}, "title", "P"),
+        figures.letter_plane(torch.randn(8, 2), signs, "title"),
     )
 
 
 def test_a_line_is_drawn_only_between_letters_that_it_parts():
     rows = torch.randn(8, 2) + torch.tensor([[9.0, 0.0]] * 6 + [[0.0, 0.0]] * 2)
-    assert len(bigrams_drawings.letter_plane(rows, " aeioubt", "title").axes[0].lines) == 1
+    assert len(figures.letter_plane(rows, " aeioubt", "title").axes[0].lines) == 1
     rows[0], rows[6] = rows[6].clone(), rows[0].clone()
-    assert not bigrams_drawings.letter_plane(rows, " aeioubt", "title").axes[0].lines
+    assert not figures.letter_plane(rows, " aeioubt", "title").axes[0].lines
