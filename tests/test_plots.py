@@ -7,9 +7,7 @@ from matplotlib.text import Text
 from aot_helpers.showing import diagrams, forms, plots, texts
 from aot_helpers.showing.diagrams import PALE, QUERY, VALUE
 from aot_helpers.showing.forms import Interval
-from aot_helpers.training.train import History
 from chapters.nb01_tokens_and_corpora import figures as text_pieces
-from chapters.nb05_training_and_sampling import measure as loss_ladder
 
 TOKENS = ["<|bos|>", " the", "$x$", "\n"]
 SQUARE = np.tri(4) / np.arange(1, 5)[:, None]
@@ -242,23 +240,3 @@ def test_bars_have_the_height_of_their_values():
 
 def test_shown_makes_spaces_and_line_breaks_visible_and_dollars_harmless():
     assert plots.shown(" a\n$b") == r"·a⏎\$b"
-
-
-def test_loss_watch_shows_one_picture_and_then_updates_it(monkeypatch):
-    shown, updated = [], []
-
-    class Handle:
-        update = updated.append
-
-    def display(figure, display_id):
-        shown.append(figure)
-        return Handle()
-
-    monkeypatch.setattr(loss_ladder, "display", display)
-    watch = loss_ladder.LossWatch({"uniform": 2.4}, "my run")
-    for n in (1, 2, 3):
-        watch(History(losses=[3.0, 2.0, 1.0][:n]))
-    assert len(shown) == 1 and len(updated) == 2 and plt.get_fignums() == []
-    axis = updated[-1].axes[0]
-    assert axis.get_lines()[0].get_ydata().tolist() == [3.0, 2.5, 2.0]
-    assert "my run" in words(updated[-1])

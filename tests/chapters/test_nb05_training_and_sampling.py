@@ -1,6 +1,5 @@
 """Notebook 05: the exam against plain sums, the loop at one rate against `train`, the pictures."""
 
-import math
 
 import pytest
 import torch
@@ -11,8 +10,7 @@ from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.train import train
-from chapters.nb05_training_and_sampling import figures as loss_ladder_drawings
-from chapters.nb05_training_and_sampling import measure as loss_ladder
+from chapters.nb05_training_and_sampling import figures, measure
 from figure_checks import check_figures
 
 PROMPT = "Mila Golun lived near the river."
@@ -30,7 +28,7 @@ def corpus():
 
 @pytest.fixture(scope="session")
 def exam(model, corpus):
-    return loss_ladder.Exam(corpus, model.tokenizer)
+    return measure.Exam(corpus, model.tokenizer)
 
 
 def test_the_exam_is_every_story_that_fits_whole(exam, model, corpus):
@@ -51,12 +49,6 @@ def test_losses_of_the_exam_are_those_of_each_story_alone(exam, model, corpus):
         begin += ids.shape[1] - 1
 
 
-def test_the_floor_is_the_grammar_s_own_surprise_and_below_a_model_s(exam, model, corpus):
-    total = sum(corpus.truth.log_probs[i] for i in exam.numbers)
-    assert exam.floor == pytest.approx(-total / len(exam.now))
-    assert 0 < exam.floor < exam.losses_of(model).mean()
-
-
 def test_a_passage_is_read_in_its_story(exam, corpus):
     places = exam.passage(3, " said", 16)
     text = exam.tokenizer.decode(exam.following[list(places)])
@@ -74,33 +66,33 @@ def test_forty_losses_are_those_of_train_at_a_constant_rate():
 
     how = TrainConfig(40, learning_rate=0.01, warmup_steps=0, final_share=1.0, bf16=False)
     theirs = train(new_model(), batches, how, quiet=True).losses
-    ours = loss_ladder.forty_losses(new_model, batches, 0.01)
+    ours = measure.forty_losses(new_model, batches, 0.01)
     # In `train` embeddings and positions have no weight decay, so the two part slowly.
     assert len(ours) == 40 and ours[:5] == pytest.approx(theirs[:5], abs=0.005)
 
 
-def test_the_live_loss_takes_its_photos_on_the_way(model):
-    live = loss_ladder.LiveLoss(model, {"uniform": 6.9}, steps=5, every=100, photo_steps=(2,))
+def test_the_live_loss_keeps_models_on_the_way(model):
+    live = figures.LiveLoss(model, {"uniform": 6.9}, 5, "title", every=100, checkpoint_steps=(2,))
     for loss in (5.0, 4.0, 3.0, 2.0):
         live(loss)
-    assert list(live.photos) == [0, 2] and live.losses == [5.0, 4.0, 3.0, 2.0]
-    assert live.photos[2] is not model
+    assert list(live.checkpoints) == [0, 2] and live.losses == [5.0, 4.0, 3.0, 2.0]
+    assert live.checkpoints[2] is not model
 
 
 def test_figures_can_be_read(model, exam):
     first = model.tokenizer.encode(PROMPT, bos=True)
-    losses = {
-        "uniform": torch.full([len(exam.now)], math.log(1024)),
-        "your model": exam.losses_of(model),
-    }
-    shares, heads = torch.linspace(0.02, 2, 50), torch.full((50, 8), 1 / 8)
+    losses = {"yours": exam.losses_of(model)}
+    knows, passage = {"yours": "one layer", "floor": "the grammar"}, exam.passage(3, " said", 16)
+    scale, shares = torch.linspace(0.02, 2, 50), torch.full((50, 8), 1 / 8)
     who = {"who?": torch.tensor([0.9, 0.1, 0.8, 1.0])}
+    live = figures.LiveLoss(model, {"uniform": 6.9}, 5, "title", every=100)
+    live(5.0)
+    text = "Then Mila found the red"
     check_figures(
-        loss_ladder_drawings.two_loops(
-            model, "Then Mila found the red", "kite", "boat", title="title"
-        ),
-        loss_ladder.ladder(losses, exam, "your model", title="title"),
-        loss_ladder.judged_texts(model, {"step 1": first}, 5, "title"),
-        loss_ladder.where_heads_look(model, {"who?": PROMPT}, who, title="title"),
-        loss_ladder_drawings.river(shares, heads, [" a", "b"], (0, 1.3), title="title"),
+        figures.two_loops(model, text, "kite", "boat", title="title"),
+        figures.ladder(losses, knows, exam, passage, "yours", title="title"),
+        figures.judged_texts(model, {"step 1": first}, 5, "title"),
+        figures.where_heads_look(model, {"who?": PROMPT}, who, title="title"),
+        figures.river(scale, shares, [" a", "b"], (0, 1.3), title="title"),
     )
+    assert len(live.figure().axes) == 1

@@ -1,18 +1,24 @@
-"""Drawings of notebook 05: two loops around a model, what temperature does."""
+"""Drawings of notebook 05: two loops around a model, a loss that falls, the loss ladder, texts."""
 
+import copy
 import math
+from functools import partial
 
-import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from IPython.display import display
+from jaxtyping import Float
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, PathPatch, Rectangle
 from matplotlib.path import Path
+from torch import Tensor
 
+from aot_helpers.models.losses import next_token_losses
 from aot_helpers.showing import diagrams
-from aot_helpers.showing.diagrams import DPI, INK, PALE
-from aot_helpers.showing.plots import shown
-from aot_helpers.showing.texts import SURPRISE, tint
+from aot_helpers.showing.diagrams import INK, PALE
+from aot_helpers.showing.forms import lines, panels, shown
+from aot_helpers.showing.texts import SURPRISE, shaded_texts, strip, tint
+from chapters.nb05_training_and_sampling.measure import Exam
 
 PROBABILITY, DRAWN = diagrams.KEY, diagrams.VALUE
 
@@ -22,102 +28,195 @@ def two_loops(model, text, came, drawn, *, title: str) -> Figure:
 
     came, drawn: two tokens that may follow, one for each loop.
     """
-    ids = model.tokenizer.encode(text, bos=True)
+    encode = model.tokenizer.encode
     with torch.no_grad():
-        p = model(ids[None])[0, -1].softmax(dim=-1)
-    chances = {token: p[model.tokenizer.encode(" " + token)[0]].item() for token in (came, drawn)}
+        p = model(encode(text, bos=True)[None])[0, -1].softmax(dim=-1)
+    chances = {token: p[encode(" " + token)[0]].item() for token in (came, drawn)}
     chances["others"] = 1 - sum(chances.values())
     tokens = text.split()
     figure, axis = diagrams.canvas(10, 4.75)
-    diagrams.say(axis, 0.12, 4.52, title, size=12.5, ha="left")
+    say, arrow = partial(diagrams.say, axis), partial(diagrams.arrow, axis)
+    say(0.12, 4.52, title, size=12.5, ha="left")
     middle, left, right = 5.0, 1.5, 8.6
     y_text, y_model, y_bars = 3.85, 2.82, 0.95
 
     # Down the middle: text, model, probabilities.
-    x = middle - 0.41 * (len(tokens) - 1)
-    for token in tokens:
+    for i, token in enumerate(tokens):
+        x = middle + 0.82 * (i - (len(tokens) - 1) / 2)
         diagrams.word(axis, x, y_text, token, width=0.74, height=0.34, size=11.5)
-        x += 0.82
-    diagrams.arrow(axis, (middle, y_text - 0.2), (middle, y_model + 0.36), INK)
+    arrow((middle, y_text - 0.2), (middle, y_model + 0.36))
     look = {"boxstyle": "round,pad=0,rounding_size=0.12", "fc": "#F0F0F0", "ec": INK, "lw": 1.6}
     axis.add_patch(FancyBboxPatch((middle - 0.95, y_model - 0.34), 1.9, 0.68, zorder=3, **look))
-    diagrams.say(axis, middle, y_model + 0.1, "model", size=13, weight="bold")
-    diagrams.say(axis, middle, y_model - 0.14, "its weights decide", PALE, size=9.5)
-    diagrams.arrow(axis, (middle, y_model - 0.36), (middle, y_bars + 0.98), PROBABILITY)
-    tall = 0.95 / max(chances.values())
+    say(middle, y_model + 0.1, "model", size=13, weight="bold")
+    say(middle, y_model - 0.14, "its weights decide", PALE, size=9.5)
+    arrow((middle, y_model - 0.36), (middle, y_bars + 0.98), PROBABILITY)
+    colors = {came: SURPRISE, drawn: DRAWN, "others": INK}
     for i, (token, p) in enumerate(chances.items()):
-        at, base = middle + 0.82 * (i - (len(chances) - 1) / 2), y_bars - 0.3
-        axis.add_patch(Rectangle((at - 0.24, base), 0.48, tall * p, color=PROBABILITY, alpha=0.85))
-        diagrams.say(axis, at, base + tall * p + 0.1, f"{p:.2f}", PROBABILITY, size=9.5)
-        color = SURPRISE if token == came else DRAWN if token == drawn else INK
-        weight = "bold" if token in (came, drawn) else "normal"
-        diagrams.say(axis, at, base - 0.13, token, color, size=10.5, weight=weight)
-    diagrams.say(axis, middle, 0.28, "a probability for each of 1,024 next tokens", PROBABILITY)
+        at, base, tall = middle + 0.82 * (i - 1), y_bars - 0.3, 0.95 * p / max(chances.values())
+        axis.add_patch(Rectangle((at - 0.24, base), 0.48, tall, color=PROBABILITY, alpha=0.85))
+        say(at, base + tall + 0.1, f"{p:.2f}", PROBABILITY, size=9.5)
+        say(at, base - 0.13, token, colors[token])
+    say(middle, 0.28, "a probability for each of 1,024 next tokens", PROBABILITY)
 
     # Left: what came is known, so there is a loss, and the weights change.
-    edge = middle - 0.41 * len(chances) - 0.05
-    diagrams.arrow(axis, (edge, y_bars), (left + 0.95, y_bars), SURPRISE, width=2)
-    diagrams.say(axis, left, y_bars + 0.12, f"what came: {came}", SURPRISE, size=11, weight="bold")
+    bold = {"size": 11, "weight": "bold"}
+    arrow((middle - 1.28, y_bars), (left + 0.95, y_bars), SURPRISE, width=2)
+    say(left, y_bars + 0.12, f"what came: {came}", SURPRISE, **bold)
     loss = f"loss = −ln {chances[came]:.3f} = {-math.log(chances[came]):.2f}"
-    diagrams.say(axis, left, y_bars - 0.12, loss, SURPRISE, size=11)
+    say(left, y_bars - 0.12, loss, SURPRISE)
     _bend(axis, (left, y_bars + 0.32), (middle - 0.98, y_model), SURPRISE)
-    diagrams.say(
-        axis, left + 0.12, 2.15, "nudge each weight\nso that the loss falls", SURPRISE, ha="left"
-    )
-    diagrams.say(axis, left, y_model + 0.3, "TRAINING", SURPRISE, size=12, weight="bold")
+    say(left + 0.12, 2.15, "nudge each weight\nso that the loss falls", SURPRISE, ha="left")
+    say(left, y_model + 0.3, "TRAINING", SURPRISE, **bold)
 
     # Right: what comes is not known, so one token is drawn, and the text grows.
-    diagrams.arrow(axis, (2 * middle - edge, y_bars), (right - 0.72, y_bars), DRAWN, width=2)
-    diagrams.say(axis, right, y_bars, f"drawn: {drawn}", DRAWN, size=11, weight="bold")
-    end = middle + 0.41 * (len(tokens) - 1) + 0.4
-    _bend(axis, (right, y_bars + 0.2), (end, y_text), DRAWN)
-    diagrams.say(axis, right - 0.12, 2.15, "append it\nand ask again", DRAWN, ha="right")
-    diagrams.say(axis, right, y_text + 0.3, "SAMPLING", DRAWN, size=12, weight="bold")
+    arrow((middle + 1.28, y_bars), (right - 0.72, y_bars), DRAWN, width=2)
+    say(right, y_bars, f"drawn: {drawn}", DRAWN, **bold)
+    _bend(axis, (right, y_bars + 0.2), (middle + 0.41 * len(tokens), y_text), DRAWN)
+    say(right - 0.12, 2.15, "append it\nand ask again", DRAWN, ha="right")
+    say(right, y_text + 0.3, "SAMPLING", DRAWN, **bold)
     return figure
 
 
-def river(temperatures, probabilities, names, marks, *, title: str) -> Figure:
+def river(
+    temperatures: Float[Tensor, " n"],
+    probabilities: Float[Tensor, "n token"],
+    names: list[str],
+    marks: tuple[float, ...],
+    *,
+    title: str,
+) -> Figure:
     """The next-token distribution as temperature rises: one band per token, labeled in the band.
 
-    probabilities: [temperature, token], the likeliest first. names: tokens whose bands are drawn
-    apart; the rest is one band. marks: temperatures to point out.
+    The likeliest token comes first. names: tokens whose bands are drawn apart; the rest is one
+    band. marks: temperatures to point out.
     """
-    figure, axis = plt.subplots(figsize=(9.2, 3.6), dpi=DPI, layout="constrained")
-    plt.close(figure)
-    p, x = np.asarray(probabilities), np.asarray(temperatures)
-    bands = np.concatenate([p[:, : len(names)].T, 1 - p[:, : len(names)].sum(1)[None]])
+    figure, ((axis,),) = panels(1, 1, 9.2, 3.2, title=title)
+    x, p = temperatures.numpy(), probabilities[:, : len(names)].numpy()
+    bands = [*p.T, 1 - p.sum(axis=1)]
     blend = np.linspace(0.95, 0.25, len(names))
-    colors = [tint(PROBABILITY, b) for b in blend] + ["#ECECEC"]
+    colors = [*(tint(PROBABILITY, share) for share in blend), "#ECECEC"]
     axis.stackplot(x, bands, colors=colors, edgecolor="white", lw=0.8)
-    edges = np.concatenate([np.zeros((1, len(x))), bands.cumsum(0)])
-    for i, name in enumerate([*map(shown, names), "all other tokens"]):
-        widest = int((bands[i] * (x < 2.0)).argmax()) if i else int(np.searchsorted(x, 0.28))
-        widest = min(max(widest, len(x) // 10), int(len(x) * 0.93))
-        near = [mark for mark in marks if abs(x[widest] - mark) < 0.1]
-        if near:  # no label on a dotted line
-            widest = int(np.searchsorted(x, near[0] + 0.1))
-        if bands[i][widest] > 0.045:
-            y = (edges[i] + edges[i + 1])[widest] / 2
-            color = "white" if i < len(names) / 2 else INK
-            ha = "left" if i == 0 else "center"
-            axis.text(x[widest], y, name, color=color, fontsize=10.5, ha=ha, va="center")
+    tops = np.cumsum(bands, axis=0)
+    free = np.min(np.abs(x[:, None] - np.array(marks)), axis=1) > 0.09  # no label on a dotted line
+    free &= (x > 0.2) & (x < 1.85)
+    for band, top, name in zip(bands, tops, [*map(shown, names), "all other tokens"], strict=True):
+        at = int((band * free).argmax())
+        if band[at] > 0.045:
+            color = "white" if top[at] - band[at] < 0.5 else INK
+            axis.text(x[at], top[at] - band[at] / 2, name, color=color, ha="center", va="center")
     for mark in marks:
         axis.axvline(max(mark, x[0]), color=INK, lw=1.6, ls=(0, (1, 1.2)))
-        ha = "left" if mark == 0 else "center"
-        axis.text(mark + 0.02 * (mark == 0), 1.02, f"{mark:g}", fontsize=11, ha=ha, weight="bold")
-    axis.set(xlim=(x[0], x[-1]), ylim=(0, 1), xticks=[0.5, 1, 1.5, 2], yticks=[0, 0.5, 1])
-    axis.set_xlabel("temperature", fontsize=10.5)
-    axis.set_ylabel("probability", fontsize=10.5)
-    axis.set_title(title, fontsize=12, loc="left", pad=20)
-    axis.spines[:].set_visible(False)
-    axis.tick_params(labelsize=10, length=0)
+    axis.set(xlim=(x[0], x[-1]), ylim=(0, 1), xlabel="temperature", ylabel="probability")
+    axis.set_xticks(sorted({*marks, 1, 2}))
     return figure
 
 
-def choices(loss):
-    """The power e to the loss: how many equally likely tokens cost as much."""
-    number = math.exp(loss)
-    return f"{number:,.0f}" if number >= 10 else f"{number:.1f}"
+class LiveLoss:
+    """Draws the loss while a model trains: call it with each loss. The last frame stays.
+
+    checkpoints: {step: a copy of the model} before training, after `checkpoint_steps`, at the end.
+    """
+
+    def __init__(self, model, baselines, steps, title, every=150, checkpoint_steps=(20, 60, 200)):
+        self.model, self.steps, self.title, self.every = model, steps, title, every
+        self.levels = {loss: f"{name} {loss:.2f}" for name, loss in baselines.items()}
+        self.losses, self.handle, self.checkpoint_steps = [], None, checkpoint_steps
+        self.checkpoints = {0: copy.deepcopy(model)}
+
+    def __call__(self, loss):
+        """Add one step's loss, and draw now and then."""
+        self.losses.append(loss)
+        if len(self.losses) in (*self.checkpoint_steps, self.steps):
+            self.checkpoints[len(self.losses)] = copy.deepcopy(self.model)
+        if len(self.losses) % self.every == 0 or len(self.losses) == self.steps:
+            if self.handle is None:
+                self.handle = display(self.figure(), display_id=True)
+            else:
+                self.handle.update(self.figure())
+
+    def figure(self) -> Figure:
+        """The losses so far."""
+        last = self.losses[-30:]
+        name = f"last {len(last)}: {sum(last) / len(last):.2f}"
+        curve = {name: (range(1, len(self.losses) + 1), self.losses)}
+        look = {"colors": {name: SURPRISE}, "levels": self.levels, "x_log": True, "marker": ""}
+        labels = "step (logarithmic)", "loss (nats per token)"
+        figure = lines({"": curve}, self.title, *labels, y_range=(0, 7.5), **look)
+        figure.axes[0].set_xlim(0.95, self.steps)
+        return figure
+
+
+def ladder(
+    losses: dict[str, Float[Tensor, " n_tokens"]],
+    knows: dict[str, str],
+    exam: Exam,
+    passage: range,
+    yours: str,
+    *,
+    title: str,
+) -> Figure:
+    """Mean losses as rungs of a ladder, the exam's floor, and beside each rung the same passage.
+
+    losses: {name: loss of each token of the exam}. knows: {name, or "floor": what it knows}.
+    passage: places of tokens in the exam.
+    """
+    tokens = exam.tokenizer.token_strings(exam.following[list(passage)])
+    means = {name: each.mean().item() for name, each in losses.items()} | {"floor": exam.floor}
+    step, low, rail, text = 0.72, 0.3, 0.85, 3.45
+    high = step * len(means) + 0.25
+    figure, axis = diagrams.canvas(10, high + 0.25)
+    say = partial(diagrams.say, axis)
+    say(0.12, high, title, size=12.5, ha="left")
+    say(9.9, high, "white: expected, full orange: 6 nats or more", SURPRISE, size=10, ha="right")
+    scale = (high - 0.5 - low) / max(means.values())
+    for x in (rail, rail + 1):
+        axis.plot([x, x], [low - 0.12, high - 0.38], color=INK, lw=3, solid_capstyle="round")
+    for tick in range(int(max(means.values())) + 1):
+        say(rail - 0.2, low + scale * tick, f"{tick} –", PALE, size=9.5)
+    say(0.25, high / 2, "loss (nats per token)", PALE, size=10, rotation=90)
+    for i, (name, loss) in enumerate(means.items()):
+        y, y_rung = high - 0.45 - step * i, low + scale * loss
+        color = {yours: SURPRISE, "floor": DRAWN}.get(name, INK)
+        axis.plot([rail, rail + 1], [y_rung, y_rung], color=color, lw=4, zorder=3)
+        curve = [(rail + 1, y_rung), (2.7, y_rung), (2.5, y), (text - 0.1, y)]
+        path = Path(curve, [Path.MOVETO, *[Path.CURVE4] * 3])
+        axis.add_patch(PathPatch(path, fc="none", ec=color, lw=1.3))
+        say(text, y, name, color, size=11.5, ha="left", weight="bold")
+        say(text + 1.15, y, knows[name], PALE, size=10, ha="left")
+        choices = math.exp(loss)
+        number = f"{choices:,.0f}" if choices >= 10 else f"{choices:.1f}"
+        say(9.9, y, f"{loss:.2f} nats, like {number} equal choices", color, size=10, ha="right")
+        if name in losses:
+            strip(axis, text, y - 0.29, tokens, losses[name][list(passage)])
+    return figure
+
+
+def judged_texts(judge, texts, n, title):
+    """The last n tokens of each text, shaded by what they cost the judge. texts: {label: ids}."""
+    rows = {}
+    for label, ids in texts.items():
+        with torch.no_grad():
+            losses = next_token_losses(judge(ids[None]), ids[None])[0, -n:]
+        rows[label] = judge.tokenizer.token_strings(ids[-n:]), losses
+    return shaded_texts(rows, title, key="orange: surprise, full at 6 nats")
+
+
+def where_heads_look(model, questions, left, *, title: str) -> Figure:
+    """For each question: where the head that matters most looks from the last token.
+
+    questions: {name: text}. left: {name: share of the answer's probability without each head}.
+    """
+    rows = {}
+    for name, text in questions.items():
+        ids, head = model.tokenizer.encode(text, bos=True), int(left[name].argmin())
+        logits, cache = model.run_with_cache(ids[None])
+        looks = cache["L0.pattern"][0, head, -1].tolist()
+        answer = model.tokenizer.token_strings(logits[0, -1].argmax(dim=-1, keepdim=True))[0]
+        bet = f" →{answer} (without this head: {left[name][head]:.0%} of its probability is left)"
+        tokens = model.tokenizer.token_strings(ids)
+        rows[f"{name}\nhead {head}"] = [*tokens[1:], bet], [*looks[1:], 0]
+    key = "purple: its attention"
+    return shaded_texts(rows, title, diagrams.SHARE, 1.0, key, letters=62)
 
 
 def _bend(axis, start, end, color):
