@@ -10,8 +10,7 @@ from aot_helpers.models.protocol import Head
 from aot_helpers.reading import circuits
 from aot_helpers.text.batches import pad_batch
 from aot_helpers.text.planted import BUG, BUG_OBJECTS, FILLERS, NAMES, write_planted
-from chapters.nb07_one_layer_skip_trigrams import figures as one_layer_drawings
-from chapters.nb07_one_layer_skip_trigrams import idioms
+from chapters.nb07_one_layer_skip_trigrams import figures, idioms
 from chapters.nb07_one_layer_skip_trigrams import measure as one_layer
 from figure_checks import check_figures
 
@@ -87,12 +86,6 @@ def test_the_price_is_the_loss_above_the_floor(model, written):
     assert swapped != pytest.approx(float(by_hand), abs=1e-3)
 
 
-def test_frames_with_one_gap_are_texts_of_source_gap_and_destination(model):
-    tokens = one_layer.gap_frames(model.tokenizer, ["put", "keep"], ["of", "in", "at"])
-    assert tokens.shape == (3, 2, 5)
-    assert model.tokenizer.token_strings(tokens[2, 1].tolist())[1:] == ["keep", "so", "then", "at"]
-
-
 def test_a_skip_trigram_table_is_the_pattern_times_the_ov_circuit(model):
     frames = one_layer.gap_frames(model.tokenizer, ["put", "keep", "sing"], ["of", "at"])
     _, cache = model.run_with_cache(frames.flatten(0, 1))
@@ -132,15 +125,6 @@ def test_a_forced_head_attends_as_in_the_other_texts(model):
     assert torch.equal(pattern[:, 0, :-1], before["L0.pattern"][:, 0, :-1])
 
 
-def test_chances_of_crossed_nouns_are_those_after_their_frames(model):
-    chances = one_layer.crossed_chances(model)
-    assert list(chances) == list(BUG)
-    assert all(list(nouns) == list(BUG_OBJECTS) for nouns in chances.values())
-    number, tokens = one_layer.word_ids(model.tokenizer), model.tokenizer
-    p = model(one_layer.gap_frames(tokens, ["hold"], ["at"])[0])[0, -1].softmax(dim=-1)
-    assert chances["hold", "at"]["bay"] == pytest.approx(p[number["bay"]].item())
-
-
 def test_fillers_are_counted_back_to_the_first_other_word(model):
     texts = model.tokenizer.encode("ada keep so then at bay . so", bos=True)[None]
     assert one_layer.fillers_before(model.tokenizer, texts).tolist() == [
@@ -172,12 +156,6 @@ def test_a_name_takes_the_attention_that_again_would_give_a_list(model):
     assert (pattern * names[:, None]).sum(dim=-1)[here].min() > 0.7
 
 
-def test_attention_to_a_source_is_that_of_the_pattern(model):
-    weights = one_layer.attention_to(model, 0, "put", ["of", "at"])
-    assert list(weights) == ["of", "at"]
-    assert weights["of"] > 0.9 and 0 <= weights["at"] < 0.1
-
-
 # ---- exercises and drawings ----
 
 
@@ -191,27 +169,18 @@ IDENTITY, table, patched = [[1, 0], [0, 1]], one_layer.skip_trigram_table, one_l
 ANSWERS = [
     ("07.1", [lambda *given: 2 * table(*given)], "not yet"),
     ("07.1", [lambda model, h, frames: table(model, h, frames)[0]], "not yet"),
-    ("07.1", [lambda *given: 0.0], "not yet"),
     ("07.2", [lambda m, a, b, h: patched(m, a, b, 0)], "not yet"),
     ("07.2", [lambda m, a, b, h: patched(m, b, a, h)], "not yet"),
-    ("07.2", [lambda m, a, b, h: m(a)[:, -1]], "not yet"),
-    ("07.2", [lambda m, a, b, h: m(b)[:, -1]], "not yet"),
     ("07.2", [lambda m, a, b, h: m(a)], "not yet"),
-    ("07.3", [FORCED], "solved"),
     ("07.3", [{"keep … at": 0.18, "hold … at": 0.1}], "solved"),
     ("07.3", [FORCED | {"keep … at": 0.79}], "not yet"),
     ("07.3", [{"keep … at": 0.11, "hold … at": 0.11}], "not yet"),
-    ("07.3", [FORCED | {"hold … at": 0.4}], "not yet"),
-    ("07.3", [FORCED | {"keep … at": "low"}], "not yet"),
-    ("07.3", [[0.2, 0.1]], "not yet"),
     ("07.3", [dict.fromkeys(FORCED, ...)], "not attempted"),
     ("07.4", [IDENTITY, [6, 6], [-3, -3]], "solved"),
     ("07.4", [[[0, 1], [1, 0]], [-6, -6], [3, 3]], "solved"),
     ("07.4", [[[1, 1], [1, 1]], [6, -6], [0, 0]], "not yet"),
-    ("07.4", [IDENTITY, [2, 2], [-1, -1]], "not yet"),
     ("07.4", [[[2, 0], [0, 1]], [6, 6], [-3, -3]], "not yet"),
     ("07.4", [[1, 0], [6, 6], [-3, -3]], "not yet"),
-    ("07.4", [IDENTITY, 6, [-3, -3]], "not yet"),
     ("07.4", [..., [6, 6], ...], "not attempted"),
 ]
 
@@ -231,18 +200,17 @@ def test_smollm2_is_asked_for_both_prepositions_with_eight_controls_each():
     for preposition, nouns in after.items():
         assert len(nouns) == 10 and next(iter(nouns)) == idioms.RIGHT[preposition]
         assert not set(nouns) & set(idioms.NOUNS[preposition])
-    check_figures(one_layer_drawings.raised_nouns(after, idioms.RIGHT, "keep", "title"))
 
 
 def test_figures_can_be_read():
     chances = {pair: {"mind": 0.7, "bay": 0.3} for pair in BUG}
     terms = {("keep", "in"): {"direct path": 0.5, "L0H0": 1.5}}
     terms |= {("hold", "in"): {"direct path": 0.5, "L0H0": -2.5}}
-    maps = torch.rand(2, 3), torch.rand(1, 3), torch.rand(2, 3)
-    names, drawings = (["put", "walk"], ["of"], ["rain", "music", "silk"]), one_layer_drawings
+    verbs, words = (["put", "walk"], torch.rand(2, 3)), (["of", "at"], torch.rand(2, 3))
+    maps = {"OV circuit": verbs, "direct path": words, "model": verbs}
     check_figures(
-        drawings.crossed_pairs(chances, BUG, "title"),
-        drawings.fan("put", {"of": 1.0, "at": 0.0}, {"rain": 3.8}, "title"),
-        drawings.circuits_add_up(*maps, names, "of", "title"),
-        drawings.logit_differences(terms, BUG, BUG_OBJECTS, "title"),
+        figures.crossed_pairs(chances, BUG, "title"),
+        figures.fan("put", {"of": 1.0, "at": 0.0}, {"rain": 3.8}, "title"),
+        figures.circuits_add_up(maps, ["rain", "music", "silk"], "title"),
+        figures.logit_differences(terms, BUG, BUG_OBJECTS, "title"),
     )

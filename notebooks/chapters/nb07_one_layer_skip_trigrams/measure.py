@@ -32,14 +32,6 @@ def frames(tokenizer, sources: list[str], destinations: list[str]) -> Int[Tensor
     )
 
 
-def mean_over_fillers(
-    values: Float[Tensor, "frame out"], n_destinations: int
-) -> Float[Tensor, "source destination out"]:
-    """Values of `frames`, averaged over the fillers."""
-    n_pairs = sum(map(len, FILLERS.values()))
-    return values.view(-1, n_destinations, n_pairs, values.shape[-1]).mean(dim=2)
-
-
 def raises(
     logits: Float[Tensor, "frame out"], n_destinations: int
 ) -> Float[Tensor, "source destination out"]:
@@ -47,7 +39,8 @@ def raises(
 
     logits: after the last word of `frames`, with every word of the vocabulary as a source.
     """
-    p = mean_over_fillers(logits.softmax(dim=-1), n_destinations)
+    n_pairs = sum(map(len, FILLERS.values()))
+    p = logits.softmax(dim=-1).view(-1, n_destinations, n_pairs, logits.shape[-1]).mean(dim=2)
     return p - p.mean(dim=0)
 
 
@@ -69,9 +62,9 @@ def gap_frames(
     tokenizer, sources: list[str], destinations: list[str], gap: str = "so then"
 ) -> Int[Tensor, "destination source 5"]:
     """The texts BOS, source, gap, destination, as tokens: one for each destination and source."""
-    texts = [[f"{s} {gap} {d}" for s in sources] for d in destinations]
-    rows = [torch.stack([tokenizer.encode(text, bos=True) for text in row]) for row in texts]
-    return torch.stack(rows)
+    texts = [f"{source} {gap} {destination}" for destination in destinations for source in sources]
+    rows = torch.stack([tokenizer.encode(text, bos=True) for text in texts])
+    return rows.view(len(destinations), len(sources), -1)
 
 
 def skip_trigram_table(
