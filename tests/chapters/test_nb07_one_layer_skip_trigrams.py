@@ -9,7 +9,7 @@ from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading import circuits
 from aot_helpers.text.batches import pad_batch
-from aot_helpers.text.planted import BUG, BUG_OBJECTS, FILLERS, NAMES, write_planted
+from aot_helpers.text.planted import BUG, BUG_OBJECTS, FILLERS, write_planted
 from chapters.nb07_one_layer_skip_trigrams import figures, idioms
 from chapters.nb07_one_layer_skip_trigrams import measure as one_layer
 from figure_checks import check_figures
@@ -141,19 +141,6 @@ def test_a_head_looks_at_its_own_verb_and_at_others(model):
     first, second = model.run_with_cache(texts)[1]["L0.pattern"][0, 0, [5, 11]]
     assert own == pytest.approx((first[2] + second[9]).item() / 2, abs=1e-6)
     assert others == pytest.approx(second[2].item() / 2, abs=1e-6)
-
-
-def test_a_name_takes_the_attention_that_again_would_give_a_list(model):
-    encode, number = model.tokenizer.encode, one_layer.word_ids(model.tokenizer)
-    written = write_planted(200, seed=5)[0]
-    texts, _ = pad_batch([encode(t, bos=True) for t in written], model.tokenizer.pad, 96)
-    pattern = model.run_with_cache(texts)[1]["L0.pattern"][:, 0]
-    lists = texts == number["list"]
-    here = (texts == number["again"]) & (lists.cumsum(dim=1) > 0)
-    names = torch.isin(texts, torch.tensor([number[name] for name in NAMES]))
-    assert here.sum() > 10
-    assert (pattern * lists[:, None]).sum(dim=-1)[here].max() < 1e-3
-    assert (pattern * names[:, None]).sum(dim=-1)[here].min() > 0.7
 
 
 # ---- exercises and drawings ----

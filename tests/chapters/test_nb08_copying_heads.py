@@ -54,8 +54,6 @@ def test_other_values_are_those_of_a_text_of_other_tokens(model, text):
 
 def test_planted_copies_are_the_words_that_the_rules_repeat(model):
     corpus = Corpus("toy", "test", ["ada so again ada .", "list pe le ; pe le ."], "", "", True)
-    with pytest.raises(ValueError, match="planted"):
-        copying_heads.planted_copies(corpus, model.tokenizer)
     free, again = ["free"] * 3, ["repeat", "repeat", "copy"]  # the last: no name, no copy
     corpus.truth = PlantedTruth(kinds=[[*free, "copy", "bigram"], [*free, "bigram", *again]])
     texts, tokens, copies = copying_heads.planted_copies(corpus, model.tokenizer)
@@ -148,10 +146,6 @@ def test_flags_agree_more_than_flags_that_are_shuffled_over_all_heads():
     assert agree.tolist() == [1.0, 0.75]
     # half of the flags are set: a head gets a right one half the time, in every model
     assert by_chance == pytest.approx([0.5, 0.5], abs=0.03)
-    uneven = torch.tensor([True] * 5 + [False])  # model 1 can lose its only False
-    agree, by_chance = copying_heads.agreement(uneven, uneven, of_model, 2000)
-    assert agree.tolist() == [1, 1]
-    assert by_chance == pytest.approx([5 / 6, (3 * 5 / 6 + 1 / 6) / 4], abs=0.03)
 
 
 def test_the_evaluator_and_the_eigenvalues_turn_over_with_the_sign_of_a_head(model):

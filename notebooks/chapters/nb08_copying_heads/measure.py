@@ -10,7 +10,7 @@ from aot_helpers.reading.circuits import copying_score
 from aot_helpers.reading.factored import FactoredMatrix
 from aot_helpers.text.batches import pad_batch
 from aot_helpers.text.corpora import Corpus
-from aot_helpers.text.planted import CODES, NAMES, PlantedTruth
+from aot_helpers.text.planted import CODES, NAMES
 
 COPIED = {"names": (NAMES, "copy"), "codes": (CODES, "repeat")}  # words, and a kind of their truth
 
@@ -21,18 +21,15 @@ def planted_copies(
     """Planted texts (BOS first), {"names" and "codes": tokens, [n]}, {the same: True at copies}.
 
     The last are [text, word]: word i is the token at place i + 1, as for losses of next tokens.
-    Raises ValueError for a corpus whose truth is not known.
     """
-    if not isinstance(corpus.truth, PlantedTruth):
-        raise ValueError("only of a planted corpus is it known which words are copies")
     texts, _ = pad_batch([tokenizer.encode(text, bos=True) for text in corpus.texts], tokenizer.pad)
     tokens, copies = {}, {}
     for group, (words, rule) in COPIED.items():
         tokens[group] = tokenizer.encode(" ".join(words))
-        ruled = [
-            torch.tensor([int(kind == rule) for kind in kinds]) for kinds in corpus.truth.kinds
-        ]
-        copies[group] = pad_batch(ruled, 0)[0].bool() & torch.isin(texts[:, 1:], tokens[group])
+        ruled = [[int(kind == rule) for kind in kinds] for kinds in corpus.truth.kinds]
+        copies[group] = pad_batch([*map(torch.tensor, ruled)], 0)[0].bool() & torch.isin(
+            texts[:, 1:], tokens[group]
+        )
     return texts, tokens, copies
 
 
