@@ -54,16 +54,6 @@ def test_raises_are_above_the_mean_of_all_sources():
     assert torch.allclose(raised[:, 1], by_hand - by_hand.mean(dim=0), atol=1e-6)
 
 
-def test_recall_counts_rules_whose_out_is_lifted_most():
-    word_id = {"put": 0, "sing": 1, "rain": 2, "silk": 3}
-    planted = {("put", "of"): "rain", ("sing", "of"): "silk"}
-    rules = one_layer.as_ids(planted, word_id, ["in", "of"])
-    assert rules == {(0, 1, 2), (1, 1, 3)}
-    raised = torch.zeros(2, 2, 4)
-    raised[0, 1, 2] = raised[1, 1, 2] = 0.5
-    assert one_layer.recall(raised, rules) == 0.5
-
-
 def test_floors_and_kinds_are_those_of_the_truth(written):
     tokens, truth = written
     shape = (len(tokens), tokens.shape[1] - 1)

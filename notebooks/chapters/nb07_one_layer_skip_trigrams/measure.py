@@ -44,20 +44,6 @@ def raises(
     return p - p.mean(dim=0)
 
 
-def as_ids(
-    planted: Planted, word_id: dict[str, int], destinations: list[str]
-) -> set[tuple[int, int, int]]:
-    """{(source, destination, out)} as token ids, the destination as its place in the list."""
-    return {(word_id[s], destinations.index(d), word_id[o]) for (s, d), o in planted.items()}
-
-
-def recall(
-    raised: Float[Tensor, "source destination out"], planted: set[tuple[int, int, int]]
-) -> float:
-    """Share of planted sources and destinations whose planted out has the largest raise."""
-    return sum(int(raised[s, d].argmax()) == o for s, d, o in planted) / len(planted)
-
-
 def gap_frames(
     tokenizer, sources: list[str], destinations: list[str], gap: str = "so then"
 ) -> Int[Tensor, "destination source 5"]:
