@@ -1,6 +1,5 @@
 """Notebook 05: the exam against plain sums, the loop at one rate against `train`, the pictures."""
 
-
 import pytest
 import torch
 

@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from aot_helpers.models.losses import next_token_losses
 from aot_helpers.text.corpora import Corpus
 from aot_helpers.text.markov import markov_chain
 from aot_helpers.text.planted import P_TAIL, write_planted
@@ -41,8 +40,6 @@ def test_a_trained_product_comes_near_the_entropy_and_a_narrow_one_less():
     assert 0 <= off[0] < 0.05 and off[1] > off[0] + 0.1
     again = bigrams.train_pairs(stream, 12, 12, steps=300)
     assert torch.equal(full[0], again[0]) and not full[0].requires_grad
-    with pytest.raises(ValueError, match="steps >= 1 and d_model >= 1, got 0 and 3"):
-        bigrams.train_pairs(stream, 12, 3, steps=0)
 
 
 def test_the_packages_model_has_the_rows_of_the_product_as_logits():
@@ -50,8 +47,6 @@ def test_the_packages_model_has_the_rows_of_the_product_as_logits():
     tokens = torch.randint(7, (2, 10))
     model = bigrams.as_model(W_E, W_U)
     assert torch.allclose(model(tokens), (W_E @ W_U)[tokens], atol=1e-5)
-    by_hand = -(W_E @ W_U).log_softmax(-1)[tokens[:, :-1], tokens[:, 1:]]
-    assert torch.allclose(next_token_losses(model(tokens), tokens), by_hand, atol=1e-5)
 
 
 def test_correlation_ignores_what_is_added_to_a_row_and_pairs_left_out():
@@ -120,7 +115,6 @@ ANSWERS = [
     ("06.2", "enedees", "not yet"),  # known
     ("06.2", "sees", "not yet"),
     ("06.2", "deneden", "not yet"),
-    ("06.2", "queen", "not yet"),
     ("06.2", 7, "not yet"),
     ("06.2", ..., "not attempted"),
     ("06.3", NOUNS, "solved"),
