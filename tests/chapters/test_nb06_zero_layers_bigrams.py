@@ -133,12 +133,11 @@ def test_figures_can_be_read():
     signs = " aeioubt"
     tables = {"counted": torch.rand(8, 8).softmax(-1), "learned": torch.rand(8, 8).softmax(-1)}
     tables["counted"][1, 2] = 0
-    group = torch.rand(5), torch.rand(5)
     check_figures(
         figures.table_maps(tables, signs, "title"),
         figures.table_strip(tables, signs, ["b ", "ta"], "title"),
         figures.pairs(*tables.values(), signs, ["b ", "ta"], "title"),
-        figures.log_points({"often": group, "more rarely": group}, "title", "P"),
+        figures.against_truth(*tables.values(), tables["counted"] > 0.1, "title"),
         figures.letter_plane(torch.randn(8, 2), signs, "title"),
     )
 

@@ -177,6 +177,7 @@ def test_smollm2_is_asked_for_both_prepositions_with_eight_controls_each():
     for preposition, nouns in after.items():
         assert len(nouns) == 10 and next(iter(nouns)) == idioms.RIGHT[preposition]
         assert not set(nouns) & set(idioms.NOUNS[preposition])
+    check_figures(figures.raised_nouns(after, "keep", "title"))
 
 
 def test_figures_can_be_read():

@@ -210,10 +210,10 @@ def test_figures_can_be_read():
     words, said = ["ada", "so", "again"], {"ada": 0.9, "hugo": 0.05}
     rows = [figures.Reading("L0H1 carries finn", words, {0: "finn"}, said)]
     tables = {"names": [torch.eye(20), 3 * torch.eye(20)], "codes": [-torch.eye(20)] * 2}
-    heads = {"L0H0": (torch.tensor([90.0, -4 + 0j]), 0.5), "L0H1": (torch.tensor([-9 + 4j]), -1.0)}
+    heads = [(torch.tensor([90.0, -4 + 0j]), 0.5), (torch.tensor([-9 + 4j]), -1.0)]
     points = {"score": {0: (0.9, 0.8), 1: (-0.5, 0.6), 2: (0.5, 0.0), 3: (0.0, 0.0)}}
     check_figures(
-        figures.diagonals(tables, ["L0H0", "L0H1"], "Tables"),
+        figures.diagonals(tables, "Tables"),
         figures.readings(rows, "Readings"),
         figures.eigenvalue_planes(heads, "Planes"),
         figures.against_score(points, "Against", 0.4, 0.1, {1: "missed"}),

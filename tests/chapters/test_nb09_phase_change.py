@@ -99,6 +99,8 @@ def test_figures_can_be_read(view):
         figures.copied_text(TOKENS[:1], models, "red", "title"),
         figures.film_strip([0, 100], strip, "title"),
         figures.second_copies(steps, curves, spans, {"two": "red"}, "title"),
+        figures.transplants(dict.fromkeys("abcdefg", [0.0, 0.1]), ["one", "two"], "title"),
+        figures.kinds_of_tokens([0, 1], {"a": [0, 1], "b": [0, 0.5], "c": [0, 0]}, "title"),
         view.figure,
     )
 

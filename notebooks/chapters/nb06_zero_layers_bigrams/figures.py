@@ -1,7 +1,7 @@
 """Drawings of notebook 06: tables of letter pairs as maps and dots, and a plane of letters."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -58,12 +58,27 @@ def pairs(counted: Table, model: Table, signs: str, named: list[str], title: str
         "in the text": (counted[seen], model[seen]),
         "never in the text": (left, model[~seen]),
     }
-    figure = log_points(groups, title, "share in the text", {"": names})
+    figure = _log_points(groups, title, "share in the text", {"": names})
     figure.axes[0].set_xticks([1e-3, 0.01, 0.1, 1], ["never", "0.01", "0.1", "1"])
     return figure
 
 
-def log_points(
+def against_truth(
+    P: Table, model: Table, often: Bool[Tensor, "present next"], title: str
+) -> Figure:
+    """A dot for each pair: its true probability and the model's, both at least 0.0001.
+
+    often: True for pairs that a text shows often enough; the others are pale.
+    """
+    P, model = P.clamp(min=1e-4), model.clamp(min=1e-4)
+    groups = {
+        "expected ten times or more": (P[often], model[often]),
+        "more rarely (0.0001: that or less)": (P[~often], model[~often]),
+    }
+    return _log_points(groups, title, "probability in the true table P")
+
+
+def _log_points(
     groups: dict[str, tuple], title: str, x_label: str, names: dict | None = None
 ) -> Figure:
     """Two groups of pairs, the second pale: a number, and the model's probability, logarithmic."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from aot_helpers.showing import diagrams
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHADES, SHARE, VALUE
-from aot_helpers.showing.forms import TITLE, panels
+from aot_helpers.showing.forms import TITLE, dots, panels
 from chapters.nb07_one_layer_skip_trigrams.measure import Planted
 
 FALSE = "#C2185B"
@@ -140,3 +140,20 @@ def logit_differences(
     axis.xaxis.tick_top()
     axis.tick_params(length=0, rotation=0, labelsize=10.5)
     return figure
+
+
+def raised_nouns(after: dict[str, dict[str, dict]], verb: str, title: str) -> Figure:
+    """How far a verb raises nouns after each preposition.
+
+    after: {preposition: {noun: {"raised": nats}}}, the right noun first, then the one that is right
+    after the other preposition, then controls.
+    """
+    rows, colors = {}, {"the idiom": VALUE, "the bug": FALSE, "eight other nouns": PALE}
+    for word, found in after.items():
+        right, wrong, *_ = found
+        first, second, *others = (each["raised"] for each in found.values())
+        row = f"{verb} … {word}\n{right}, not {wrong}"
+        rows[row] = dict(zip(colors, (first, second, others), strict=True))
+    label = f"log-probability after “{verb}” minus after eight other verbs (nats)"
+    look = {"colors": colors, "number": "+.1f", "levels": {0: ""}, "apart": True}
+    return dots({"": rows}, title, label, **look)

@@ -56,13 +56,11 @@ def readings(rows: list[Reading], title: str) -> Figure:
     return figure
 
 
-def diagonals(
-    tables: dict[str, list[Float[Tensor, "source out"]]], names: list[str], title: str
-) -> Figure:
+def diagonals(tables: dict[str, list[Float[Tensor, "source out"]]], title: str) -> Figure:
     """Square tables of tokens, red above the mean of the row and blue below; a scale for each row.
 
-    tables: {kind of token: a table for each head}, with a row of panels for each kind. The names of
-    the panels say how many tokens raise, or lower, themselves most in their row.
+    tables: {kind of token: a table for each head of layer 0}, with a row of panels for each kind.
+    The names of the panels say how many tokens raise, or lower, themselves most in their row.
     """
     rows, limits = {}, {}
     for kind, some in tables.items():
@@ -70,7 +68,7 @@ def diagonals(
         most = max(np.abs(each).max() for each in centered)
         row = f"{kind}: ±{most:.0f} nats"
         limits[row] = -most, most
-        rows[row] = {_said_of_diagonal(n, x): x for n, x in zip(names, centered, strict=True)}
+        rows[row] = {_said_of_diagonal(f"L0H{h}", x): x for h, x in enumerate(centered)}
     return grids(rows, title, limits=limits, colors="RdBu_r", cell=0.1)
 
 
@@ -81,26 +79,24 @@ def _said_of_diagonal(name: str, table: np.ndarray) -> str:
     return f"{name}: {max(raised, lowered)} of {len(table)}\n{way} themselves most"
 
 
-def eigenvalue_planes(
-    heads: dict[str, tuple[Complex[Tensor, " d_head"], float]], title: str
-) -> Figure:
-    """Eigenvalues in the complex plane, {head: (eigenvalues, copying score)}.
+def eigenvalue_planes(heads: list[tuple[Complex[Tensor, " d_head"], float]], title: str) -> Figure:
+    """Eigenvalues in the complex plane: of each head of layer 0 (eigenvalues, copying score).
 
     Drawn at the square root of their size, on one scale; ticks are true values.
     """
     panels = {}
-    for name, (values, score) in heads.items():
+    for h, (values, score) in enumerate(heads):
         values = np.asarray(values)
         values = values / np.sqrt(np.abs(values))
         signs = {"raised": values[values.real > 0], "lowered": values[values.real <= 0]}
-        panel = f"{name}\ncopying score {float(score):+.2f}"
+        panel = f"L0H{h}\ncopying score {float(score):+.2f}"
         panels[panel] = {way: (some.real, some.imag) for way, some in signs.items()}
     note = "Square-root scale: half of the way out is a quarter of the size."
     look = {"colors": {"raised": VALUE, "lowered": LOWERED}, "width": 9.8, "height": 2.9}
     figure = points(panels, title, "real part", "imaginary part", note=note, **look)
     ticks = np.array([-80, -20, 0, 20, 80])
     places = np.sign(ticks) * np.abs(ticks) ** 0.5
-    reach = 1.1 * max(np.abs(np.asarray(values)).max() ** 0.5 for values, _ in heads.values())
+    reach = 1.1 * max(np.abs(np.asarray(values)).max() ** 0.5 for values, _ in heads)
     for axis in figure.axes:
         axis.set_xticks(places, ticks)
         axis.set_yticks(places, ticks)

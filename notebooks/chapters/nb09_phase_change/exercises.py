@@ -111,6 +111,22 @@ def _favorite_distances(pattern, least=1):
     return [max(range(least, n), key=lambda d: head.diagonal(-d).mean()) for head in pattern]
 
 
+_compare_distances = against(
+    _favorite_distances,
+    [(_patterns([3, 1, 12, 7]),)],
+    {
+        "A head that attends to itself attends 0 back; only distances from 1 on count.": partial(
+            _favorite_distances, least=0
+        )
+    },
+)
+
+
+def _find_distances(answer):
+    _compare_distances(answer)
+    return "a favorite distance is no induction, which has none"
+
+
 def _honest_score(pattern, tokens, back):
     at = torch.arange(len(tokens))
     wanted = where_to_look(tokens) & (at[:, None] - at != back)
@@ -121,15 +137,7 @@ CHECKS = {
     "09.1": _copy_losses,
     "09.2": _middle_half,
     "09.3": _shift,
-    "09.4": against(
-        _favorite_distances,
-        [(_patterns([3, 1, 12, 7]),)],
-        {
-            "A head that attends to itself attends 0 back; only distances from 1 on count.": (
-                partial(_favorite_distances, least=0)
-            )
-        },
-    ),
+    "09.4": _find_distances,
     "09.5": against(
         lambda tokens, back: ([-1] * back + tokens)[: len(tokens)],
         [([7, 8, 9, 7, 8, 9], 2), ([4, 5], 3), ([1, 2, 3], 0)],

@@ -81,6 +81,21 @@ def second_copies(
     return figure
 
 
+def transplants(scores: dict[str, list[float]], into: list[str], title: str) -> Figure:
+    """Induction scores after transplants, a row for each {what was transplanted: [score]}."""
+    labels = {"x_label": "into", "y_label": "taken from the finished model"}
+    names = {"row_names": list(scores), "column_names": into}
+    table = {"": {"": list(scores.values())}}
+    return grids(table, title, number=".2f", cell=(1.4, 0.32), **names, **labels)
+
+
+def kinds_of_tokens(steps: list[int], copied: dict[str, list[float]], title: str) -> Figure:
+    """How much is copied of three kinds of tokens. copied: {kind: accuracy at each step}."""
+    colors = dict(zip(copied, (STORIES, CONTROL, RANDOM), strict=True))
+    curves = {kind: (steps, accuracies) for kind, accuracies in copied.items()}
+    return lines({"": curves}, title, "training step", "copy accuracy (12 tokens)", colors=colors)
+
+
 class LiveView:
     """The losses of a model on texts written twice, drawn anew at every call; the last frame stays.
 
