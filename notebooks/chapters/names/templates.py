@@ -9,6 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from aot_helpers.models.protocol import Model
+from aot_helpers.reading.logit_lens import target_token
 from aot_helpers.text.stories import CONSONANTS, PRONOUNS, VOWELS
 from aot_helpers.text.tokenization import Tokenizer
 
@@ -54,20 +55,6 @@ class Group(NamedTuple):
     s2_at: int
 
 
-def _one_token(tokenizer: Tokenizer, names: Sequence[str]) -> dict[str, int]:
-    """Each name's token. Raises ValueError for a name that is several."""
-    found = {}
-    for name in names:
-        pieces = tokenizer.encode(" " + name)
-        if len(pieces) != 1:
-            shown = tokenizer.token_strings(pieces)
-            raise ValueError(
-                f"the name {name!r} is {len(pieces)} tokens here, {shown}: take names of one token"
-            )
-        found[name] = int(pieces[0])
-    return found
-
-
 def single_names(tokenizer: Tokenizer) -> list[str]:
     """Names of one token of this vocabulary, with a space: people, or else scholars."""
     for names in (NAMES, SCHOLARS):
@@ -82,26 +69,21 @@ def name_prompts(
 ) -> list[Group]:
     """N prompts of each template and order of the names (who gives came first, or second).
 
-    Raises ValueError for a name of several tokens, fewer than 5 names, prompts beyond n_ctx.
+    Raises ValueError for a name of several tokens and for fewer than 5 names.
     """
-    tokens_of, rng, groups = _one_token(model.tokenizer, names), random.Random(seed), []
+    tokens_of = {name: target_token(model, " " + name) for name in names}
+    rng, groups = random.Random(seed), []
     if len(tokens_of) < 5:
         raise ValueError(f"5 different names or more are needed, 3 of them for `other`: {names}")
     for template in templates:
         for first_gives in (False, True):
             draws = [rng.sample(sorted(tokens_of), 5) for _ in range(n)]
-            texts = [
-                [
-                    template.format(A=x, B=y, S=z)
-                    for x, y, z in ((A, B, A if first_gives else B), (C, D, E))
-                ]
-                for A, B, C, D, E in draws
-            ]
-            pairs = [(B, A) if first_gives else (A, B) for A, B, *_ in draws]
-            io, s = (
-                torch.tensor([tokens_of[name] for name in each])
-                for each in zip(*pairs, strict=True)
-            )
+            texts, pairs = [], []
+            for A, B, C, D, E in draws:
+                S, IO = (A, B) if first_gives else (B, A)
+                texts.append([template.format(A=A, B=B, S=S), template.format(A=C, B=D, S=E)])
+                pairs.append([tokens_of[IO], tokens_of[S]])
+            io, s = torch.tensor(pairs).T
             groups.append(_group(model, texts, io, s))
     return groups
 
@@ -142,18 +124,9 @@ def _name(tokenizer: Tokenizer, rng: random.Random) -> str:
 def _group(model: Model, texts: list[list[str]], io: Tensor, s: Tensor) -> Group:
     """Texts and the same with other names as tokens, and where the names stand."""
     tokens, other = (
-        torch.stack([_encode(model, text) for text in each]) for each in zip(*texts, strict=True)
+        torch.stack([model.tokenizer.encode(text, bos=True) for text in each])
+        for each in zip(*texts, strict=True)
     )
     places = [(tokens == name[:, None]) for name in (io, s)]
     io_at, s_at = (where.all(dim=0).nonzero()[:, 0].tolist() for where in places)
     return Group(tokens, other, io, s, io_at[-1], s_at[0], s_at[-1])
-
-
-def _encode(model: Model, text: str) -> Tensor:
-    tokens = model.tokenizer.encode(text, bos=True)
-    if len(tokens) > model.config.n_ctx:
-        raise ValueError(
-            f"the prompt {text[:30]!r}… has {len(tokens)} tokens, but the model sees at most "
-            f"n_ctx = {model.config.n_ctx}: shorten it"
-        )
-    return tokens

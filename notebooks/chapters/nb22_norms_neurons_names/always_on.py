@@ -4,6 +4,9 @@ VISIT, section 5.3: in each of the last layers some neuron is among the 100 most
 more than 85 % of the prompts; such neurons are long, flat, and read as function words.
 """
 
+from collections.abc import Callable
+from functools import partial
+from operator import itemgetter
 from typing import NamedTuple
 
 import torch
@@ -38,8 +41,8 @@ def how_often(hidden: Float[Tensor, "*layer passage d_mlp"]) -> Float[Tensor, "*
     return torch.zeros_like(hidden).scatter_(-1, top, 1.0).mean(dim=-2)
 
 
-def dealt_at_random(hidden: Float[Tensor, "*more d_mlp"], seed: int = 0) -> Tensor:
-    """The activations of each passage and layer, dealt to the neurons of the layer at random."""
+def shuffled(hidden: Float[Tensor, "*more d_mlp"], seed: int = 0) -> Tensor:
+    """The activations of each passage and layer, shuffled among the neurons of the layer."""
     generator = torch.Generator().manual_seed(seed)
     order = torch.rand(hidden.shape, generator=generator).argsort(dim=-1)
     return hidden.gather(-1, order)
@@ -56,8 +59,12 @@ def busiest(often: Float[Tensor, "layer d_mlp"]) -> list[Neuron]:
 
 
 class Written(NamedTuple):
-    """What one neuron writes, beside the others of its layer."""
+    """One neuron, and what it writes beside the others of its layer."""
 
+    name: str
+    layer: int
+    often: float  # the share of passages in which it is among the most active
+    mean: float  # its activation
     length: float  # of its value, divided by the median of its layer
     longest: float  # the same of the longest value there
     entropy: float  # of its reading, less the median of its layer (nats)
@@ -66,7 +73,7 @@ class Written(NamedTuple):
     wordiest: float  # the largest such share there
     outlier: float  # its largest weight by size, divided by the root mean square
     outlier_at: int  # where in the stream that weight is
-    top: list[int]  # the ten highest tokens
+    top: list[str]  # the ten highest tokens
 
 
 def written(
@@ -74,85 +81,102 @@ def written(
     neurons: list[Neuron],
     words: Bool[Tensor, " d_vocab"],
     mean: Float[Tensor, "layer d_mlp"],
-) -> dict[Neuron, Written]:
+    often: Float[Tensor, "layer d_mlp"],
+) -> list[Written]:
     """Length, reading and outliers of each neuron's value, beside the others of its layer.
 
     mean: mean activations; a neuron whose mean is negative is read in the sign that it writes.
     """
-    found, seen = {}, None
-    for layer, at in sorted(neurons):
-        if layer != seen:
-            values, seen = model.mlp_values(layer) * mean[layer].sign()[:, None], layer
-            readings = [_reading(model, part) for part in values.split(128)]
-            entropy, top = (torch.cat(each) for each in zip(*readings, strict=True))
-            entropy, length = entropy - entropy.median(), values.norm(dim=-1)
-            length, share = length / length.median(), words[top].float().mean(dim=-1)
-        size = values[at].abs() / values[at].square().mean().sqrt()
-        found[Neuron(layer, at)] = Written(
-            length=length[at].item(),
-            longest=length.max().item(),
-            entropy=entropy[at].item(),
-            flattest=entropy.max().item(),
-            words=share[at].item(),
-            wordiest=share.max().item(),
-            outlier=size.max().item(),
-            outlier_at=int(size.argmax()),
-            top=top[at].tolist(),
+    layers = {layer: None for layer, _ in neurons}
+    for layer in layers:
+        values = model.mlp_values(layer) * mean[layer].sign()[:, None]
+        entropy, top = readings(model, values)
+        length, share = values.norm(dim=-1), words[top].float().mean(dim=-1)
+        size = values.abs() / values.square().mean(dim=-1, keepdim=True).sqrt()
+        layers[layer] = length / length.median(), entropy - entropy.median(), share, size, top
+    found = []
+    for layer, at in neurons:
+        length, entropy, share, size, top = layers[layer]
+        found.append(
+            Written(
+                name=str(Neuron(layer, at)),
+                layer=layer,
+                often=often[layer, at].item(),
+                mean=mean[layer, at].item(),
+                length=length[at].item(),
+                longest=length.max().item(),
+                entropy=entropy[at].item(),
+                flattest=entropy.max().item(),
+                words=share[at].item(),
+                wordiest=share.max().item(),
+                outlier=size[at].max().item(),
+                outlier_at=int(size[at].argmax()),
+                top=model.tokenizer.token_strings(top[at]),
+            )
         )
     return found
 
 
-def readings(model: Model, values: Float[Tensor, "n d_model"]) -> Float[Tensor, " n"]:
-    """The entropy (nats) of what the lens reads in each value, a few at a time."""
-    return torch.cat([_reading(model, part)[0] for part in values.split(128)])
-
-
-def _reading(model: Model, values: Float[Tensor, "n d_model"]) -> tuple[Tensor, Tensor]:
+def readings(
+    model: Model, values: Float[Tensor, "n d_model"]
+) -> tuple[Float[Tensor, " n"], Int[Tensor, "n 10"]]:
     """The entropy (nats) of what the lens reads in each value, and its ten highest tokens."""
-    logits = lens(model, values)
-    log_p = logits.log_softmax(dim=-1)
-    return -(log_p.exp() * log_p).sum(dim=-1), top_tokens(logits, 10)
+    found = []
+    for part in values.split(128):  # a few at a time: no [n, d_vocab] is ever kept
+        logits = lens(model, part)
+        log_p = logits.log_softmax(dim=-1)
+        found.append((-(log_p.exp() * log_p).sum(dim=-1), top_tokens(logits, 10)))
+    entropy, top = zip(*found, strict=True)
+    return torch.cat(entropy), torch.cat(top)
 
 
-def others_at_random(
-    neurons: list[Neuron], d_mlp: int, seed: int = 0, leave_out: list[Neuron] = ()
-) -> list[Neuron]:
-    """As many other neurons of the same layers, drawn at random."""
-    generator, found = torch.Generator().manual_seed(seed), []
-    taken = {*neurons, *leave_out}
-    for layer, _ in neurons:
-        order = torch.randperm(d_mlp, generator=generator).tolist()
-        one = next(Neuron(layer, n) for n in order if Neuron(layer, n) not in taken)
-        taken.add(one)
-        found.append(one)
-    return found
-
-
-def others_as_long(
-    model: Model,
+def others(
     neurons: list[Neuron],
+    order: Callable[[Neuron], Int[Tensor, " d_mlp"]],
     leave_out: list[Neuron] = (),
-    seed: int = 0,
-    among: int = 5,
+    pick: Callable[[list[Neuron]], Neuron] = itemgetter(0),
 ) -> list[Neuron]:
-    """As many other neurons of the same layers, each one of the `among` nearest in length."""
-    generator, taken, found = torch.Generator().manual_seed(seed), {*neurons, *leave_out}, []
-    for layer, neuron in neurons:
-        length = model.mlp_values(layer).norm(dim=-1)
-        order = (length - length[neuron]).abs().argsort().tolist()
-        near = [n for n in order if Neuron(layer, n) not in taken][:among]
-        one = Neuron(layer, near[int(torch.randint(len(near), (1,), generator=generator))])
-        taken.add(one)
-        found.append(one)
+    """As many other neurons of the same layers, none twice, for a control.
+
+    order: the numbers of a neuron's layer, the best first. pick: chooses from those that are free.
+    """
+    taken, found = {*neurons, *leave_out}, []
+    for neuron in neurons:
+        layer = (Neuron(neuron.layer, at) for at in order(neuron).tolist())
+        found.append(pick([one for one in layer if one not in taken]))
+        taken.add(found[-1])
     return found
+
+
+def nearest(size: Float[Tensor, "layer d_mlp"]) -> Callable[[Neuron], Int[Tensor, " d_mlp"]]:
+    """An order for `others`: a neuron's layer, the nearest in size first."""
+    return lambda neuron: (size[neuron.layer] - size[neuron]).abs().argsort()
+
+
+def others_as_large(
+    neurons: list[Neuron],
+    size: Float[Tensor, "layer d_mlp"],
+    leave_out: list[Neuron] = (),
+    draw: int = 0,
+) -> list[Neuron]:
+    """As many other neurons of the same layers, the nearest in size; draw 1, 2 … the next ones.
+
+    size: a number of each neuron, such as what `contributions` gives.
+    """
+    return others(neurons, nearest(size), leave_out, itemgetter(draw))
+
+
+def lengths(model: Model) -> Float[Tensor, "layer d_mlp"]:
+    """How long the value of each neuron is."""
+    layers = range(model.config.n_layers)
+    return torch.stack([model.mlp_values(layer).norm(dim=-1) for layer in layers])
 
 
 def contributions(
     model: Model, squares: Float[Tensor, "layer d_mlp"]
 ) -> Float[Tensor, "layer d_mlp"]:
     """How long what a neuron adds is: the root of its mean squared activation, times its length."""
-    lengths = [model.mlp_values(layer).norm(dim=-1) for layer in range(model.config.n_layers)]
-    return squares.sqrt() * torch.stack(lengths)
+    return squares.sqrt() * lengths(model)
 
 
 def joint_size(model: Model, tokens: Int[Tensor, "batch pos"], neurons: list[Neuron]) -> float:
@@ -187,26 +211,6 @@ def others_jointly_as_large(
     return found
 
 
-def others_as_large(
-    neurons: list[Neuron],
-    size: Float[Tensor, "layer d_mlp"],
-    leave_out: list[Neuron] = (),
-    draw: int = 0,
-) -> list[Neuron]:
-    """As many other neurons of the same layers, the nearest in size; draw 1, 2 … the next ones.
-
-    size: a number of each neuron, such as what `contributions` gives.
-    """
-    taken, found = {*neurons, *leave_out}, []
-    for layer, neuron in neurons:
-        order = (size[layer] - size[layer, neuron]).abs().argsort().tolist()
-        near = [n for n in order if Neuron(layer, n) not in taken]
-        one = Neuron(layer, near[min(draw, len(near) - 1)])
-        taken.add(one)
-        found.append(one)
-    return found
-
-
 def silence(
     model: Model, neurons: list[Neuron], to: Float[Tensor, "layer d_mlp"] | None = None
 ) -> Edits:
@@ -214,20 +218,20 @@ def silence(
 
     Raises ValueError for a neuron that does not exist.
     """
-    by_layer: dict[int, list[int]] = {}
     for layer, neuron in neurons:
         check_mlp(model.config, layer)
         if not 0 <= neuron < model.config.d_mlp:
             last = model.config.d_mlp - 1
             raise ValueError(f"there is no neuron {neuron} in layer {layer}: they are 0 … {last}")
-        by_layer.setdefault(layer, []).append(neuron)
+    edits = {}
+    for layer in {layer for layer, _ in neurons}:
+        which = [at for i, at in neurons if i == layer]
+        new = torch.zeros(len(which)) if to is None else to[layer, which]
+        edits[f"L{layer}.mlp_hidden"] = partial(_fixed, which=which, to=new)
+    return edits
 
-    def edit(layer: int, which: list[int]):
-        def fixed(hidden: Tensor) -> Tensor:
-            hidden = hidden.clone()
-            hidden[..., which] = 0 if to is None else to[layer, which]
-            return hidden
 
-        return fixed
-
-    return {f"L{layer}.mlp_hidden": edit(layer, which) for layer, which in by_layer.items()}
+def _fixed(hidden: Tensor, which: list[int], to: Tensor) -> Tensor:
+    hidden = hidden.clone()
+    hidden[..., which] = to
+    return hidden

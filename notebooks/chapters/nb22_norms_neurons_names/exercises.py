@@ -3,7 +3,7 @@
 import torch
 
 from aot_helpers.teaching.exercises import NotYet, attempted
-from chapters.nb22_norms_neurons_names.always_on import Neuron
+from aot_helpers.teaching.exercises.references import against, draw
 
 QUIET, LOUD = 0.1, 3.0  # activations that count as silence, and as loud
 LEAST_WORDS, LEAST_LETTERS = 6, 4  # of a text, of its last word
@@ -11,10 +11,9 @@ LEAST_WORDS, LEAST_LETTERS = 6, 4  # of a text, of its last word
 
 def _hushed(answer, model, neuron):
     """Two texts with different last words: the neuron is silent after one, loud after the other."""
-    pair = answer if isinstance(answer, tuple | list) else ()
-    if len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+    if not isinstance(answer, tuple | list) or list(map(type, answer)) != [str, str]:
         raise NotYet(f'Give two texts, ("silent …", "loud …"); you give {answer!r}.')
-    (*start, quiet), (*same, loud) = ((text.split() or [""]) for text in pair)
+    (*start, quiet), (*same, loud) = ((text.split() or [""]) for text in answer)
     if start != same or len(start) < LEAST_WORDS - 1:
         raise NotYet(
             f"Of {LEAST_WORDS} words or more, all but the last have to be the same in both."
@@ -24,47 +23,43 @@ def _hushed(answer, model, neuron):
             raise NotYet(
                 f"The last words have {LEAST_LETTERS} letters or more, and only letters: {last}."
             )
+    layer, at = neuron
     found = []
-    for text in pair:
-        tokens = model.tokenizer.encode(text, bos=True)[None]
-        if tokens.shape[1] > model.config.n_ctx:
-            raise NotYet(
-                f"Yours has {tokens.shape[1]} tokens; the model sees {model.config.n_ctx}."
-            )
-        layer, at = Neuron(*neuron)
-        with torch.no_grad():
-            hidden = model.run_with_cache(tokens)[1][f"L{layer}.mlp_hidden"]
-        found.append(hidden[0, -1, at].item())
+    for text in answer:
+        _, cache = model.run_with_cache(model.tokenizer.encode(text, bos=True)[None])
+        found.append(cache[f"L{layer}.mlp_hidden"][0, -1, at].item())
     said = f"{found[0]:.2f} after {quiet!r}, {found[1]:.2f} after {loud!r}"
     if found[0] <= QUIET and found[1] >= LOUD:
         return said
     raise NotYet(f"It is {said}: {QUIET} or less is silent, {LOUD} or more is loud.")
 
 
+def fold(gain, bias, W, b):
+    """The matrix and the bias that read a norm without its gain and bias as W and b read it."""
+    return gain[:, None] * W, b + bias @ W
+
+
 def _folds(answer):
-    generator = torch.Generator().manual_seed(22)
-    for rows, columns in ((4, 3), (6, 8)):
-        shapes = (5, rows), (rows, columns), (columns,)
-        x, W, b = (torch.randn(*shape, generator=generator) for shape in shapes)
-        gain, bias = torch.randn(2, rows, generator=generator)
-        try:
-            given = answer(gain.clone(), bias.clone(), W.clone(), b.clone())
-        except (RuntimeError, TypeError) as error:
-            sizes = f"gain and bias [{rows}], W [{rows}, {columns}], b [{columns}]"
-            raise NotYet(
-                f"With {sizes} your function stops: {str(error).splitlines()[0]}."
-            ) from None
-        attempted(given)
-        if not isinstance(given, tuple | list) or len(given) != 2:
-            raise NotYet(f"Return two tensors, W and b; you return {type(given).__name__}.")
-        new_W, new_b = given
-        shapes = [tuple(getattr(each, "shape", ())) for each in given]
-        if shapes != [(rows, columns), (columns,)]:
-            raise NotYet(f"For W {[rows, columns]} and b {[columns]}, yours are {shapes}.")
-        bare = torch.nn.functional.layer_norm(x, (rows,))
-        apart = (bare @ new_W + new_b - ((bare * gain + bias) @ W + b)).abs().max().item()
-        if apart > 1e-4:
-            raise NotYet(f"What the matrix gives is off by {apart:.2f}.")
+    def joined(pair):
+        return torch.cat([pair[0], pair[1][None]])
+
+    def of_answer(*parts):
+        given, shapes = attempted(answer(*parts)), [each.shape for each in parts[2:]]
+        if not isinstance(given, tuple) or [getattr(x, "shape", ()) for x in given] != shapes:
+            raise NotYet(f"Return two tensors, W and b, of the shapes {shapes}; yours: {given}.")
+        return joined(given)
+
+    mistakes = {
+        "The bias of the norm is missing: what does bias @ W add?": lambda gain, bias, W, b: joined(
+            (gain[:, None] * W, b)
+        ),
+        "bias goes through W as it stands, without the gain.": lambda gain, bias, W, b: joined(
+            (gain[:, None] * W, b + bias * gain @ W)
+        ),
+    }
+    sizes = ((4, 3), (6, 8))
+    trials = [(draw(d), draw(d, seed=1), draw(d, m, seed=3), draw(m, seed=2)) for d, m in sizes]
+    against(lambda *parts: joined(fold(*parts)), trials, mistakes)(of_answer)
 
 
 def _wrong_giver(answer, model):

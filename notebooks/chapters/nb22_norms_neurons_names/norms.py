@@ -6,17 +6,17 @@ bias can, and those may be moved into the matrices that read it.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from aot_helpers.base.statistics import correlation
 from aot_helpers.models.protocol import Edits, Model
 from aot_helpers.reading.logit_lens import lens
-from aot_helpers.reading.norms import check_norm
+from aot_helpers.reading.norms import check_norm, norm_bias
 
 SITES = ("ln1", "ln2")
 
@@ -33,23 +33,28 @@ def norm_at(model: Model, layer: int, site: str) -> nn.Module:
 
 
 @contextlib.contextmanager
+def restored(parameters: list[Tensor]) -> Iterator[None]:
+    """Parameters that may be changed in place until the block ends; then they are as before."""
+    before = [each.detach().clone() for each in parameters]
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        with torch.no_grad():
+            for each, old in zip(parameters, before, strict=True):
+                each.copy_(old)
+
+
+@contextlib.contextmanager
 def changed(
     norm: nn.Module, gain: Float[Tensor, " d_model"], bias: Float[Tensor, " d_model"] | None = None
 ) -> Iterator[nn.Module]:
     """The norm with another gain (and bias), in place, until the block ends."""
-    parts = {norm.weight: gain}
-    if bias is not None and getattr(norm, "bias", None) is not None:
-        parts[norm.bias] = bias
-    before = {part: part.detach().clone() for part in parts}
-    try:
-        with torch.no_grad():
-            for part, new in parts.items():
-                part.copy_(new)
+    with restored(list(norm.parameters())):
+        norm.weight.copy_(gain)
+        if bias is not None and getattr(norm, "bias", None) is not None:
+            norm.bias.copy_(bias)
         yield norm
-    finally:
-        with torch.no_grad():
-            for part, old in before.items():
-                part.copy_(old)
 
 
 def plain(norm: nn.Module):
@@ -93,9 +98,17 @@ class Change(NamedTuple):
         """What each token gains, on average."""
         return self.after - self.before
 
-    def left(self, words: Bool[Tensor, " d_vocab"]) -> float:
+    def kept(self, words: Bool[Tensor, " d_vocab"]) -> float:
         """The probability of these words after the norm, divided by that before."""
         return (self.after[words].sum() / self.before[words].sum()).item()
+
+    def falls(self, n: int) -> Int[Tensor, " n"]:
+        """The ids of the n tokens whose mean probability falls most."""
+        return self.difference.topk(n, largest=False).indices
+
+    def rises(self, n: int) -> Int[Tensor, " n"]:
+        """The ids of the n tokens whose mean probability rises most."""
+        return self.difference.topk(n).indices
 
 
 def change(model: Model, norm: nn.Module, x: Float[Tensor, "n d_model"]) -> Change:
@@ -153,16 +166,6 @@ def alike(x: Float[Tensor, "n d_model"], seed: int = 0) -> Float[Tensor, "n d_mo
     return center + noise @ (x - center) / (len(x) - 1) ** 0.5
 
 
-def falling(change: Change, n: int = 10) -> Tensor:
-    """The ids of the n tokens whose mean probability falls most."""
-    return change.difference.topk(n, largest=False).indices
-
-
-def rising(change: Change, n: int = 10) -> Tensor:
-    """The ids of the n tokens whose mean probability rises most."""
-    return change.difference.topk(n).indices
-
-
 def moved(
     model: Model,
     before: Float[Tensor, " d_vocab"],
@@ -190,30 +193,20 @@ def folded(model: Model, layers: list[int]) -> Iterator[Model]:
     family = getattr(model.config, "family", "ours")
     if family not in ("gpt2", "llama"):
         raise ValueError(f"no way to fold the norms of the family {family!r}: take gpt2 or llama")
-    before = {}
-    with torch.no_grad():
-        try:
-            for layer in layers:
-                for norm, reads in _readers(model, layer):
-                    gain, bias = norm.weight.clone(), getattr(norm, "bias", None)
-                    parts = [norm.weight, *(m.weight for m in reads)]
-                    parts += [
-                        p for m in (norm, *reads) if (p := getattr(m, "bias", None)) is not None
-                    ]
-                    before |= {part: part.clone() for part in parts}
-                    for module in reads:
-                        if family == "gpt2":  # Conv1D keeps [in, out]
-                            module.bias += bias @ module.weight
-                            module.weight *= gain[:, None]
-                        else:
-                            module.weight *= gain
-                    norm.weight.fill_(1)
-                    if bias is not None:
-                        bias.fill_(0)
-            yield model
-        finally:
-            for part, old in before.items():
-                part.copy_(old)
+    pairs = [pair for layer in layers for pair in _readers(model, layer)]
+    modules = [module for norm, reads in pairs for module in (norm, *reads)]
+    with restored([each for module in modules for each in module.parameters()]):
+        for norm, reads in pairs:
+            for module in reads:
+                if family == "gpt2":  # Conv1D keeps [in, out]
+                    module.bias += norm.bias @ module.weight
+                    module.weight *= norm.weight[:, None]
+                else:
+                    module.weight *= norm.weight
+            norm.weight.fill_(1)
+            if family == "gpt2":
+                norm.bias.fill_(0)
+        yield model
 
 
 def _readers(model: Model, layer: int) -> list[tuple[nn.Module, list[nn.Module]]]:
@@ -236,27 +229,35 @@ def words_direction(model: Model, words: Bool[Tensor, " d_vocab"]) -> Float[Tens
     return toward / toward.norm()
 
 
+def _edits_of_uneven(model: Model, layer: int, change: Callable[[Tensor, Tensor], Tensor]) -> Edits:
+    """Edits of what a layer's heads read: change(out, what the uneven gain and bias do there).
+
+    What an uneven gain does is measured against its mean.
+    """
+    norm, seen = norm_at(model, layer, "ln1"), {}
+    gain, bias = norm.weight.detach(), norm_bias(norm, model.config.d_model)
+
+    def keep(resid: Tensor) -> Tensor:
+        seen["resid"] = resid
+        return resid
+
+    def edit(out: Tensor) -> Tensor:
+        return change(out, normalized(norm, seen["resid"]) * (gain - gain.mean()) + bias)
+
+    return {f"L{layer}.resid_pre": keep, f"L{layer}.ln1_out": edit}
+
+
 def words_put_back(
     model: Model, layer: int, toward: Float[Tensor, " d_model"], along: Float[Tensor, " d_model"]
 ) -> Edits:
     """Edits that undo, in what a layer's heads read, what the uneven gain did along `toward`.
 
     along: the direction in which the amounts are taken off; `toward` itself, or a random one as a
-    control. Both of length 1. What an uneven gain does is measured against its mean.
+    control. Both of length 1.
     """
-    norm, seen = norm_at(model, layer, "ln1"), {}
-    gain, bias = norm.weight.detach(), getattr(norm, "bias", None)
-    bias = 0 if bias is None else bias.detach()
-
-    def keep(resid: Tensor) -> Tensor:
-        seen["resid"] = resid
-        return resid
-
-    def undo(out: Tensor) -> Tensor:
-        uneven = normalized(norm, seen["resid"]) * (gain - gain.mean()) + bias
-        return out - (uneven @ toward)[..., None] * along
-
-    return {f"L{layer}.resid_pre": keep, f"L{layer}.ln1_out": undo}
+    return _edits_of_uneven(
+        model, layer, lambda out, uneven: out - (uneven @ toward)[..., None] * along
+    )
 
 
 def evened_as_far(model: Model, layer: int, seed: int = 0) -> Edits:
@@ -265,22 +266,13 @@ def evened_as_far(model: Model, layer: int, seed: int = 0) -> Edits:
     At every position the length of the change is that of setting the gain to its mean, the bias
     to 0.
     """
-    norm, seen = norm_at(model, layer, "ln1"), {}
-    gain, generator = norm.weight.detach(), torch.Generator().manual_seed(seed)
-    bias = getattr(norm, "bias", None)
-    bias = 0 if bias is None else bias.detach()
+    generator = torch.Generator().manual_seed(seed)
 
-    def keep(resid: Tensor) -> Tensor:
-        seen["resid"] = resid
-        return resid
-
-    def move(out: Tensor) -> Tensor:
-        step = normalized(norm, seen["resid"]) * (gain.mean() - gain) - bias
+    def move(out: Tensor, uneven: Tensor) -> Tensor:
         noise = torch.randn(out.shape, generator=generator)
-        length = step.norm(dim=-1, keepdim=True) / noise.norm(dim=-1, keepdim=True)
-        return out + noise * length
+        return out + noise * uneven.norm(dim=-1, keepdim=True) / noise.norm(dim=-1, keepdim=True)
 
-    return {f"L{layer}.resid_pre": keep, f"L{layer}.ln1_out": move}
+    return _edits_of_uneven(model, layer, move)
 
 
 def normalized(norm: nn.Module, x: Float[Tensor, "*places d_model"]) -> Tensor:

@@ -5,10 +5,8 @@ PAGES are the package's versions of what the reader writes; each is its folded s
 
 import re
 
-import torch
-
 from aot_helpers.teaching.exercises import NotYet, attempted
-from aot_helpers.teaching.exercises.references import draw, read_guesses
+from aot_helpers.teaching.exercises.references import against, draw, near
 from chapters.names.templates import NAMES
 
 NEAR = 1.0  # of 24.3, in logits
@@ -24,51 +22,39 @@ def attribute(writes, gain, u_io, u_s):
 PAGES = {"24.1": attribute}
 
 
-def _mistakes(writes, gain, u_io, u_s):
-    """{what to say: numbers that many get instead of the right ones}."""
-    final, toward = writes.sum(dim=0), u_io - u_s
-    sigma, own = (x.square().mean(dim=-1, keepdim=True).sqrt() for x in (final, writes))
-    return {
-        "The sign is turned: the indirect object's logit less the subject's.": -attribute(
-            writes, gain, u_io, u_s
-        ),
-        "You divide each part by its own σ; the model has one, of the sum of all parts.": (
-            (writes / own * gain) @ toward
-        ),
-        "The final norm is missing: divide by σ and multiply by the gain.": writes @ toward,
-        "The division by σ is missing.": (writes * gain) @ toward,
-        "The gain is missing.": (writes / sigma) @ toward,
-        "That is Mary's logit alone; take John's off.": (writes / sigma * gain) @ u_io,
-        "RMSNorm does not center: σ is the root of the mean square, not the standard deviation.": (
-            writes / final.std(correction=0) * gain
-        )
-        @ toward,
-        "You take the length of the stream; σ is the root of the MEAN square.": (
-            writes / final.norm() * gain
-        )
-        @ toward,
-    }
+def _rms(x):
+    return x.square().mean(dim=-1, keepdim=True).sqrt()
+
+
+# {what to say: what many write instead}
+MISTAKES = {
+    "The sign is turned: the indirect object's logit less the subject's.": (
+        lambda writes, gain, u_io, u_s: attribute(writes, gain, u_s, u_io)
+    ),
+    "You divide each part by its own σ; the model has one, of the sum of all parts.": (
+        lambda writes, gain, u_io, u_s: (writes / _rms(writes) * gain) @ (u_io - u_s)
+    ),
+    "The final norm is missing: divide by σ and multiply by the gain.": (
+        lambda writes, gain, u_io, u_s: writes @ (u_io - u_s)
+    ),
+    "The division by σ is missing.": (
+        lambda writes, gain, u_io, u_s: (writes * gain) @ (u_io - u_s)
+    ),
+    "The gain is missing.": (
+        lambda writes, gain, u_io, u_s: writes / _rms(writes.sum(dim=0)) @ (u_io - u_s)
+    ),
+    "That is Mary's logit alone; take John's off.": (
+        lambda writes, gain, u_io, u_s: attribute(writes, gain, u_io, 0 * u_s)
+    ),
+}
 
 
 def _attribute(answer):
-    for parts, d_model in ((5, 12), (3, 7)):
-        given = draw(parts, d_model, seed=1) + 0.4, *(draw(d_model, seed=i) for i in (2, 3, 4))
-        right, found = attribute(*given), answer(*(x.clone() for x in given))
-        if not (parts == 5) and found is None:
-            raise NotYet("Nothing was returned.")
-        attempted(found)
-        if not isinstance(found, torch.Tensor) or found.shape != right.shape:
-            shape = list(getattr(found, "shape", [])) or type(found).__name__
-            raise NotYet(
-                f"For writes {[parts, d_model]} a tensor {[parts]} is wanted; yours: {shape}."
-            )
-        if torch.allclose(found, right, atol=1e-4):
-            continue
-        for said, wrong in _mistakes(*given).items():
-            if torch.allclose(found, wrong, atol=1e-4):
-                raise NotYet(said)
-        gap = (found - right).abs().max()
-        raise NotYet(f"The shape is right, the numbers are off by up to {gap:.2f}.")
+    trials = [
+        (draw(parts, d_model, seed=1) + 0.4, *(draw(d_model, seed=i) for i in (2, 3, 4)))
+        for parts, d_model in ((5, 12), (3, 7))
+    ]
+    against(attribute, trials, MISTAKES)(answer)
     return "your terms add up to the logit difference, so that no part is left out"
 
 
@@ -108,14 +94,8 @@ def _apart(answer):
 
 def _foretold(answer, truth):
     """Two numbers, in logits. truth: {question: number}."""
-    for what, number in read_guesses(answer, truth):
-        if abs(number - truth[what]) > NEAR:
-            side = "more" if truth[what] > number else "less"
-            raise NotYet(
-                f"{what}: it is {side} than {number:.1f}. Which rows of the figure are like it?"
-            )
-    said = ", ".join(f"{what} {x:+.1f}" for what, x in truth.items())
-    return f"measured: {said}"
+    near(answer, truth, NEAR)
+    return "measured: " + ", ".join(f"{what} {x:+.1f}" for what, x in truth.items())
 
 
 CHECKS = {"24.1": _attribute, "24.2": _apart, "24.3": _foretold}

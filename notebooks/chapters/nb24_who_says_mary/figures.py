@@ -3,14 +3,11 @@
 import re
 from collections.abc import Mapping, Sequence
 
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from aot_helpers.showing.diagrams import (
-    DPI,
     INK,
     PALE,
     QUERY,
@@ -22,9 +19,12 @@ from aot_helpers.showing.diagrams import (
     say,
     word,
 )
-from aot_helpers.showing.plots import SMALL  # and its style
+from aot_helpers.showing.forms import SMALL, panels, points
+from chapters.nb24_who_says_mary.measure import Asked
 
 WRONG, THIRD = "#C2185B", "#8C6D1F"  # the name that should not come; a third name
+PROPERTIES = ("twice", "last", "subject")
+GROUPS = {"came twice": WRONG, "came once": THIRD}
 CELLS = LinearSegmentedColormap.from_list("falls", ["#7FB8D8", "white", "#F0B48A"])
 
 
@@ -58,29 +58,21 @@ def contributions(
     out.
     """
     at, values = np.arange(len(rows)), np.asarray([*rows.values()])
-    size = (9.2, 0.36 * len(rows) + 1.5)
-    figure, axes = plt.subplots(1, 2, figsize=size, dpi=DPI, sharex=True, sharey=True)
-    bottom, top = 0.55 / size[1], 1 - 0.8 / size[1]
-    figure.subplots_adjust(1.7 / size[0], bottom, 0.98, top, wspace=0.07)
-    look = {"va": "bottom", "fontsize": 10, "weight": "bold"}
-    for i, (name, color) in enumerate(zip(names, (VALUE, WRONG), strict=True)):
-        axes[0].barh(at - 0.19 + 0.38 * i, values[:, i], 0.36, color=color)
-        place = {"transform": axes[0].transAxes, "color": color}
-        axes[0].text(0.02 + 0.5 * i, 1.02, f"to the logit of {name}", **place, **look)
-    axes[1].barh(at, values[:, 2], 0.62, color="#8A8F98")
-    said = f"to the difference, {names[0]} − {names[1]}"
-    axes[1].text(0.02, 1.02, said, transform=axes[1].transAxes, color=INK, **look)
-    for y, gap in zip(at, values[:, 2], strict=True):
-        side = {"va": "center", "fontsize": 10, "ha": "left" if gap >= 0 else "right"}
-        away = {"xytext": (4 if gap >= 0 else -4, 0), "textcoords": "offset points"}
-        axes[1].annotate(f"{gap:+.2f}", (gap, y), **away, **side)
-    for axis in axes:
+    key = {f"to the logit of {names[0]}": VALUE, f"to the logit of {names[1]}": WRONG}
+    key[f"to the difference, {names[0]} − {names[1]}"] = PALE
+    figure, ((left, right),) = panels(
+        1, 2, 9.2, 0.36 * len(rows) + 0.6, title=title, key=key, sharex=True, sharey=True
+    )
+    for i, color in enumerate((VALUE, WRONG)):
+        left.barh(at - 0.19 + 0.38 * i, values[:, i], 0.36, color=color)
+    bars = right.barh(at, values[:, 2], 0.62, color=PALE)
+    right.bar_label(bars, fmt="{:+.2f}", padding=4, fontsize=10)
+    for axis in (left, right):
         axis.axvline(0, color="0.4", lw=0.9)
         axis.set(xlabel="logits", ylim=(len(rows) - 0.4, -0.6))
-        axis.tick_params(axis="y", length=0)
-    axes[0].set(xlim=(np.nanmin(values) - 0.6, np.nanmax(values) + 1.0))
-    axes[0].set_yticks(at, list(rows), fontsize=10)
-    return headline(figure, title)
+        axis.margins(x=0.12)
+    left.set_yticks(at, list(rows))
+    return figure
 
 
 def patches(
@@ -94,68 +86,51 @@ def patches(
     others: the same of other heads, where measured; their range stands below the number.
     """
     ways = list(next(iter(falls.values())))
-    height, wide, first = 0.62, 2.1, 2.35
-    figure, axis = canvas(first + wide * len(ways) + 0.3, 0.78 * len(falls) + 1.1)
-    norm = TwoSlopeNorm(0, -whole, whole)
-    top = 0.78 * len(falls) + 0.25
-    for j, way in enumerate(ways):
-        say(axis, first + (j + 0.5) * wide, top + 0.2, way, size=10.5, weight="bold")
-    for i, (who, row) in enumerate(falls.items()):
-        y = top - 0.45 - 0.78 * i
-        say(axis, first - 0.15, y, who, size=11, ha="right", weight="bold")
-        for j, way in enumerate(ways):
-            corner = (first + j * wide + 0.04, y - height / 2)
-            look = {"fc": CELLS(norm(row[way])), "ec": "0.82", "lw": 1}
-            axis.add_patch(Rectangle(corner, wide - 0.08, height, **look))
-            some = others.get(who, {}).get(way, ())
-            middle = first + (j + 0.5) * wide
-            say(axis, middle, y + (0.11 if some else 0), f"{row[way]:+.2f}", size=12.5)
-            if some:
-                span = f"others {min(some):+.2f} to {max(some):+.2f}"
-                say(axis, middle, y - 0.17, span, "0.35", size=9)
-    return headline(figure, title)
+    width, height = 1.3 + 1.9 * len(ways), 0.62 * len(falls) + 0.3
+    figure, ((axis,),) = panels(1, 1, width, height, title=title)
+    values = [[row[way] for way in ways] for row in falls.values()]
+    axis.imshow(values, cmap=CELLS, vmin=-whole, vmax=whole, aspect="auto")
+    axis.set_xticks(range(len(ways)), ways)
+    axis.set_yticks(range(len(falls)), list(falls))
+    axis.tick_params(length=0, labeltop=True, labelbottom=False)
+    for y, (who, row) in enumerate(falls.items()):
+        for x, way in enumerate(ways):
+            say(axis, x, y - 0.12, f"{row[way]:+.2f}", size=12)
+            if some := others.get(who, {}).get(way, ()):
+                say(axis, x, y + 0.24, f"others {min(some):+.2f} to {max(some):+.2f}", size=SMALL)
+    return figure
 
 
-def hypotheses(
-    rows: Sequence[tuple[str, str, Sequence[str], Sequence[float], Sequence[Sequence[float]]]],
-    heads: Sequence[str],
-    title: str,
-    properties: Sequence[str] = ("twice", "last", "subject"),
-) -> Figure:
+def hypotheses(rows: Sequence[Asked], heads: Mapping[str, str], title: str) -> Figure:
     """Prompts with one name marked, what is true of it, and how far each set of heads lowers it.
 
-    rows: (prompt, the marked name, its properties, a number for each of `heads`, controls). The
-    last mention of the name is marked.
+    The last mention of the name is marked. heads: {role: title}.
     """
-    size = (9.4, 0.52 * len(rows) + 1.75)
-    figure = plt.figure(figsize=size, dpi=DPI)
-    bottom, height = 0.72 / size[1], 0.52 * len(rows) / size[1]
-    words = figure.add_axes((0, bottom, 0.52, height))
-    words.set(xlim=(0, 0.52 * size[0]), ylim=(len(rows) - 0.5, -0.5))
+    note = "red: the name that is lowered; gray dots: three other heads or pairs of heads"
+    height = 0.5 * len(rows) + 0.75
+    figure, ((words, *axes),) = panels(
+        1, 1 + len(heads), 9.4, height, title=title, note=note, sharey=True,
+        width_ratios=(2.3, *[1] * len(heads)),
+    )  # fmt: skip
+    words.set(xlim=(0, 5), ylim=(len(rows) - 0.5, -0.5))
     words.axis("off")
-    most = max(max(row[3]) for row in rows) * 1.45
-    for said, x in zip(properties, (2.95, 3.62, 4.36), strict=True):
-        say(words, x, -0.8, said, "0.25", size=10, clip_on=False)
+    for what, x in zip(PROPERTIES, (3.3, 3.95, 4.65), strict=True):
+        say(words, x, -0.72, what, "0.25", size=10, clip_on=False)
+        fill = [INK if what in row.true else "white" for row in rows]
+        words.scatter([x] * len(rows), range(len(rows)), s=60, c=fill, edgecolor="0.55", lw=1)
+    for y, row in enumerate(rows):
+        _marked(words, 0, y, row.prompt, row.name)
+    for axis, (role, said), color in zip(axes, heads.items(), (QUERY, SHARE), strict=True):
+        bars = axis.barh(range(len(rows)), [row.lowers[role] for row in rows], 0.46, color=color)
+        axis.bar_label(bars, fmt="{:+.1f}", padding=4, fontsize=10)
         for y, row in enumerate(rows):
-            fill = INK if said in row[2] else "white"
-            words.scatter(x, y, s=60, color=fill, edgecolor="0.55", lw=1, zorder=3)
-    for y, (prompt, name, *_) in enumerate(rows):
-        _marked(words, 0.15, y, prompt, name)
-    for k, who in enumerate(heads):
-        axis = figure.add_axes((0.535 + 0.235 * k, bottom, 0.215, height))
-        values, color = [row[3][k] for row in rows], (QUERY, SHARE)[k]
-        axis.barh(range(len(rows)), values, 0.46, color=color)
-        for y, row in enumerate(rows):
-            axis.scatter(row[4][k], [y + 0.36] * len(row[4][k]), s=10, color="0.6", zorder=3)
-            axis.annotate(f"{values[y]:+.1f}", (max(values[y], 0), y), (4, 0), va="center",
-                          textcoords="offset points", fontsize=10)  # fmt: skip
+            others = row.others[role]
+            axis.scatter(others, [y + 0.36] * len(others), s=10, color="0.6", zorder=3)
         axis.axvline(0, color="0.4", lw=0.9)
-        axis.set(ylim=(len(rows) - 0.5, -0.5), xlim=(-1.9, most), yticks=[])
-        axis.set_xlabel("lowers the name by (logits)")
-        axis.set_title(who, size=10.5, color=color, weight="bold", pad=9)
-    said = "red: the name that is lowered; gray dots: three other heads or pairs of heads"
-    figure.text(0.015, 0.16 / size[1], said, fontsize=SMALL, color="0.35", va="center")
-    return headline(figure, title)
+        axis.tick_params(axis="y", length=0)
+        axis.set(xlim=(-1.9, 6), xlabel="lowers the name by (logits)")
+        axis.set_title(said, size=10.5, color=color, weight="bold", pad=9)
+    return figure
 
 
 def _marked(axis, x: float, y: float, prompt: str, name: str) -> None:
@@ -169,36 +144,32 @@ def _marked(axis, x: float, y: float, prompt: str, name: str) -> None:
 
 
 def proportional(
-    panels: Mapping[str, Sequence[tuple[float, float, str, bool, bool]]],
+    names: Mapping[str, Mapping[str, tuple]],
+    later: Mapping[str, Mapping[str, tuple]],
+    examples: Mapping[str, Mapping[str, tuple]],
     slopes: Sequence[float],
     title: str,
 ) -> Figure:
-    """How far heads lower a name against their attention to it, with a line of this slope.
+    """How far heads lower names against their attention to them, with a line of this slope.
 
-    panels: {heads: (attention, logits, a label, came twice, measured later)}; later ones are rings.
+    names: {heads: {a key of GROUPS: (attentions, logits)}}; later: those of them that were
+    predicted before they were measured, drawn as rings; examples: the one of each group to label.
     """
-    size = (9.6, 3.9)
-    figure, axes = plt.subplots(1, len(panels), figsize=size, dpi=DPI, sharey=True)
-    figure.subplots_adjust(0.06, 0.14, 0.985, 0.775, wspace=0.06)
-    top = max(point[1] for each in panels.values() for point in each) * 1.22
-    for axis, (who, points), slope in zip(axes, panels.items(), slopes, strict=True):
-        right = max(point[0] for point in points) * 1.2
-        axis.plot((0, right), (0, slope * right), color="0.7", lw=1.2, ls="--", zorder=0)
-        axis.axhline(0, color="0.7", lw=0.8, zorder=0)
-        for x, y, label, twice, later in points:
-            color = WRONG if twice else THIRD
-            axis.scatter(x, y, s=52, color="white" if later else color, edgecolor=color, lw=1.8)
-            away, ha = ((0, 9), "center") if x > 0.8 * right or y < 1 else ((-8, 5), "right")
-            axis.annotate(label, (x, y), away, textcoords="offset points", ha=ha,
-                          fontsize=9.5, color=color)  # fmt: skip
-        axis.set(xlim=(0, right), ylim=(-0.6, top), xlabel="attention weight, end to the name")
-        axis.set_title(who, size=10.5, weight="bold")
-    axes[0].set_ylabel("lowers the name by (logits)")
-    rings = "(rings: predicted before they were measured)"
-    legend = (0.012, "came twice", WRONG), (0.125, "came once", THIRD), (0.235, rings, "0.35")
-    for x, said, color in legend:
-        figure.text(x, 0.885, said, color=color, fontsize=10)
-    return headline(figure, title)
+    said = dict(zip(GROUPS, ("John gave a drink to", "Anna gave a drink to"), strict=True))
+    labels = {
+        who: {said[group]: (x[0], y[0]) for group, (x, y) in each.items()}
+        for who, each in examples.items()
+    }
+    figure = points(
+        names, title, "attention weight, end to the name", "lowers the name by (logits)",
+        names=labels, colors=GROUPS, levels={0: ""}, width=9.4,
+        note="rings: predicted before they were measured",
+    )  # fmt: skip
+    for axis, rings, slope in zip(figure.axes, later.values(), slopes, strict=True):
+        for group, (x, y) in rings.items():
+            axis.scatter(x, y, s=36, color="white", edgecolor=GROUPS[group], lw=1.6)
+        axis.axline((0, 0), slope=slope, color="0.7", lw=1.2, ls="--", zorder=0)
+    return figure
 
 
 def circuit(edges: Mapping[str, str], boxes: Mapping[str, tuple[str, str]], title: str) -> Figure:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import torch
@@ -24,6 +25,7 @@ do does did has have had having will would can could may might shall should must
 some all both every either neither such there here only also too very just more most other another
 same
 """
+LENGTH = 64  # tokens of a window
 FUNCTION_WORDS = frozenset(_CLOSED.split())
 
 
@@ -33,36 +35,22 @@ def function_words(tokenizer: Tokenizer) -> Bool[Tensor, " d_vocab"]:
     return torch.tensor([string.strip().lower() in FUNCTION_WORDS for string in strings])
 
 
-def passages(n: int = 100, seed: int = 0, n_words: tuple[int, int] = (8, 40)) -> list[str]:
-    """Beginnings of n docstrings nobody trained on, cut after a random number of words.
-
-    Raises ValueError where there are not so many texts that are long enough.
-    """
-    rng, least = random.Random(seed), n_words[1] + 1
-    texts = [t for t in load_corpus("docstrings", "test", quiet=True).texts if t.count(" ") > least]
-    if not 1 <= n <= len(texts):
-        raise ValueError(f"n must be 1 to {len(texts)}, the docstrings long enough, got {n}")
-    chosen = rng.sample(texts, n)
-    return [" ".join(text.split(" ")[: rng.randint(*n_words)]) for text in chosen]
+def passages(n: int = 100, seed: int = 0) -> list[str]:
+    """Beginnings of n docstrings nobody trained on, cut after a random number of words, 8 to 40."""
+    rng = random.Random(seed)
+    texts = [t for t in load_corpus("docstrings", "test", quiet=True).texts if t.count(" ") > 41]
+    return [" ".join(text.split(" ")[: rng.randint(8, 40)]) for text in rng.sample(texts, n)]
 
 
-def windows(model: Model, n: int = 16, length: int = 64, split: str = "test") -> Tensor:
-    """Token ids [n, length] of docstrings, each BOS and the beginning of a text.
-
-    Raises ValueError for a length that the model cannot see, and too few texts.
-    """
-    if not 2 <= length <= model.config.n_ctx:
-        raise ValueError(f"length must be 2 to n_ctx = {model.config.n_ctx}, got {length}")
+def windows(model: Model, n: int = 16, split: str = "test") -> Int[Tensor, "n 64"]:
+    """Token ids of docstrings, each BOS and the beginning of a text. ValueError for too few."""
     texts = load_corpus("docstrings", split, quiet=True).texts
     random.Random(0).shuffle(texts)
-    found = []
-    for text in texts:
-        tokens = model.tokenizer.encode(text, bos=True)
-        if len(tokens) >= length:
-            found.append(tokens[:length])
-        if len(found) == n:
-            return torch.stack(found)
-    raise ValueError(f"only {len(found)} texts have {length} tokens: lower n or length")
+    encoded = (model.tokenizer.encode(text, bos=True) for text in texts)
+    found = list(islice((each[:LENGTH] for each in encoded if len(each) >= LENGTH), n))
+    if len(found) < n:
+        raise ValueError(f"only {len(found)} texts have {LENGTH} tokens: lower n")
+    return torch.stack(found)
 
 
 def pieces(tokens: Tensor, d_vocab: int, room: int = 6_000_000) -> Iterator[slice]:
@@ -84,12 +72,6 @@ class Ends(NamedTuple):
 def read_ends(model: Model, texts: list[str]) -> Ends:
     """Run the model on texts, each after BOS. ValueError for a text longer than n_ctx."""
     encoded = [model.tokenizer.encode(text, bos=True) for text in texts]
-    for text, tokens in zip(texts, encoded, strict=True):
-        if len(tokens) > model.config.n_ctx:
-            raise ValueError(
-                f"the prompt {text[:30]!r}… has {len(tokens)} tokens, but the model sees at most "
-                f"n_ctx = {model.config.n_ctx}: shorten it"
-            )
     c, (tokens, mask) = model.config, pad_batch(encoded, 0)
     n_layers, n, last = c.n_layers, len(texts), mask.sum(dim=1) - 1
     # Filled in place: small tensors kept from every run would leave holes in the memory.
