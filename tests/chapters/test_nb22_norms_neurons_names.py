@@ -71,14 +71,13 @@ def test_folded_gains_leave_the_logits_and_come_back(family, tokens):
 
 
 @both
-def test_a_norm_without_gain_changes_no_reading(family):
+def test_a_norm_whose_gain_is_even_changes_no_reading(family):
     model, x = tiny(family), 5 * torch.randn(6, 16)
     norm = norms.norm_at(model, 0, "ln1")
     assert norms.change(model, norm, x).largest > 0.01
-    with norms.plain(norm):
-        assert norms.change(model, norm, x).largest < 1e-4
-    with norms.even(norm):
-        assert len(norm.weight.unique()) == 1
+    for part in (norms.plain, norms.even):
+        with part(norm):
+            assert norms.change(model, norm, x).largest < 1e-4
     with pytest.raises(RuntimeError), norms.plain(norm):
         raise RuntimeError  # the gain comes back all the same
     assert norms.change(model, norm, x).largest > 0.01
@@ -104,21 +103,25 @@ def test_made_up_vectors_have_the_length_or_the_mean_and_covariance():
 
 
 @both
-def test_words_put_back_undo_the_uneven_gain_along_one_direction(family, tokens):
+def test_edits_undo_the_uneven_gain_along_one_direction_or_are_as_long(family, tokens):
     model, words = tiny(family), torch.arange(30) < 7
     toward = norms.words_direction(model, words)
     assert toward.norm() == pytest.approx(1)
-    norm = norms.norm_at(model, 1, "ln1")
-    edits = norms.words_put_back(model, 1, toward, toward)
-    resid = model.run_with_cache(tokens)[1]["L1.resid_pre"]
-    now = model.run_with_cache(tokens, edits=edits)[1]["L1.ln1_out"]
+    norm, resid = norms.norm_at(model, 1, "ln1"), model.run_with_cache(tokens)[1]["L1.resid_pre"]
     even = norms.normalized(norm, resid) * norm.weight.mean()
+
+    def read(edits):
+        return model.run_with_cache(tokens, edits=edits)[1]["L1.ln1_out"]
+
+    now = read(norms.words_put_back(model, 1, toward, toward))
     torch.testing.assert_close(now @ toward, even @ toward, atol=1e-4, rtol=0)
     across = norm(resid) - now
     torch.testing.assert_close(across, (across @ toward)[..., None] * toward, atol=1e-4, rtol=0)
+    length = (read(norms.evened_as_far(model, 1)) - norm(resid)).norm(dim=-1)
+    torch.testing.assert_close(length, (even - norm(resid)).norm(dim=-1), rtol=1e-3, atol=1e-4)
 
 
-def test_a_norm_is_taken_apart_and_an_even_one_changes_no_reading():
+def test_a_norm_is_taken_apart_and_vectors_are_read_one_by_one():
     model, x = tiny("gpt2"), torch.randn(6, 16)
     norm, words = norms.norm_at(model, 0, "ln1"), torch.arange(30) < 7
     bare = norms.normalized(norm, x)
@@ -129,12 +132,9 @@ def test_a_norm_is_taken_apart_and_an_even_one_changes_no_reading():
     ):
         with part(norm):
             torch.testing.assert_close(norm(x), by_hand)
-    with norms.even(norm):
-        assert norms.change(model, norm, x).largest < 1e-4
-    alike, left = norms.one_by_one(model, norm, x, words)
-    one = norms.change(model, norm, x[2:3])
-    rest = norms.change(model, norm, x[[0, 1, 3, 4, 5]])
-    assert left[2].item() == pytest.approx(one.kept(words), rel=1e-4)
+    alike, kept = norms.one_by_one(model, norm, x, words)
+    one, rest = (norms.change(model, norm, x[at]) for at in ([2], [0, 1, 3, 4, 5]))
+    assert kept[2].item() == pytest.approx(one.kept(words), rel=1e-4)
     by_hand = norms.correlation(one.difference, rest.difference)
     assert alike[2].item() == pytest.approx(by_hand, abs=1e-3)
 
@@ -198,19 +198,6 @@ def test_words_are_compared_with_others_as_likely():
     assert kept == pytest.approx(0.4 / 0.6) and others == pytest.approx(0.295 / 0.59)
 
 
-@both
-def test_a_change_as_far_as_an_even_gain_has_its_length(family, tokens):
-    model = tiny(family)
-    _, cache = model.run_with_cache(tokens)
-    norm, x = norms.norm_at(model, 1, "ln1"), cache["L1.resid_pre"]
-    edits = norms.evened_as_far(model, 1)
-    _, moved = model.run_with_cache(tokens, edits=edits)
-    with norms.even(norm):
-        even = norm(x)
-    length = (moved["L1.ln1_out"] - norm(x)).norm(dim=-1)
-    torch.testing.assert_close(length, (even - norm(x)).norm(dim=-1), rtol=1e-3, atol=1e-4)
-
-
 def test_neurons_to_compare_with_are_free_ones_of_the_same_layer_the_nearest_in_size():
     size, one = torch.tensor([[5.0, 4.9, 1.0, 4.0]]), [always_on.Neuron(0, 0)]
     assert always_on.others_as_large(one, size) == [(0, 1)]
@@ -250,18 +237,17 @@ def test_ends_are_the_last_positions_of_each_text_alone(shipped):
     for i, text in enumerate(some):
         tokens = shipped.tokenizer.encode(text, bos=True)[None]
         logits, cache = shipped.run_with_cache(tokens)
-        torch.testing.assert_close(ends.ln1[2, i], cache["L2.resid_pre"][0, -1], atol=1e-4, rtol=0)
         middle = cache["L2.resid_pre"] + cache["L2.attn_out"]
-        torch.testing.assert_close(ends.ln2[2, i], middle[0, -1], atol=1e-4, rtol=0)
-        torch.testing.assert_close(
-            ends.hidden[3, i], cache["L3.mlp_hidden"][0, -1], atol=1e-4, rtol=0
-        )
+        for found, alone in (
+            (ends.ln1[2, i], cache["L2.resid_pre"]),
+            (ends.ln2[2, i], middle),
+            (ends.hidden[3, i], cache["L3.mlp_hidden"]),
+        ):
+            torch.testing.assert_close(found, alone[0, -1], atol=1e-4, rtol=0)
         assert ends.guesses[i] == logits[0, -1].argmax()
-    with pytest.raises(ValueError, match="n_ctx = 128"):
-        texts.read_ends(shipped, ["x " * 200])
 
 
-def test_costs_are_the_mean_loss_and_entropy(shipped, monkeypatch):
+def test_costs_are_the_mean_loss_and_entropy(shipped):
     tokens = texts.windows(shipped, n=4)
     assert tokens.shape == (4, 64) and tokens[:, 0].eq(0).all()
     logits = shipped(tokens)
@@ -269,17 +255,8 @@ def test_costs_are_the_mean_loss_and_entropy(shipped, monkeypatch):
     assert whole.loss == pytest.approx(next_token_losses(logits, tokens).mean().item(), abs=1e-5)
     entropy = torch.distributions.Categorical(logits=logits[:, :-1]).entropy().mean().item()
     assert whole.entropy == pytest.approx(entropy, abs=1e-4)
-    small = [*texts.pieces(tokens, 4096, room=2 * 64 * 4096)]
-    assert [len(tokens[piece]) for piece in small] == [2, 2]
     with pytest.raises(ValueError, match="texts have 64 tokens: lower n"):
         texts.windows(shipped, n=10**6)
-
-
-def test_function_words_are_found_with_space_and_capital(shipped):
-    words, encode = texts.function_words(shipped.tokenizer), shipped.tokenizer.encode
-    for text, is_one in ((" the", True), ("The", True), (" of", True), (" matrix", False)):
-        (token,) = encode(text)
-        assert words[token] == is_one
 
 
 # ---- names ----
@@ -295,12 +272,6 @@ def test_prompts_stand_where_they_say(shipped):
         assert differs == sorted({g.io_at, g.s1_at, g.s2_at})
         assert not torch.isin(g.other, torch.cat([g.io, g.s])).any() or len(g.io) > 1
     assert {g.io_at < g.s1_at for g in groups} == {True, False}
-
-
-def test_stories_swap_who_gives(stories):
-    usual, swapped = (templates.story_prompts(stories, hero, n=4)[0] for hero in (False, True))
-    assert usual.io_at < usual.s2_at and swapped.s1_at < swapped.io_at < swapped.s2_at
-    assert torch.equal(usual.io, swapped.s) and torch.equal(usual.s, swapped.io)
 
 
 def test_attribution_agrees_with_the_cores(stories):
@@ -480,7 +451,6 @@ ANSWERS = [
     ("22.3", (TWICE + MILA + GAVE, MILA, DEKO), "solved"),
     ("22.3", (START + MILA + GAVE, MILA, DEKO), "not yet"),
     ("22.3", (START + DEKO + GAVE, MILA, DEKO), "not yet"),
-    ("22.3", (START + DEKO + GAVE, DEKO, MILA), "not yet"),
     ("22.3", "a text", "not yet"),
     ("22.3", ..., "not attempted"),
 ]

@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from aot_helpers.models.protocol import Head
-from chapters.nb24_who_says_mary import exercises as nb24
-from chapters.nb24_who_says_mary import figures as name_drawings
-from chapters.nb24_who_says_mary import measure as name_forms
+from chapters.names.results import read_names
+from chapters.nb24_who_says_mary import exercises, figures, measure
 from figure_checks import check_figures
 
 ROLES = ("early", "tell", "movers", "unknown", "negative", "suppress")
@@ -15,32 +14,32 @@ TIED = "When Mary and John went to the store, Anna gave a drink to"
 DONORS = {"two names": "S", "third gives": "C", "third owns": "C", "someone gives": "IO"}
 
 
-@pytest.mark.parametrize("form", name_forms.ENDS)
-@pytest.mark.parametrize("start", range(len(name_forms.STARTS)))
+@pytest.mark.parametrize("form", measure.ENDS)
+@pytest.mark.parametrize("start", range(len(measure.STARTS)))
 def test_each_form_has_the_properties_that_it_is_asked_for(form, start):
     names = {"A": "Mary", "B": "John", "S": "John", "IO": "Mary", "C": "Anna", "D": "Tom"}
-    text = name_forms.STARTS[start].format(**names) + name_forms.ENDS[form][start].format(**names)
-    found = nb24.people(text)
-    for slot, true in name_forms.ASKED[form].items():
-        if form not in name_forms.LATER:
+    text = measure.STARTS[start].format(**names) + measure.ENDS[form][start].format(**names)
+    found = exercises.people(text)
+    for slot, true in measure.ASKED[form].items():
+        if form not in measure.LATER:
             assert {what for what, name in found.items() if name == names[slot]} == set(true)
 
 
 @pytest.mark.parametrize("form", DONORS)
 def test_a_donor_differs_in_one_name_only(form, shipped):
-    for case in name_forms.cases(shipped, form, DONORS[form], n=1):
+    for case in measure.cases(shipped, form, DONORS[form], n=1):
         places = case.tokens != case.changed
         assert places.sum() == 1
         assert case.tokens[places] == case.name and case.changed[places] == case.instead
 
 
 def test_an_output_of_its_own_changes_nothing_and_all_heads_of_the_last_layer_pass_all(shipped):
-    (case, *_) = name_forms.cases(shipped, "third gives", "C", n=2)
+    (case, *_) = measure.cases(shipped, "third gives", "C", n=2)
     same = case._replace(changed=case.tokens)
     last = [Head(shipped.config.n_layers - 1, h) for h in range(shipped.config.n_heads)]
-    still = name_forms.suppressed(shipped, [same], {"all": last})
+    still = measure.suppressed(shipped, [same], {"all": last})
     torch.testing.assert_close(still["all"], torch.zeros(2))
-    both = name_forms.suppressed(shipped, [case], {"all": last, "none": []})
+    both = measure.suppressed(shipped, [case], {"all": last, "none": []})
     assert both["all"].abs().max() > 0
     torch.testing.assert_close(both["none"], torch.zeros(2))
 
@@ -53,19 +52,25 @@ def shipped():
 
 
 def test_contributions_of_the_opening_prompt_add_up():
-    parts, opening = name_forms.read_opening()
+    parts, opening = measure.read_opening()
     mary, john, _ = opening["unembed"]
-    added = nb24.attribute(opening["writes"], opening["gain"], mary, john)
+    added = exercises.attribute(opening["writes"], opening["gain"], mary, john)
     assert len(parts) == len(added) == 301
     assert added.sum().item() == pytest.approx(opening["logits"].diff().neg().item(), abs=0.01)
 
 
 def test_the_shipped_measurements_name_every_form_and_head():
-    asked, later = (name_forms.read_asked(later=x) for x in (False, True))
-    assert {one.form for one in asked} == set(name_forms.ASKED) - set(name_forms.LATER)
-    assert {one.form for one in later} == set(name_forms.LATER)
+    asked, later = (measure.read_asked(later=x) for x in (False, True))
+    assert {one.form for one in asked} == set(measure.ASKED) - set(measure.LATER)
+    assert {one.form for one in later} == set(measure.LATER)
     assert [len(asked), len(later)] == [9, 6]
-    assert name_forms.slope("suppress", ["L23H3"], asked) == pytest.approx(9.4, abs=0.05)
+    assert measure.slope("suppress", ["L23H3"], asked) == pytest.approx(9.4, abs=0.05)
+
+
+def test_the_prompts_of_notebook_22_stand_in_fours_of_one_order():
+    found = read_names()
+    assert found.io_first.tolist() == 6 * ([True] * 4 + [False] * 4)
+    assert found.table.difference.mean().item() == pytest.approx(found.total, abs=1e-3)
 
 
 def test_a_page_is_the_readers_once_it_is_right(check_page):
@@ -75,20 +80,13 @@ def test_a_page_is_the_readers_once_it_is_right(check_page):
 @pytest.mark.parametrize(
     ("number", "answer", "expected"),
     [
-        ("24.1", lambda w, g, a, b: -nb24.attribute(w, g, a, b), "not yet"),
-        (
-            "24.1",
-            lambda w, g, a, b: (w / w.square().mean(-1, True).sqrt() * g) @ (a - b),
-            "not yet",
-        ),
-        ("24.1", lambda w, g, a, b: (w * g) @ (a - b), "not yet"),
+        ("24.1", lambda w, g, a, b: -exercises.attribute(w, g, a, b), "not yet"),
         ("24.1", lambda w, g, a, b: w @ (a - b), "not yet"),
         ("24.1", lambda w, g, a, b: w[0], "not yet"),
         ("24.2", PROMPT, "solved"),
         ("24.2", TIED, "not yet"),
         ("24.2", TIED.replace("Anna", "John"), "not yet"),
         ("24.2", "Mary and John met, and John met Anna. It was given to", "not yet"),
-        ("24.2", PROMPT + " Mary", "not yet"),
         ("24.2", "nobody gave a drink to", "not yet"),
         ("24.2", ..., "not attempted"),
     ],
@@ -98,12 +96,17 @@ def test_an_answer_is_judged(verdict, number, answer, expected):
 
 
 def test_figures_can_be_read():
-    asked, later = (name_forms.read_asked(later=x) for x in (False, True))
-    points = name_drawings.proportional(name_forms.points(asked, later), (9.4, 4.2), "title")
+    asked, later = (measure.read_asked(later=x) for x in (False, True))
+    every, rings, examples = (
+        measure.attention_and_effect(names) for names in ([*asked, *later], later, asked[:2])
+    )
+    falls, others = {"L0H1": {"same": 1.0, "swapped": 2.0}}, {"L0H1": {"swapped": [0.1, 0.3]}}
     edges = dict.fromkeys(("movers", "unknown", "suppress", "negative", "tell"), "1.0")
     check_figures(
-        points,
-        name_drawings.circuit(edges, dict.fromkeys(ROLES, ("L0H0", "does this")), "title"),
-        name_drawings.roles("Mary gave John a", [("John", "S", "red")], "title", "b"),
+        figures.roles("Mary gave John a", [("John", "S", "red")], "title", "b"),
+        figures.contributions({"L0H1": (1.0, -2.0, 3.0)}, ("Mary", "John"), "title"),
+        figures.patches(falls, others, 3.8, "title"),
+        figures.hypotheses(asked[:6], {"suppress": "one", "s_inhibition": "two"}, "title"),
+        figures.proportional(every, rings, examples, (9.4, 4.2), "title"),
+        figures.circuit(edges, dict.fromkeys(ROLES, ("L0H0", "does this")), "title"),
     )
-    assert sum(len(axis.collections) for axis in points.axes) == 2 * 15

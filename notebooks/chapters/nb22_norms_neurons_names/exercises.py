@@ -39,27 +39,26 @@ def fold(gain, bias, W, b):
     return gain[:, None] * W, b + bias @ W
 
 
+def _joined(pair):
+    return torch.cat([pair[0], pair[1][None]])
+
+
 def _folds(answer):
-    def joined(pair):
-        return torch.cat([pair[0], pair[1][None]])
-
-    def of_answer(*parts):
-        given, shapes = attempted(answer(*parts)), [each.shape for each in parts[2:]]
-        if not isinstance(given, tuple) or [getattr(x, "shape", ()) for x in given] != shapes:
-            raise NotYet(f"Return two tensors, W and b, of the shapes {shapes}; yours: {given}.")
-        return joined(given)
-
-    mistakes = {
-        "The bias of the norm is missing: what does bias @ W add?": lambda gain, bias, W, b: joined(
-            (gain[:, None] * W, b)
-        ),
-        "bias goes through W as it stands, without the gain.": lambda gain, bias, W, b: joined(
-            (gain[:, None] * W, b + bias * gain @ W)
-        ),
-    }
     sizes = ((4, 3), (6, 8))
     trials = [(draw(d), draw(d, seed=1), draw(d, m, seed=3), draw(m, seed=2)) for d, m in sizes]
-    against(lambda *parts: joined(fold(*parts)), trials, mistakes)(of_answer)
+    given, shapes = attempted(answer(*trials[0])), [(4, 3), (3,)]
+    if not isinstance(given, tuple) or [getattr(x, "shape", ()) for x in given] != shapes:
+        raise NotYet("For W [4, 3] and b [3], return a W and a b of these shapes, as a tuple.")
+    mistakes = {
+        "The bias of the norm is missing: what does bias @ W add?": (
+            lambda gain, bias, W, b: _joined((gain[:, None] * W, b))
+        ),
+        "bias goes through W as it stands, without the gain.": (
+            lambda gain, bias, W, b: _joined((gain[:, None] * W, b + bias * gain @ W))
+        ),
+    }
+    check = against(lambda *parts: _joined(fold(*parts)), trials, mistakes)
+    check(lambda *parts: _joined(answer(*parts)))
 
 
 def _wrong_giver(answer, model):

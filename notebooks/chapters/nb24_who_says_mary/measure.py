@@ -31,29 +31,24 @@ STARTS = (
     "Then {A} and {B} had a long talk, and ",
     "While {A} and {B} were at the office, ",
 )
+GAVE = ("gave a drink to", "handed the keys to", "gave a book to", "sent a letter to")
+GAVE_OF = ("gave {}'s drink to", "handed the keys of {} to", "gave a book from {} to",
+           "sent {}'s letter to")  # fmt: skip
+TIRED = ("was tired, and", "was hungry, so", "was sad, so", "fell asleep, and")
 ENDS = {
-    "two names": ("{S} gave a drink to", "{S} handed the keys to", "{S} gave a book to",
-                  "{S} sent a letter to"),
-    "third gives": ("{C} gave a drink to", "{C} handed the keys to", "{C} gave a book to",
-                    "{C} sent a letter to"),
-    "third owns": ("{S} gave {C}'s drink to", "{S} handed the keys of {C} to",
-                   "{S} gave a book from {C} to", "{S} sent {C}'s letter to"),
-    "third gives, owned": ("{C} gave {S}'s drink to", "{C} handed the keys of {S} to",
-                           "{C} gave a book from {S} to", "{C} sent {S}'s letter to"),
-    "all apart": ("{S} was tired, and {C} gave {D}'s drink to",
-                  "{S} was hungry, so {C} handed the keys of {D} to",
-                  "{S} was sad, so {C} gave a book from {D} to",
-                  "{S} fell asleep, and {C} sent {D}'s letter to"),
+    "two names": ["{S} " + gave for gave in GAVE],
+    "third gives": ["{C} " + gave for gave in GAVE],
+    "third owns": ["{S} " + gave.format("{C}") for gave in GAVE_OF],
+    "third gives, owned": ["{C} " + gave.format("{S}") for gave in GAVE_OF],
+    "all apart": [
+        "{S} " + tired + " {C} " + gave.format("{D}")
+        for tired, gave in zip(TIRED, GAVE_OF, strict=True)
+    ],
     # Declared and measured after the others, to test what they suggested.
-    "someone gives": ("someone gave a drink to", "someone handed the keys to",
-                      "someone gave a book to", "someone sent a letter to"),
-    "two give": ("{C} and {D} gave a drink to", "{C} and {D} handed the keys to",
-                 "{C} and {D} gave a book to", "{C} and {D} sent a letter to"),
-    "tired": ("{S} was tired, and someone gave a drink to",
-              "{S} was hungry, so someone handed the keys to",
-              "{S} was sad, so someone gave a book to",
-              "{S} fell asleep, and someone sent a letter to"),
-}  # fmt: skip
+    "someone gives": ["someone " + gave for gave in GAVE],
+    "two give": ["{C} and {D} " + gave for gave in GAVE],
+    "tired": ["{S} " + tired + " someone " + gave for tired, gave in zip(TIRED, GAVE, strict=True)],
+}
 # Of each form, the names that are replaced in turn, and what is true of them.
 ASKED = {
     "two names": {"S": ("twice", "last", "subject")},
