@@ -407,28 +407,25 @@ def test_a_change_at_random_is_as_long_and_sizes_are_lengths_of_changes(shipped)
 
 
 def test_all_of_it_is_measured_kept_and_read(shipped, monkeypatch):
-    """`make data WHAT=pretrained`, on random models with the vocabulary of the shipped one."""
+    """`make data WHAT=pretrained`, on a random model with the vocabulary of the shipped one."""
     monkeypatch.setattr(results, "passages", lambda seed: texts.passages(6, seed))
     size = SIZE | dict(vocab_size=4096, max_position_embeddings=128)
     torch.manual_seed(0)
-    kinds = (
-        transformers.GPT2LMHeadModel(transformers.GPT2Config(**size)),
-        transformers.LlamaForCausalLM(transformers.LlamaConfig(**size, intermediate_size=40)),
-    )
+    config = transformers.LlamaConfig(**size, intermediate_size=40)
+    hf = transformers.LlamaForCausalLM(config).requires_grad_(False)
+    model = PretrainedTransformer(hf, shipped.tokenizer)
     some = name_movers.Roles([Head(0, 0)], [Head(1, 1)], [Head(1, 0)], [Head(0, 1)], [], [], [])
     monkeypatch.setattr(name_results, "roles", lambda *_: some)
     monkeypatch.setattr(name_results, "as_large", lambda *_: [Head(1, 1)])
-    for hf in kinds:
-        model = PretrainedTransformer(hf.requires_grad_(False), shipped.tokenizer)
-        kept = json.loads(json.dumps(results.pretrained(model)))
-        found = results.parsed(kept)
-        assert rounded(name_results.plain(found)) == kept
-        assert found.passages == 6 and len(found.norms.ln1) == 2
-        assert max(row.bare for row in found.norms.ln2) < 0.01
-        names = found.names
-        assert len(names.difference) == 96 == 2 * len(names.table.difference)
-        fall = names.table.difference.mean() - names.patched["movers"]["other names"].mean()
-        assert names.repair.fall == pytest.approx(fall.item(), abs=1e-3)
+    kept = json.loads(json.dumps(results.pretrained(model)))
+    found = results.parsed(kept)
+    assert rounded(name_results.plain(found)) == kept
+    assert found.passages == 6 and len(found.norms.ln1) == 2
+    assert max(row.bare for row in found.norms.ln2) < 0.01
+    names = found.names
+    assert len(names.difference) == 96 == 2 * len(names.table.difference)
+    fall = names.table.difference.mean() - names.patched["movers"]["other names"].mean()
+    assert names.repair.fall == pytest.approx(fall.item(), abs=1e-3)
 
 
 # ---- the exercises ----

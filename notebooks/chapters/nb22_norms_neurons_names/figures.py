@@ -50,10 +50,14 @@ def words_moved(
         for rows in moved.values()
         for token, *_, function in rows
     }
-    return lines(
-        curves, title, "", "mean probability", colors=colors, y_log=True, shared=False, width=8.0,
+    figure = lines(
+        curves, title, "", "mean probability", colors=colors, y_log=True, shared=False, width=8.6,
         x_ticks={0: "before", 1: "after"}, note="gray: function words", height=3.0,
     )  # fmt: skip
+    layout = figure.get_layout_engine()
+    left, bottom, _, height = layout.get()["rect"]
+    layout.set(rect=(left, bottom, 0.88, height))  # for the names at the right
+    return figure
 
 
 def against_reading(adds, rank, names: Sequence[str], title: str) -> Figure:
