@@ -54,9 +54,7 @@ def words_moved(
         curves, title, "", "mean probability", colors=colors, y_log=True, shared=False, width=8.6,
         x_ticks={0: "before", 1: "after"}, note="gray: function words", height=3.0,
     )  # fmt: skip
-    layout = figure.get_layout_engine()
-    left, bottom, _, height = layout.get()["rect"]
-    layout.set(rect=(left, bottom, 0.88, height))  # for the names at the right
+    figure.draw_without_rendering()  # lays out anew, with room for the names
     return figure
 
 
