@@ -252,11 +252,12 @@ def lines(
         if x_log:  # a linear scale is there already, with the ticks of x that are texts
             axis.set_xscale("log")
         axis.set_yscale("log" if y_log else "linear")
-        axis.set_ylim(y_range, auto=y_range is None)
         axis.set_ylabel(y_label if axis is axes[0, 0] or not shared else "")
         if x_ticks:
             axis.set_xticks(list(x_ticks), list(x_ticks.values()))
             axis.set_xticks([], minor=True)
+    for axis in axes[0] if y_range else ():  # once all is drawn: None leaves room for every panel
+        axis.set_ylim(y_range)
     figure.draw_without_rendering()  # so that heights are known
     for axis in axes[0]:
         named = [each[1:] for each in ends if each[0] is axis]
