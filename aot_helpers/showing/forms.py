@@ -54,6 +54,7 @@ def panels(
     sharey: bool | str = False,
     width_ratios: Sequence[float] | None = None,
     height_ratios: Sequence[float] | None = None,
+    figure_class: type[Figure] = Figure,
 ):
     """A figure, closed and laid out by itself, and its axes [row, column].
 
@@ -62,10 +63,10 @@ def panels(
     are too long. The rest is as in `plt.subplots`.
     """
     ratios = {"width_ratios": width_ratios, "height_ratios": height_ratios}
-    look = {"dpi": DPI, "layout": "constrained", "squeeze": False, **ratios}
+    look = {"dpi": DPI, "layout": "constrained", "squeeze": False, "FigureClass": figure_class}
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(
-            n_rows, n_columns, figsize=(width, height), sharex=sharex, sharey=sharey, **look
+            n_rows, n_columns, figsize=(width, height), sharex=sharex, sharey=sharey, **look, **ratios
         )
     plt.close(figure)  # the notebook shows the returned figure once, not twice
     head = _write(figure, {title: INK}, 0.08, 12, "bold") if title else 0.0
