@@ -25,7 +25,7 @@ from playwright.sync_api import expect, sync_playwright
 
 import here  # noqa: F401
 from chapters.torus import networks as torus
-from chapters.torus.palette import asker
+from chapters.torus.palette import predictor
 from chapters.torus.training import list_runs, load_run
 from chapters.torus.views import TorusView
 
@@ -152,7 +152,7 @@ def agrees(page, net, facts, says=(1, 1, 1), looks=(1, 1, 1)) -> str:
     theta = torch.tensor(page.evaluate("() => document.querySelector('div').network.theta"))
     factors = torch.tensor(looks, dtype=torch.float32)[:, None, None]
     net = dataclasses.replace(net, W_Q=net.W_Q * factors)
-    ask = asker(net, torch.tensor(says, dtype=torch.float32))
+    ask = predictor(net, torch.tensor(says, dtype=torch.float32))
     chances = ask(*torch.tensor(at))
     known = (ask(theta[:, None], theta[None]).argmax(dim=-1).flatten() == facts).sum()
     a1 = torus.attend(net, *(torus.circle(t)[None, None] for t in torch.tensor(at))).a1.flatten()

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from chapters.nb13_torus_network import diagrams as torus_diagrams
-from chapters.nb13_torus_network import strips as torus_strips
-from chapters.torus import figures as torus_figures
+from chapters.nb13_torus_network import diagrams, figures, strips
 from chapters.torus import networks as torus
 from chapters.torus import palette as torus_colors
 from chapters.torus import winding as torus_winding
-from chapters.torus.palette import CLASS_COLORS, asker
+from chapters.torus.palette import CLASS_COLORS, predictor
 from chapters.torus.training import list_runs, load_run
 from chapters.torus.winding import changes, look_and_carry, moved_elsewhere, three_maps, winding
 from figure_checks import check_figures
@@ -83,15 +81,15 @@ def test_random_heads_are_as_large_as_trained_ones(kind, product):
 # ---- figures ----
 
 NET, FACTS = load_run("heads3-dim3").nets[0], list_runs()["heads3-dim3"].targets()[0]
-THETA, ASK = torus.angles(NET)[0], asker(NET)
+THETA, PREDICT = torus.angles(NET)[0], predictor(NET)
 
 
 def test_flat_maps_have_the_colors_of_the_answers():
-    def ask(theta1, theta2):
+    def predict(theta1, theta2):
         east = torch.broadcast_tensors(theta1 < torch.pi, theta2)[0]
         return torch.stack([east, ~east], dim=-1).float()
 
-    colors = torus_strips.flat(ask, cells=4)
+    colors = strips.flat(predict, cells=4)
     expected = (255 * CLASS_COLORS[:2]).round()
     assert colors.dtype == np.uint8
     assert np.array_equal(colors, np.broadcast_to(expected[[0, 0, 1, 1]], (4, 4, 3)))
@@ -99,8 +97,8 @@ def test_flat_maps_have_the_colors_of_the_answers():
 
 @pytest.mark.parametrize("turns", [2, -3, 0])
 def test_the_favorite_words_are_one_line_from_edge_to_edge(turns):
-    drawn = torus_figures.attention(
-        NET, ASK, lambda theta2, Q, K: turns * theta2 + 1, "title", "said"
+    drawn = figures.attention(
+        NET, PREDICT, lambda theta2, Q, K: turns * theta2 + 1, "title", "said"
     )
     copies = [line.get_xdata() for line in drawn.axes[0].lines]
     inside = sum((each >= 0) & (each < torus_colors.TURN) for each in copies)
@@ -108,19 +106,15 @@ def test_the_favorite_words_are_one_line_from_edge_to_edge(turns):
 
 
 def test_figures_can_be_read():
-    classes, facts = np.arange(16).reshape(4, 4) % 5, FACTS
-    by_heads = {n: [0.5, 0.9] for n in range(1, 5)}
-    by_words = {n: [1, 0.9] for n in range(5, 9)}
+    classes = torch.arange(16).view(1, 4, 4) % 5
     check_figures(
-        torus_strips.moved_and_muted(NET, facts, 3, [0, 9], 1, [1, 0], "a"),
-        torus_figures.class_map(ASK, THETA, facts, "a", (1, 1), ["AB"]),
-        torus_figures.growing({0: NET, 1: NET}, np.eye(2), facts, "a"),
-        torus_figures.attention(NET, ASK, lambda theta2, Q, K: 2 * theta2, "title", "said"),
-        torus_figures.held_maps([classes] * 3, (0, 1), THETA, title="title"),
-        torus_figures.who_winds({"a": [1.0, 2.0], "b": [0.5]}, "a"),
-        torus_figures.capacity(by_heads, by_words, [0.4] * 4, title="title"),
-        torus_diagrams.drawn_whole(NET, title="title"),
-        torus_diagrams.onto_circle(NET.W_E[0], THETA, titles=("left", "right")),
+        strips.moved_and_ablated(NET, FACTS, 3, [0, 9], 1, [1, 0], "a"),
+        figures.class_map(PREDICT, THETA, FACTS, "a", (1, 1)),
+        figures.growing({0: NET, 1: NET}, np.eye(2), FACTS, "a"),
+        figures.attention(NET, PREDICT, lambda theta2, Q, K: 2 * theta2, "title", "said"),
+        figures.held_maps({"a": classes, "b": classes}, (0, 1), THETA, title="title"),
+        diagrams.drawn_whole(NET, title="title"),
+        diagrams.onto_circle(NET.W_E[0], THETA, titles=("left", "right")),
     )
 
 
@@ -133,12 +127,12 @@ def opinion(theta1, theta2):
     return torus.logits(NET, *points)[0].view(*first.shape, 5)
 
 
-def facts_lost(word=0, degrees=0, silent=None):
-    angles, says = THETA.clone(), torch.ones(3)
+def facts_lost(word=0, degrees=0, ablated=None):
+    angles, factors = THETA.clone(), torch.ones(3)
     angles[word] += math.radians(degrees)
-    if silent is not None:
-        says[silent] = 0
-    said = asker(NET, says)(angles[:, None], angles[None]).argmax(dim=-1).flatten()
+    if ablated is not None:
+        factors[ablated] = 0
+    said = predictor(NET, factors)(angles[:, None], angles[None]).argmax(dim=-1).flatten()
     return [str(i) for i in range(25) if said[i] != FACTS[i]]
 
 
@@ -165,23 +159,16 @@ GIVEN = {
 ANSWERS = [
     ("13.1", ["AA", "B"], "solved"),
     ("13.1", ["a a", "yellow"], "solved"),
-    ("13.1", [["a", "a"], "Yellow "], "solved"),
     ("13.1", ["DD", "B"], "not yet"),
     ("13.1", ["AA", "C"], "not yet"),
     ("13.1", ["A", "B"], "not yet"),
-    ("13.1", ["AA", 7], "not yet"),
     ("13.2", [(2, "C", 3)], "solved"),
-    ("13.2", [[2.0, "c", 3.0]], "solved"),
     ("13.2", [(2, "C", ...)], "not yet"),
     ("13.2", [(0, "C", 3)], "not yet"),
-    ("13.2", [(3, "C", 3)], "not yet"),
     ("13.2", [("C", 3)], "not yet"),
-    ("13.2", [2], "not yet"),
     ("13.2", [(2, "C", 2.5)], "not yet"),
-    ("13.2", [(2, "C", math.nan)], "not yet"),
     ("13.2", [(2, "D", 1)], "not yet"),
     ("13.2", [(2, "C", -4)], "not yet"),
-    ("13.2", [(2, "Z", 1)], "not yet"),
     ("13.2", [(..., "C", 3)], "not attempted"),
     ("13.3", [favorite], "solved"),
     ("13.3", [lambda *given: favorite(*given) + 2 * math.pi], "solved"),
@@ -193,8 +180,6 @@ ANSWERS = [
     ("13.3", [lambda theta2, Q, K: favorite(theta2, Q, K.T)], "not yet"),
     ("13.3", [lambda theta2, Q, K: favorite(theta2, K, Q)], "not yet"),
     ("13.3", [lambda *given: torch.atan2(*wanted(*given).unbind(-1))], "not yet"),
-    ("13.3", [lambda *given: math.nan * favorite(*given)], "not yet"),
-    ("13.3", [lambda *given: favorite(*given)[None]], "not yet"),
     ("13.3", [lambda *given: 0.5], "not yet"),
     ("13.3", [lambda *given: None], "not attempted"),
 ]

@@ -6,12 +6,10 @@ import math
 import pytest
 import torch
 
-from chapters.nb14_attention_polynomial import bending as torus_bending
-from chapters.nb14_attention_polynomial import lines as torus_sweep
-from chapters.nb14_attention_polynomial import waves as torus_waves
+from chapters.nb14_attention_polynomial import bending, figures, lines
 from chapters.nb14_attention_polynomial.view import SweepView
 from chapters.torus import networks as torus
-from chapters.torus import winding as torus_winding
+from chapters.torus import surfaces, winding
 from chapters.torus.networks import new_nets
 from chapters.torus.training import load_run
 from figure_checks import check_figures
@@ -23,7 +21,7 @@ TURN = torch.arange(50, dtype=torch.float64) * 2 * math.pi / 50
 @pytest.mark.parametrize("head", [0, 1, 2])
 def test_the_line_of_a_second_word_gives_the_scores_of_its_row(head):
     found = torus.coefficients(NETS)[0, head]
-    g0, g1, h = torus_sweep.lines(found, TURN[:, None]).unbind(dim=-1)
+    g0, g1, h = lines.lines(found, TURN[:, None]).unbind(dim=-1)
     row = g0 * TURN.cos() + g1 * TURN.sin() + h
     assert torch.allclose(row, torus.polynomial(found, TURN, TURN[:, None]))
 
@@ -31,7 +29,7 @@ def test_the_line_of_a_second_word_gives_the_scores_of_its_row(head):
 @pytest.mark.parametrize("line", [(3.0, 4.0, 2.5), (-1.0, 2.0, 0.0), (1.0, 0.0, 2.0)])
 def test_a_line_cuts_the_circle_where_the_score_is_zero(line):
     g0, g1, h = line
-    found = torus_sweep.cuts(g0, g1, h)
+    found = lines.cuts(g0, g1, h)
     assert len(found) == 2 * (abs(h) < math.hypot(g0, g1))
     for angle in found:
         assert 0 <= angle < 2 * math.pi
@@ -40,43 +38,45 @@ def test_a_line_cuts_the_circle_where_the_score_is_zero(line):
 
 def test_a_head_with_one_number_is_a_product_whose_lines_are_parallel():
     thin = new_nets([0, 1], n_heads=2, d_head=1).double()
-    product = torus_sweep.product_of(thin)
-    whole = torus_sweep.Product(*(each[..., None, None] for each in product))
+    product = lines.product_of(thin)
+    whole = lines.Product(*(each[..., None, None] for each in product))
     scores = torus.attend(thin, *torus.on_grid(9)).scores.unflatten(-1, (9, 9))
-    assert torch.allclose(whole.score(*torus.grid(9)), scores)
-    g0, g1, _ = torus_sweep.lines(torus.coefficients(thin)[1, 0], TURN).unbind(dim=-1)
-    psi = product.psi[1, 0]
+    query, keys = whole.factors(*torus.grid(9))
+    assert torch.allclose(query * keys, scores)
+    found = lines.lines(torus.coefficients(thin)[1, 0], TURN)
+    assert torch.allclose(product.of(1, 0).lines(TURN), found)
+    psi, (g0, g1, _) = product.psi[1, 0], found.unbind(dim=-1)
     assert (g0 * psi.sin() - g1 * psi.cos()).abs().max() < 1e-9
     with pytest.raises(ValueError, match="d_head 1, got 3"):
-        torus_sweep.product_of(NETS)
+        lines.product_of(NETS)
 
 
 def test_the_groups_of_waves_hold_each_harmonic_once():
-    assert sorted(sum(torus_waves.GROUPS.values(), [])) == list(range(len(torus.HARMONICS)))
+    assert sorted(sum(figures.GROUPS.values(), [])) == list(range(len(torus.HARMONICS)))
 
 
 def test_given_shares_are_carried():
     pairs = torus.pairs(NETS)
     shares = torus.attend(NETS, *pairs).a1
-    said = torus_winding.carry_with(NETS, shares, pairs)
+    said = winding.carry_with(NETS, shares, pairs)
     assert torch.allclose(said, torus.logits(NETS, *pairs))
-    hard = torus_winding.carry_with(NETS, (shares > 0.5).float(), pairs)
+    hard = winding.carry_with(NETS, (shares > 0.5).float(), pairs)
     assert torch.allclose(hard, torus.logits(NETS, *pairs, hard=True))
 
 
 def test_without_heads_the_torus_is_a_ring_and_with_them_the_stream():
-    ring, bent = (torus_bending.streams(NETS[0], strength, n=8) for strength in (0, 1))
+    ring, bent = (bending.streams(NETS[0], strength, n=8) for strength in (0, 1))
     assert torch.allclose(ring, ring[:, :1].expand(8, 8, 3))
     logits = torus.logits(NETS[0], *torus.on_grid(8))[0]
     assert torch.allclose(bent.reshape(64, 3) @ NETS.W_U[0], logits)
-    facts = torus_bending.of_facts(NETS[0]) @ NETS.W_U[0]
+    facts = bending.of_facts(NETS[0]) @ NETS.W_U[0]
     assert torch.allclose(facts, torus.logits(NETS[0], *torus.pairs(NETS[0]))[0])
 
 
 def test_a_thickened_ring_is_closed_and_as_thick_as_said():
     ring = torch.stack([TURN.cos(), TURN.sin(), 0 * TURN], dim=-1)
     ring = torch.cat([ring, ring[:1]])
-    tube = torch.from_numpy(torus_bending.thickened(ring.numpy(), 0.1))
+    tube = torch.from_numpy(surfaces.thickened(ring.numpy(), 0.1))
     assert torch.allclose(tube[0], tube[-1])
     assert torch.allclose((tube - ring[:, None]).norm(dim=-1), torch.tensor(0.1).double())
 
@@ -85,39 +85,36 @@ def test_a_thickened_ring_is_closed_and_as_thick_as_said():
 
 NET, FACTS = NETS[0], torch.arange(25) % 5
 THETA, HEAD = torus.angles(NET)[0], torus.coefficients(NET)[0, 0]
-PRODUCT = torus_sweep.Product(*torch.tensor([3.0, 1.0, 0.5, 2.0, 0.3, 0.4]))
+PRODUCT = lines.Product(*torch.tensor([3.0, 1.0, 0.5, 2.0, 0.3, 0.4]))
 
 
 @pytest.mark.parametrize("head", [HEAD, PRODUCT], ids=["coefficients", "product"])
 def test_a_swept_head_is_sent_with_its_free_numbers(head):
-    still = torus_waves.film([PRODUCT], THETA, ["a"], "b")
-    data = SweepView(head, THETA, 1.0, still).data
+    data = SweepView(head, THETA, 1.0, figures.film([PRODUCT], ["a"], "b")).data
     json.dumps(data)
     assert ("product" in data) is ("coefficients" not in data)
     if "product" in data:
-        assert [key for key, *_ in data["sliders"]] == ["phi", "s", "psi", "t"]
         assert data["product"]["s"] == pytest.approx(0.5 / 3, abs=1e-4)
 
 
 def test_lines_of_another_shape_are_not_ruled():
     with pytest.raises(ValueError, match=r"g0, g1, h of 5 words, got the shape \(5, 2\)"):
-        torus_sweep.ruled(torch.ones(5, 2), THETA, "a")
+        figures.ruled(torch.ones(5, 2), THETA, "a")
 
 
 def test_figures_can_be_read():
     net = new_nets([0])  # in single precision, as they are trained
     check_figures(
-        torus_sweep.rows_and_lines(HEAD, THETA, "a"),
-        torus_sweep.ruled(torus_sweep.lines(HEAD, THETA), THETA, "a"),
-        torus_sweep.sweeping(HEAD, THETA, [0.0, 1.0, 2.0], "a"),
-        torus_sweep.factored(PRODUCT, THETA, "a"),
-        torus_waves.sum_of_waves(HEAD, THETA, "a"),
-        torus_waves.film([PRODUCT] * 3, THETA, ["a", "b", "c"], "d"),
-        torus_bending.carried(net, 0, torus.angles(net)[0], "a", n=40),
-        torus_bending.hard_and_soft(net, FACTS, "a"),
-        torus_bending.unfolding(net, FACTS, [0, 1], "a", n=24),
-        torus_bending.onto_globe(net, FACTS, [1, 0.5, 0], "a", n=24),
-        torus_bending.bent_in_space(net, FACTS, "a", n=24),
+        figures.rows_and_lines(HEAD, THETA, "a"),
+        figures.ruled(lines.lines(HEAD, THETA), THETA, "a"),
+        figures.sweeping(HEAD, THETA, [0.0, 1.0, 2.0], "a"),
+        figures.factored(PRODUCT, THETA, "a"),
+        figures.sum_of_waves(HEAD, THETA, "a"),
+        figures.film([PRODUCT] * 3, ["a", "b", "c"], "d"),
+        bending.mixtures(net, 0, torus.angles(net)[0], "a", n=40),
+        bending.hard_and_soft(net, FACTS, "a"),
+        bending.unfolding(net, FACTS, [0, 1], "a", n=24),
+        bending.onto_globe(net, FACTS, [1, 0.5], "a", n=24),
     )
 
 

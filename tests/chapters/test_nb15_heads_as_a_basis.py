@@ -4,12 +4,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from aot_helpers.showing.forms import Interval
 from chapters.nb15_heads_as_a_basis import exercises as nb15
-from chapters.nb15_heads_as_a_basis import figures as torus_teams
-from chapters.nb15_heads_as_a_basis import measure as torus_division
+from chapters.nb15_heads_as_a_basis import figures, measure
 from chapters.torus import networks as torus
 from chapters.torus.networks import new_nets
-from chapters.torus.training import Learned, list_runs, load_run, targets
+from chapters.torus.training import list_runs, load_run, targets
 from figure_checks import check_figures
 
 NETS, FACTS = new_nets([0, 1]), targets("random", [0, 1])
@@ -17,102 +17,95 @@ WHOLE = torus.logits(NETS, *torus.pairs(NETS))
 
 
 def test_terms_add_up_to_the_logits():
-    heads, own = torus_division.terms(NETS)
+    heads, own = measure.terms(NETS)
     assert torch.allclose(heads.sum(dim=1) + own, WHOLE, atol=1e-5)
 
 
 @pytest.mark.parametrize("residual", [True, False])
 def test_a_head_alone_is_the_network_with_shares_for_one(residual):
-    alone = torus_division.right_alone(NETS, FACTS, residual)
+    alone = measure.right_alone(NETS, FACTS, residual)
     expected = torus.is_correct_with_shares(NETS, FACTS, torch.eye(3), residual)
     assert torch.equal(alone, expected)
 
 
 def test_without_a_head_is_the_network_with_shares_for_the_others():
     expected = torus.is_correct_with_shares(NETS, FACTS, 1 - torch.eye(3))
-    assert torch.equal(torus_division.right_without(NETS, FACTS), expected)
-    heads, _ = torus_division.terms(NETS)
-    by_mean = torus_division.right_without(NETS, FACTS, by_mean=True)[:, 1]
+    assert torch.equal(measure.right_without(NETS, FACTS), expected)
+    heads, _ = measure.terms(NETS)
+    by_mean = measure.right_without(NETS, FACTS, by_mean=True)[:, 1]
     without = WHOLE - heads[:, 1] + heads[:, 1].mean(dim=1, keepdim=True)
     assert torch.equal(by_mean, without.argmax(dim=-1) == FACTS)
 
 
 def test_lots_keep_the_numbers_and_give_the_formula_of_chance():
     answers = torch.rand(40, 3, 25, generator=torch.Generator().manual_seed(0)) < 0.4
-    counts = torus_division.by_lot(answers, lambda moved: moved.sum(dim=-1).float())
+    counts = measure.permuted_mean(answers, lambda moved: moved.sum(dim=-1).float())
     assert torch.allclose(counts, answers.sum(dim=-1).float())
     chance = 1 - (1 - answers.float().mean(dim=-1)).prod(dim=1)
-    lot = torus_division.by_lot(answers, torus_division.covered, n_draws=200)
+    lot = measure.permuted_mean(answers, measure.covered, n_draws=200)
     assert (lot - chance).abs().mean() < 0.01
 
 
 def test_division_is_one_where_all_is_covered_and_near_zero_by_lot():
     owner = torch.arange(25) % 3
     divided = (torch.arange(3)[:, None] == owner).expand(20, 3, 25)
-    assert torus_division.compare_with_lots(divided)[2] == pytest.approx(1)
+    assert measure.coverage_of(divided).corrected() == pytest.approx(1)
     draw = torch.Generator().manual_seed(0)
-    found = torus_division.compare_with_lots(torch.rand(400, 3, 25, generator=draw) < 0.4)
-    low, division, high = torus_division.division_ends(found)
-    assert low < division < high and abs(division) < 0.06
+    found = measure.coverage_of(torch.rand(400, 3, 25, generator=draw) < 0.4).interval()
+    assert found.low < found.value < found.high and abs(found.value) < 0.06
 
 
 def test_what_is_known_alone_and_what_is_lost():
     nets, facts = load_run("heads3-dim3").nets[3], list_runs()["heads3-dim3"].targets()[3:4]
-    alone, lost = (f(nets, facts)[0] for f in (torus_division.right_alone, torus_division.needed))
+    alone, lost = (f(nets, facts)[0] for f in (measure.right_alone, measure.needed))
     whole = torus.logits(nets, *torus.pairs(nets))[0].argmax(dim=-1) == facts[0]
     for head in range(3):
         others = 1 - torch.eye(3)[head]
         kept = torus.is_correct_with_shares(nets, facts, others[None])[0, 0]
         assert torch.equal(lost[head], whole & ~kept)
-    found = torus_division.known_and_lost(nets, facts)
-    assert found["known alone"] == pytest.approx(alone.sum() / 3)
-    assert found["lost without it"] == pytest.approx(lost.sum() / 3)
-    counts = {"only it knows": 0, "others know too": 0, "it does not know": 0}
-    gone = dict(counts)
-    for head, pair in torch.cartesian_prod(torch.arange(3), torch.arange(25)).tolist():
-        knowing = alone[:, pair].sum()
-        name = (
-            ("others know too" if knowing > 1 else "only it knows")
-            if alone[head, pair]
-            else "it does not know"
-        )
-        counts[name] += 1
-        gone[name] += bool(lost[head, pair])
-    for name, count in counts.items():
-        assert found[f"lost, of what {name}"] == pytest.approx(gone[name] / count)
+    found = measure.known_and_lost(nets, facts)
+    assert found.known_alone == pytest.approx(alone.sum() / 3)
+    assert found.lost_without_it == pytest.approx(lost.sum() / 3)
+    n_knowing = alone.sum(dim=0).expand(3, 25)
+    for share, kind in (
+        (found.lost_of_what_only_it_knows, alone & (n_knowing == 1)),
+        (found.lost_of_what_others_know_too, alone & (n_knowing > 1)),
+        (found.lost_of_what_it_does_not_know, ~alone),
+    ):
+        assert share == pytest.approx(lost[kind].float().mean())
 
 
 def test_chance_of_the_tour_is_the_mean_of_lots():
     answers = torch.rand(40, 3, 25, generator=torch.Generator().manual_seed(0)) < 0.4
     covered, chance = nb15.coverage(answers)
-    assert torch.equal(covered, torus_division.covered(answers))
-    lot = torus_division.by_lot(answers, torus_division.covered, n_draws=400)
+    assert torch.equal(covered, measure.covered(answers))
+    lot = measure.permuted_mean(answers, measure.covered, n_draws=400)
     assert (lot - chance).abs().max() < 0.02
 
 
 def test_assigned_heads_know_what_they_know_alone():
     owners = torch.arange(25).expand(2, 25) % 3
-    alone = torus_division.right_alone(NETS, FACTS)
+    alone = measure.right_alone(NETS, FACTS)
     by_hand = [[alone[n, owners[n, k], k].item() for k in range(25)] for n in range(2)]
-    found = torus_division.by_assigned(NETS, FACTS, owners)
+    found = measure.by_assigned(NETS, FACTS, owners)
     assert torch.allclose(found, torch.tensor(by_hand).float().mean(dim=1))
 
 
 def test_what_needs_heads_is_known_with_them_only():
-    whole, without_heads, lost = torus_division.right_with_and_without(NETS, FACTS)
+    whole, without_heads, lost = measure.right_with_and_without(NETS, FACTS)
     assert torch.equal(whole, torus.is_correct(WHOLE, FACTS))
     none = torus.is_correct_with_shares(NETS, FACTS, torch.zeros(1, 3))[:, 0]
     assert torch.equal(without_heads, none)
-    assert torch.equal(lost, torus_division.needed(NETS, FACTS).transpose(0, 1))
+    assert torch.equal(lost, measure.needed(NETS, FACTS).transpose(0, 1))
 
 
 def test_patterns_are_read_off_corners_and_middles():
     nets, facts = load_run("heads3-dim3").nets, list_runs()["heads3-dim3"].targets()
-    kinds = torus_division.patterns(nets, facts)
+    kinds = measure.patterns(nets, facts)
     assert kinds.shape == (50, 5) and kinds.flatten().bincount().tolist() == [99, 15, 47, 87, 2]
     shares = torch.cat([torch.eye(3), (1 - torch.eye(3)) / 2])
-    places = torus_division.known_by_word(nets, facts, shares) >= 0.75 - 1e-6
-    for k, (net, word) in enumerate(torus_division.clearest(nets, facts)):
+    places = measure.known_by_word(nets, facts, shares) >= 0.75 - 1e-6
+    for k, (net, word) in enumerate(measure.clearest(nets, facts)):
         corners, middles = places[net, :3, word].sum().item(), places[net, 3:, word].any().item()
         assert kinds[net, word] == k and (facts[net] == word).sum() >= 4
         assert (corners, middles) == ((1, 2, 0, 0)[k], (middles, middles, True, False)[k])
@@ -123,11 +116,11 @@ def test_a_head_alone_is_the_packages_head():
     x = torch.stack(torus.pairs(net), dim=2)[0] + net.W_pos[0]
     heads = zip(net.W_Q[0], net.W_K[0], net.W_V[0], net.W_O[0], strict=True)
     found = torch.stack([nb15.head_alone(x, *W, net.W_U[0]) for W in heads])
-    assert torch.allclose(found, torus_division.terms(net)[0][0], atol=1e-5)
+    assert torch.allclose(found, measure.terms(net)[0][0], atol=1e-5)
 
 
 def test_the_penalty_is_the_loss_of_each_owner():
-    heads = torus_division.terms(load_run("specialists").nets)[0][0]
+    heads = measure.terms(load_run("specialists").nets)[0][0]
     owners, facts = list_runs()["specialists"].owners()[0], FACTS[0]
     by_hand = [
         -heads[owner, pair].log_softmax(dim=-1)[fact]
@@ -142,18 +135,14 @@ def test_the_penalty_is_the_loss_of_each_owner():
 def test_figures_can_be_read():
     net, facts = NETS[0], torch.arange(25) % 5
     answers = torch.arange(75).view(3, 25) % 4 < 2  # [head, pair]
-    learned = Learned(NETS, [0, 1], torch.tensor([[0.2], [0.9]]), torch.zeros(2, 1))
-    known, plain = {"a": (answers, 0.1, 0.2, 0.3)}, ("c", 0.0, 0.1, 0.2)
+    score = Interval(0.1, 0.2, 0.3)
     check_figures(
-        torus_teams.alone(net, facts, "a", facts % 3),
-        torus_teams.stages(net, facts, "a"),
-        torus_teams.hoped(facts, facts % 3, "a"),
-        torus_teams.null(torch.tensor([18, 20, 20]), 21, 19.3, "a"),
-        torus_teams.coverage({"a": ([0.6, 0.7], [0.5, 0.6])}, "b"),
-        torus_teams.triangles([(net, facts, 1)] * 4, "a", n=12),
-        torus_teams.courses({"a": learned}, "b"),
-        torus_teams.knowledge(known, facts, "b", plain),
-        torus_teams.lost_alone({"a": [0.2, 0.3, 0.5]}, "b"),
+        figures.alone(net, facts, "a", nb15.head_alone, facts % 3),
+        figures.stages(net, facts, "a"),
+        figures.hoped(facts, facts % 3, "a"),
+        figures.permutation_null(torch.tensor([18, 20, 20]), 21, 19.3, "a"),
+        figures.triangles([(net, facts, 1)] * 4, "a", n=12),
+        figures.knowledge({"a": (answers, score)}, facts, "b", ("c", score)),
     )
 
 

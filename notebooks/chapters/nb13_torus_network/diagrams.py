@@ -1,14 +1,14 @@
 """The network of notebook 13 drawn whole, and what layer norm does to its words."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Ellipse, FancyArrowPatch, FancyBboxPatch, Rectangle
 
+from aot_helpers.showing import forms
 from chapters.torus import networks as torus
-from chapters.torus.figures import DPI, dot
 from chapters.torus.palette import CLASS_COLORS, INK, NAMES, PALE, Painting, letter_color
+from chapters.torus.torus_maps import dot
 
 SIGNED = LinearSegmentedColormap.from_list("signed", ["#0072B2", "#F7F7F7", "#D55E00"])
 
@@ -17,9 +17,12 @@ def drawn_whole(net: torus.TorusNets, *, title: str) -> Figure:
     """Every weight of one network as a small square, in the order in which words pass them."""
     W = {name: each[0].numpy() for name, each in net.tensors().items()}
     n_words, n_heads = len(W["W_E"]), len(W["W_Q"])
-    figure, axis = _canvas(10, 5.1, 20)
-    _say(axis, 0.3, 9.75, title, size=13, ha="left")
-    _say(axis, 0.3, 9.2, "blue: negative, orange: positive", PALE, size=10, ha="left")
+    figure, axes = forms.panels(
+        1, 1, 10, 4.6, title=title, note="Blue: negative, orange: positive.", figure_class=Painting
+    )
+    axis = axes[0, 0]
+    axis.set(xlim=(0, 20), ylim=(0, 9.2), aspect="equal")
+    axis.axis("off")
     note = {"color": PALE, "style": "italic", "size": 10}
     middle = 4.6
     _numbers(axis, 1.9, middle, W["W_E"], "$W_E$", list(NAMES[:n_words]), side=0.46)
@@ -66,11 +69,10 @@ def onto_circle(rows, theta, *, titles: tuple[str, str]) -> Figure:
     """
     rows, theta = np.asarray(rows, dtype=float), np.asarray(theta)
     plane, upward, radius = torus.PLANE.numpy(), np.ones(3) / 3**0.5, torus.RADIUS
-    figure, (left, right) = plt.subplots(
-        1, 2, figsize=(10, 3.9), dpi=DPI, FigureClass=Painting, width_ratios=[1.75, 1]
+    figure, axes = forms.panels(
+        1, 2, 10, 3.8, title="", width_ratios=[1.75, 1], figure_class=Painting
     )
-    plt.close(figure)
-    figure.subplots_adjust(0.0, 0.01, 1, 0.9, wspace=0.0)
+    left, right = axes[0]
 
     def see(point):  # from a little above the plane of the circle
         across, deep, high = plane[0] @ point, plane[1] @ point, upward @ point
@@ -110,22 +112,11 @@ def onto_circle(rows, theta, *, titles: tuple[str, str]) -> Figure:
         dot(right, at, k, 260)
         right.text(*(1.3 * at), f"{np.degrees(angle):.0f}°", ha="center", va="center", fontsize=11)
     right.set(xlim=(-1.6, 1.6), ylim=(-1.55, 1.55))
-    for axis in (left, right):
-        axis.set_aspect("equal")
+    for axis, title in zip(axes[0], titles, strict=True):
+        axis.set_aspect("equal", anchor="N")
         axis.axis("off")
-    for x, said in zip((0.02, 0.655), titles, strict=True):
-        figure.text(x, 0.94, said, fontsize=12.5)
+        axis.set_title(title, **forms.TITLE | {"size": 12, "weight": "bold"})
     return figure
-
-
-def _canvas(width, height, units):
-    """An empty figure, width x height inches, with the lower left at (0, 0), `units` across."""
-    figure, axis = plt.subplots(figsize=(width, height), dpi=DPI, FigureClass=Painting)
-    plt.close(figure)
-    figure.subplots_adjust(0, 0, 1, 1)
-    axis.set(xlim=(0, units), ylim=(0, units * height / width))
-    axis.axis("off")
-    return figure, axis
 
 
 def _say(axis, x, y, text, color=INK, size=10.5, ha="center", **more):

@@ -46,7 +46,7 @@ def _breaks(answer, facts_lost):
         raise NotAttempted
     if isinstance(head, bool) or head not in (0, 1, 2):
         raise NotYet(f"The head is 0, 1 or 2, not {head!r}.")
-    costs = [len(facts_lost(silent=h)) for h in range(3)]
+    costs = [len(facts_lost(ablated=h)) for h in range(3)]
     if costs[int(head)] < max(costs):
         raise NotYet(f"Head {head} costs {costs[int(head)]} facts, another one more.")
     if any(part is ... for part in turn):

@@ -1,16 +1,18 @@
 """A film strip of the live network, for places where it cannot move."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from jaxtyping import Int, UInt8
 from matplotlib.figure import Figure
 
+from aot_helpers.showing import forms
 from chapters.torus import networks as torus
-from chapters.torus.palette import CLASS_COLORS, INK, NAMES, TURN, Shaded, asker
+from chapters.torus.palette import CLASS_COLORS, NAMES, TURN, Shaded, predictor
 from chapters.torus.render import camera, rendered
 from chapters.torus.surfaces import TUBE, ring, turns
+from chapters.torus.torus_maps import show_map
 
 
 class Strip(Shaded):
@@ -19,66 +21,59 @@ class Strip(Shaded):
     quantizer = Shaded.quantizer | {"colors": 144}
 
 
-def flat(ask: Callable, cells: int = 166):
-    """The map of a network's answers in the plain colors of its words, [θ2, θ1, 3] of uint8.
+def flat(predict: Callable, cells: int = 166) -> UInt8[np.ndarray, "theta2 theta1 3"]:
+    """The map of a network's answers in the plain colors of its words.
 
-    ask: see `torus_colors.asker`. Only cells at a border are mixed, each from four points.
+    predict: see `predictor`. Only cells at a border are mixed, each from four points.
     """
     turn = (torch.arange(2 * cells) + 0.5) * TURN / (2 * cells)
-    answers = ask(turn[None, :], turn[:, None]).argmax(dim=-1).numpy()
+    answers = predict(turn[None, :], turn[:, None]).argmax(dim=-1).numpy()
     colors = CLASS_COLORS[answers].reshape(cells, 2, cells, 2, 3).mean(axis=(1, 3))
     return (255 * colors).round().astype(np.uint8)
 
 
-def moved_and_muted(
-    net: torus.TorusNets, facts, word: int, degrees, head: int, shares, title: str
-) -> Figure:
-    """Three rows of frames: a word moves over its map, a head falls silent, the same on the torus.
+def moved_and_ablated(
+    net: torus.TorusNets, facts: Int[torch.Tensor, " pair"], word: int, degrees: Sequence[float],
+    head: int, factors: Sequence[float], title: str,
+) -> Figure:  # fmt: skip
+    """Three rows of frames: a word moves over its map, a head is ablated, the same on the torus.
 
-    facts: [pair]. degrees: how far the word has moved in each frame of the first row. shares: how
-    much of what the head writes is left in each frame of the other rows. Crosses are lost facts.
+    degrees: how far the word has moved in each frame of the first row. factors: of what the head
+    writes, in each frame of the other rows. Crosses are lost facts.
     """
-    theta, ask = torus.angles(net)[0], asker(net)
-    columns, names = max(len(degrees), len(shares)), NAMES[: len(theta)]
-    figure = plt.figure(figsize=(8.6, 6.0), dpi=90, FigureClass=Strip)
-    plt.close(figure)
-    figure.text(0.012, 0.962, title, fontsize=12.5, color=INK)
-    for row, name in enumerate(
-        (f"{names[word]} moves", f"head {head}\nfalls silent", "the same,\non the torus")
-    ):
-        figure.text(0.012, (0.755, 0.41, 0.115)[row], name, fontsize=10.5, va="center", color=INK)
-
-    def frame(row, column):
-        wide = 0.87 / columns
-        box = (0.13 + column * wide, 0.6 - 0.345 * row, wide - 0.006, 0.31)
-        return figure.add_axes(box if row < 2 else (box[0], 0, box[2], 0.235))
-
-    def map_of(axis, colors, ask, theta, label):
-        said = ask(theta[:, None], theta[None]).argmax(dim=-1).flatten()
-        lost, places = said != torch.as_tensor(facts), torch.cartesian_prod(theta, theta)
-        axis.imshow(colors, origin="lower", extent=(0, TURN, 0, TURN), interpolation="nearest")
-        axis.scatter(*places[~lost].T, s=13, fc=CLASS_COLORS[facts[~lost]], ec="white", lw=1)
-        axis.scatter(*places[lost].T, s=42, marker="X", fc="black", ec="white", lw=0.9)
-        axis.set(xticks=[], yticks=[], xlim=(0, TURN), ylim=(0, TURN), aspect="equal")
-        axis.spines[:].set_visible(False)
-        axis.set_title(f"{label}: {(~lost).sum()} of {len(facts)} facts", fontsize=9.5, pad=3)
-
-    colors = flat(ask)
-    for column, turn in enumerate(degrees):
+    theta, whole = torus.angles(net)[0], predictor(net)
+    n_columns = max(len(degrees), len(factors))
+    figure, axes = forms.panels(
+        3, n_columns, 8.2, 5.4, title=title, height_ratios=(1.25, 1.25, 1), figure_class=Strip
+    )
+    figure.set_dpi(90)
+    for axis in axes.flat:
+        axis.axis("off")
+    names = f"{NAMES[word]} moves", f"head {head} ablated", "the same,\non the torus"
+    for axis, name in zip(axes[:, 0], names, strict=True):
+        axis.text(-0.06, 0.5, name, size=10.5, ha="right", va="center", transform=axis.transAxes)
+    for axis, turn in zip(axes[0], degrees, strict=False):
         moved = theta.clone()
         moved[word] = (moved[word] + np.radians(turn)) % TURN
-        map_of(frame(0, column), colors, ask, moved, f"{turn}°")
+        _map_of(axis, whole, flat(whole), moved, facts, f"{turn}°")
     sheet, view = ring(*turns(25, 49)), camera(42, 42)
-    both = torch.cartesian_prod(theta, theta).numpy().T
-    pearls = ring(*both, TUBE + 0.04)
-    for column, share in enumerate(shares):
+    pearls = ring(*torch.cartesian_prod(theta, theta).numpy().T, TUBE + 0.04)
+    for column, factor in enumerate(factors):
         left = torch.ones(net.W_Q.shape[1])
-        left[head] = share
-        less = asker(net, left)
-        colors = flat(less)
-        map_of(frame(1, column), colors, less, theta, f"× {share:g}")
+        left[head] = factor
+        predict = predictor(net, left)
+        colors = flat(predict)
+        _map_of(axes[1, column], predict, colors, theta, facts, f"× {factor:g}")
         image, _ = rendered(sheet, colors / 255, view, 190, 152, 1.66, (pearls, np.asarray(facts)))
-        axis = frame(2, column)
-        axis.imshow((255 * image).round().astype(np.uint8))
-        axis.axis("off")
+        axes[2, column].imshow((255 * image).round().astype(np.uint8))
     return figure
+
+
+def _map_of(axis, predict, colors, theta, facts, label):
+    """One map with its facts, and how many of them are known."""
+    answers = predict(theta[:, None], theta[None]).argmax(dim=-1).flatten()
+    lost, places = answers != facts, torch.cartesian_prod(theta, theta)
+    show_map(axis, colors, on_grid=False)
+    axis.scatter(*places[~lost].T, s=13, fc=CLASS_COLORS[facts[~lost]], ec="white", lw=1)
+    axis.scatter(*places[lost].T, s=42, marker="X", fc="black", ec="white", lw=0.9)
+    axis.set_title(f"{label}: {(~lost).sum()} of {len(facts)} facts", size=9.5)

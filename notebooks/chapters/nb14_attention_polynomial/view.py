@@ -28,15 +28,11 @@ class SweepView(Page):
             free = {"phi": head.phi % TURN, "psi": head.psi % TURN, "s": head.s / head.A,
                     "t": head.t / head.B}  # fmt: skip
             data["product"] = {name: round(float(value), 5) for name, value in free.items()}
-            named = {
-                "phi": "query: turn",
-                "s": "query: lift",
-                "psi": "keys: turn",
-                "t": "keys: lift",
-            }
             data["sliders"] = [
-                [key, name, *((0, TURN) if "turn" in name else (-2, 2))]
-                for key, name in named.items()
+                ["phi", "query: turn", 0, TURN],
+                ["s", "query: lift", -2, 2],
+                ["psi", "keys: turn", 0, TURN],
+                ["t", "keys: lift", -2, 2],
             ]
         else:
             data["coefficients"] = [round(float(each), 5) for each in head]

@@ -1,16 +1,17 @@
 """Do heads share out what a torus network knows? What each knows alone, against chance."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from aot_helpers.showing.forms import Interval
 from chapters.torus.networks import TorusNets, attend, is_correct_with_shares, pairs
 
 Answers = Bool[Tensor, "net head pair"]
-Compared = tuple[Float[Tensor, " net"], Float[Tensor, " net"], float]
 ENDS = torch.tensor([0.025, 0.975])
 # What S2 sees over a triangle of mixtures of three heads, and three high corners, which it omits.
 PATTERNS = ("one corner", "two corners", "between", "none", "three corners")
@@ -51,22 +52,27 @@ def needed(nets: TorusNets, targets: Int[Tensor, "net pair"], by_mean: bool = Fa
     return whole[:, None] & ~right_without(nets, targets, by_mean)
 
 
-def known_and_lost(nets: TorusNets, targets: Int[Tensor, "net pair"]) -> dict[str, float]:
-    """How many pairs a head knows alone, how many are lost without it, and which: over all heads.
+class KnownAndLost(NamedTuple):
+    """Means over heads: pairs that a head knows alone, and pairs that are lost without it.
 
-    The last three are shares: of the pairs that only this head knows alone, of those that another
-    head knows alone, too, and of those that it does not know alone, how many are lost.
+    The shares of lost pairs are of the pairs that only this head knows alone, of those that another
+    head knows alone, too, and of those that it does not know alone.
     """
+
+    known_alone: float
+    lost_without_it: float
+    lost_of_what_only_it_knows: float
+    lost_of_what_others_know_too: float
+    lost_of_what_it_does_not_know: float
+
+
+def known_and_lost(nets: TorusNets, targets: Int[Tensor, "net pair"]) -> KnownAndLost:
+    """What heads know alone, and what is lost without them: over all heads of all networks."""
     alone, lost = right_alone(nets, targets), needed(nets, targets)
     shared = alone & (alone.sum(dim=1, keepdim=True) > 1)
-    kinds = {"only it knows": alone & ~shared, "others know too": shared}
-    kinds["it does not know"] = ~alone
-    found = {"known alone": alone.sum(dim=-1).float().mean().item()}
-    found["lost without it"] = lost.sum(dim=-1).float().mean().item()
-    return found | {
-        f"lost, of what {name}": (lost[some].sum() / some.sum()).item()
-        for name, some in kinds.items()
-    }
+    kinds = alone & ~shared, shared, ~alone
+    per_head = (each.sum(dim=-1).float().mean().item() for each in (alone, lost))
+    return KnownAndLost(*per_head, *((lost[kind].sum() / kind.sum()).item() for kind in kinds))
 
 
 def covered(answers: Answers) -> Float[Tensor, " net"]:
@@ -74,42 +80,50 @@ def covered(answers: Answers) -> Float[Tensor, " net"]:
     return answers.any(dim=1).float().mean(dim=-1)
 
 
-def by_lot(answers: Answers, measure: Callable, n_draws: int = 50, seed: int = 0) -> Tensor:
+def permuted_mean(
+    answers: Answers, measure: Callable, n_draws: int = 50, seed: int = 0
+) -> Float[Tensor, " net"]:
     """The mean of a measure [net] if the right answers of each head stood at random pairs."""
     draw = torch.Generator().manual_seed(seed)
     orders = (torch.rand(answers.shape, generator=draw).argsort(dim=-1) for _ in range(n_draws))
     return torch.stack([measure(answers.gather(-1, order)) for order in orders]).mean(dim=0)
 
 
-def compare_with_lots(answers: Answers, seed: int = 0) -> Compared:
-    """(covered, covered by lot, division).
+class Coverage(NamedTuple):
+    """The share of pairs that heads alone cover in each network, and the same by chance."""
 
-    Division is 0 if the heads cover as many pairs as by lot, and 1 if they cover all: a ratio of
-    means over the networks.
-    """
-    found, lot = covered(answers), by_lot(answers, covered, seed=seed)
-    return found, lot, ((found.mean() - lot.mean()) / (1 - lot.mean())).item()
+    covered: Float[Tensor, " net"]
+    chance: Float[Tensor, " net"]
+
+    def corrected(self) -> float:
+        """Chance-corrected coverage: 0 if the heads cover as many as by chance, 1 if all.
+
+        It is a ratio of means over the networks.
+        """
+        found, chance = self.covered.mean(), self.chance.mean()
+        return ((found - chance) / (1 - chance)).item()
+
+    def resampled(self, seed: int = 0) -> Float[Tensor, " draw"]:
+        """Chance-corrected coverage in 2,000 resamplings of the networks."""
+        drawn = resampled_nets(len(self.covered), seed)
+        found, chance = self.covered[drawn].mean(dim=1), self.chance[drawn].mean(dim=1)
+        return (found - chance) / (1 - chance)
+
+    def interval(self, seed: int = 0) -> Interval:
+        """Chance-corrected coverage with its 95% interval."""
+        low, high = self.resampled(seed).quantile(ENDS).tolist()
+        return Interval(low, self.corrected(), high)
 
 
-def drawn_again(n_nets: int, seed: int = 0) -> Int[Tensor, "draw net"]:
+def coverage_of(answers: Answers, seed: int = 0) -> Coverage:
+    """What the heads alone cover, and the same with the answers of each head permuted."""
+    return Coverage(covered(answers), permuted_mean(answers, covered, seed=seed))
+
+
+def resampled_nets(n_nets: int, seed: int = 0) -> Int[Tensor, "draw net"]:
     """2,000 times as many networks as there are, drawn with replacement."""
     draw = torch.Generator().manual_seed(seed)
     return torch.randint(n_nets, (2000, n_nets), generator=draw)
-
-
-def resampled_division(
-    found: Float[Tensor, " net"], lot: Float[Tensor, " net"], seed: int = 0
-) -> Float[Tensor, " draw"]:
-    """Division in 2,000 resamplings of the networks."""
-    drawn = drawn_again(len(found), seed)
-    found, lot = found[drawn].mean(dim=1), lot[drawn].mean(dim=1)
-    return (found - lot) / (1 - lot)
-
-
-def division_ends(compared: Compared, seed: int = 0) -> list[float]:
-    """Low end of the 95% interval, division, high end, of what `compare_with_lots` gives."""
-    low, high = resampled_division(*compared[:2], seed=seed).quantile(ENDS).tolist()
-    return [low, compared[2], high]
 
 
 def by_assigned(

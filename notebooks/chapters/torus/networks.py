@@ -275,27 +275,12 @@ def sphere(n: int) -> Float[Tensor, "n 3"]:
     return torch.stack([out * turn.cos(), out * turn.sin(), height], dim=1)
 
 
-def cells(
-    W_U: Float[Tensor, "3 d_vocab"], directions: Float[Tensor, "*at 3"]
-) -> Int[Tensor, "*at"]:
-    """The class with the largest logit in each direction.
-
-    The set of directions of one class is its cell: for columns of equal length a Voronoi cell, in
-    general a weighted one. The length of a vector does not matter, as there is no bias.
-    """
-    return (directions.to(W_U.dtype) @ W_U).argmax(dim=-1)
-
-
-def simplex(n: int, corners: int = 3) -> Float[Tensor, "point corners"]:
-    """All shares (c0, c1, …) >= 0 with sum 1 that are multiples of 1/n; the corners are heads."""
-    if n < 1 or corners < 1:
-        raise ValueError(f"n and corners must be >= 1, got {n} and {corners}")
-    if corners == 1:
-        return torch.ones(1, 1)
-    counts = [[i] for i in range(n + 1)]
-    for _ in range(corners - 2):
-        counts = [[*c, i] for c in counts for i in range(n + 1 - sum(c))]
-    return torch.tensor([[*c, n - sum(c)] for c in counts]) / n
+def simplex(n: int) -> Float[Tensor, "point 3"]:
+    """All shares (c0, c1, c2) >= 0 of three heads with sum 1 that are multiples of 1/n."""
+    if n < 1:
+        raise ValueError(f"n must be >= 1, got {n}")
+    counts = [[i, j, n - i - j] for i in range(n + 1) for j in range(n + 1 - i)]
+    return torch.tensor(counts) / n
 
 
 def is_correct_with_shares(

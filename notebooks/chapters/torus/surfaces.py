@@ -2,18 +2,18 @@
 
 from collections.abc import Callable
 
-import matplotlib.pyplot as plt
 import numpy as np
+from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.path import Path
 from matplotlib.patheffects import withStroke
 
+from aot_helpers.showing import forms
 from chapters.torus.palette import (
     CLASS_COLORS,
     INK,
     NAMES,
-    PALE,
     TURN,
     Shaded,
     letter_color,
@@ -50,52 +50,47 @@ def folded(s, t, rolled: float, bent: float):
     return np.stack([(wide - out) * np.sin(swing), wide - (wide - out) * np.cos(swing), up], -1)
 
 
-def gluing(ask: Callable, *, title: str) -> Figure:
+def gluing(predict: Callable, *, title: str) -> Figure:
     """A film strip: the square map is rolled into a tube, and the tube bent into a ring.
 
-    ask: see `torus_colors.asker`.
+    predict: see `palette.predictor`.
     """
     frames = {"the map": (0, 0), "top meets bottom: a tube": (0.62, 0),
               "left meets right: a ring": (1, 0.6), "a torus": (1, 1)}  # fmt: skip
-    figure, axes = plt.subplots(
-        1, 4, figsize=(10, 2.7), dpi=100, FigureClass=Shaded, width_ratios=(1.3, 1.25, 1.05, 1)
-    )
-    plt.close(figure)
-    figure.subplots_adjust(0.005, 0.0, 0.995, 0.8, wspace=0.02)
-    colors, view = painted(ask, cells=420), camera(48, -72)
+    figure, axes = forms.panels(1, 4, 10, 2.3, title=title, figure_class=Shaded)
+    colors, view = painted(predict, cells=420), camera(48, -72)
     s, t = np.meshgrid(np.linspace(-0.5, 0.5, 49), np.linspace(-0.5, 0.5, 37))
-    for axis, (name, fold) in zip(axes, frames.items(), strict=True):
-        points = centered(folded(s, t, *fold))
-        box = axis.get_position()
-        width, height = round(1000 * box.width), round(270 * box.height)
-        image, _ = rendered(
-            points, colors, view, width, height, _reach(points, view, width, height)
-        )
-        axis.imshow(image)
-        axis.axis("off")
-        figure.text(box.x0 + box.width / 2, 0.83, name, fontsize=11, ha="center", va="center")
-    figure.text(0.012, 0.94, title, fontsize=12.5)
+    for axis, (name, fold) in zip(axes[0], frames.items(), strict=True):
+        points, (width, height) = centered(folded(s, t, *fold)), (270, 210)
+        reach = _reach(points, view, width, height)
+        image, _ = rendered(points, colors, view, width, height, reach)
+        show_picture(axis, image, reach, name)
     return figure
 
 
 def torus_in_space(
-    ask: Callable, theta, facts, title: str, named=(), elevation: float = 42, azimuth: float = 42
+    predict: Callable,
+    theta,
+    facts,
+    title: str,
+    named=(),
+    elevation: float = 42,
+    azimuth: float = 42,
 ) -> Figure:
     """The map without edges, with the facts [pair] as pearls; arrows say which word leads where.
 
-    ask: see `torus_colors.asker`. theta: the angle of each word. named: pairs (i, j) whose names
+    predict: see `palette.predictor`. theta: the angle of each word. named: pairs (i, j) whose names
     stand beside their pearls, where these are seen. elevation, azimuth: degrees from which to look.
     """
     theta, facts = np.asarray(theta), np.asarray(facts)
     pairs = ring(theta.repeat(len(theta)), np.tile(theta, len(theta)), TUBE + 0.045)
     view, reach, size = camera(elevation, azimuth), 1.78, (860, 650)
-    image, labels = rendered(ring(*turns(33, 65)), painted(ask, cells=560), view, *size, reach,
+    image, labels = rendered(ring(*turns(33, 65)), painted(predict, cells=560), view, *size, reach,
                              (pairs, facts), shadow=TUBE)  # fmt: skip
-    figure, axis = _picture(image, reach)
-    for x, y, fact in labels:
-        axis.text(x, y, NAMES[fact], color=letter_color(fact), fontsize=10, weight="bold",
-                  ha="center", va="center_baseline")  # fmt: skip
-    _ways(axis, view)
+    figure, axes = forms.panels(1, 1, 8.0, 6.05, title=title, figure_class=Shaded)
+    axis = axes[0, 0]
+    show_picture(axis, image, reach, letters=labels)
+    _arrows(axis, view)
     look = {"boxstyle": "round,pad=0.2", "fc": "white", "ec": INK, "lw": 0.8}
     for i, j in named:
         k = len(theta) * i + j
@@ -103,11 +98,10 @@ def torus_in_space(
         if (x, y, facts[k]) in labels:
             axis.text(x, y + 0.115, f"{NAMES[i]} {NAMES[j]}", fontsize=10, ha="center",
                       va="center", bbox=look)  # fmt: skip
-    figure.text(0.012, 0.965, title, fontsize=12.5)
     return figure
 
 
-def _ways(axis, view):
+def _arrows(axis, view):
     """Two white arrows on the torus: how the first word and how the second word moves a pair."""
     edge, dark = ([withStroke(linewidth=wide, foreground=INK)] for wide in (5, 3))
     text = {"fontsize": 11, "weight": "bold", "color": "white", "path_effects": dark, "zorder": 7}
@@ -122,46 +116,40 @@ def _ways(axis, view):
         axis.text(x[15] + aside[0], y[15] + aside[1], name, ha=side, **text)
 
 
-def globe(W_U, streams, facts, title: str, side: int = 430) -> Figure:
-    """The cells of the unembedding W_U [3, word] on a globe, seen from both sides.
+def globe(
+    W_U: Float[np.ndarray, "3 word"], streams: Float[np.ndarray, "pair 3"],
+    facts: Int[np.ndarray, " pair"], title: str, side: int = 430,
+) -> Figure:  # fmt: skip
+    """The cells of the unembedding on a globe, seen from both sides.
 
-    streams: what the unembedding reads [pair, 3], as dots in the color of their fact [pair].
-    Diamonds: the columns of W_U, by direction.
+    streams: what the unembedding reads, as dots in the color of their fact. Diamonds: the columns
+    of W_U, by direction.
     """
     W_U, facts, at = np.asarray(W_U, float), np.asarray(facts), np.asarray(streams, float)
     at = at / np.linalg.norm(at, axis=1, keepdims=True)
     columns = (W_U / np.linalg.norm(W_U, axis=0)).T
-    figure, axes = plt.subplots(1, 2, figsize=(9.2, 5.0), dpi=100, FigureClass=Shaded)
-    plt.close(figure)
-    figure.subplots_adjust(0.0, 0.0, 1, 0.88, wspace=0.0)
+    figure, axes = forms.panels(1, 2, 9.2, 4.6, title=title, figure_class=Shaded)
     front = _clear_view(columns, at)
     back = front * np.array([[-1], [1], [-1]])
     x, y = np.meshgrid(*[np.linspace(-1.03, 1.03, 2 * side)] * 2)
     normal = np.stack([x, -y, np.sqrt(np.clip(1 - x**2 - y**2, 0, None))], -1)
-    for axis, name, view in zip(axes, ("one side", "the other side"), (front, back), strict=True):
+    sides = {"one side": front, "the other side": back}
+    for axis, (name, view) in zip(axes[0], sides.items(), strict=True):
         cell = (normal @ view @ W_U).argmax(-1)
         image = np.where((x**2 + y**2 < 1)[..., None], lit(CLASS_COLORS[cell], normal), 1.0)
-        image = image.reshape(side, 2, side, 2, 3).mean(axis=(1, 3))
-        axis.imshow(image, extent=(-1.03, 1.03, -1.03, 1.03))
-        dots = at @ view.T
-        for place, fact in zip(dots, facts, strict=True):
-            if place[2] > 0:
-                axis.scatter(
-                    *place[:2], s=95, color=CLASS_COLORS[fact], ec="white", lw=1.8, zorder=4
-                )
-                axis.scatter(*place[:2], s=140, fc="none", ec=INK, lw=0.8, zorder=4)
-        for k, place in enumerate(columns @ view.T):
-            if place[2] > 0.02:
-                axis.scatter(*place[:2], s=55, marker="D", fc="white", ec=INK, lw=1.2, zorder=5)
-                sides = place[:2] + 0.12 * np.array([[0, 1], [0, -1], [1, 0], [-1, 0]])
-                gaps = np.linalg.norm(sides[:, None] - dots[:, :2], axis=-1).min(axis=1)
-                gaps[np.linalg.norm(sides, axis=1) > 0.92] = -1  # not off the globe
-                axis.text(*sides[gaps.argmax()], NAMES[k], fontsize=15, weight="bold", ha="center",
-                          va="center", zorder=6, color=letter_color(k))  # fmt: skip
-        axis.set_title(name, fontsize=11, color=PALE, style="italic", y=0.97)
-        axis.set(xlim=(-1.1, 1.1), ylim=(-1.06, 1.08))
-        axis.axis("off")
-    figure.text(0.012, 0.955, title, fontsize=12.5)
+        show_picture(axis, image.reshape(side, 2, side, 2, 3).mean(axis=(1, 3)), 1.03, name)
+        dots, places = at @ view.T, columns @ view.T
+        seen = dots[:, 2] > 0
+        axis.scatter(*dots[seen, :2].T, s=95, c=CLASS_COLORS[facts[seen]], ec="white", lw=1.8)
+        axis.scatter(*dots[seen, :2].T, s=140, fc="none", ec=INK, lw=0.8)
+        seen = places[:, 2] > 0.02
+        axis.scatter(*places[seen, :2].T, s=55, marker="D", fc="white", ec=INK, lw=1.2)
+        for k in np.flatnonzero(seen):
+            around = places[k, :2] + 0.12 * np.array([[0, 1], [0, -1], [1, 0], [-1, 0]])
+            gaps = np.linalg.norm(around[:, None] - dots[:, :2], axis=-1).min(axis=1)
+            gaps[np.linalg.norm(around, axis=1) > 0.92] = -1  # not off the globe
+            axis.text(*around[gaps.argmax()], NAMES[k], fontsize=15, weight="bold", ha="center",
+                      va="center", color=letter_color(k))  # fmt: skip
     return figure
 
 
@@ -176,68 +164,79 @@ def _clear_view(columns, at):
     return np.stack([right, np.cross(eye, right), eye])
 
 
-def surfaces(
-    points,
-    colors,
-    titles: list[str],
-    elevation: float = 35,
-    azimuth: float = -60,
-    dots=None,
-    stretch: bool = False,
-    n_classes: int = 0,
-) -> Figure:
-    """Closed surfaces [surface, n of θ2, n of θ1, 3] in space, lit, in their colors [.., 3].
+def surface(
+    points: Float[np.ndarray, "n n 3"], colors: Float[np.ndarray, "m m 3"], title: str,
+    elevation: float = 35, azimuth: float = -60, dots=None, stretch: bool = False,
+) -> Figure:  # fmt: skip
+    """A closed surface in space, lit, in its colors, which may be on another grid.
 
-    colors: [surface, n, n, 3], on any grid. dots: per surface, points [dot, 3] and their classes,
-    as pearls; a ring marks one that the surface hides. elevation, azimuth: degrees from which to
-    look. stretch: make the three extents of each equally long, so that flat shapes can be seen.
-    n_classes: how many classes of the dots the legend names; 0 leaves it out.
+    elevation, azimuth: degrees from which to look. dots, stretch: see `fitted`; a dot that is seen
+    has the letter of its class.
     """
-    width, height, beside = 4.2 * len(titles), 4.1, 0.9 if n_classes else 0
-    figure = plt.figure(figsize=(width + beside, height), dpi=100, FigureClass=Shaded)
-    plt.close(figure)
-    view = camera(elevation, azimuth)
-    for i, title in enumerate(titles):
-        low, high = (end(np.asarray(points[i], float), axis=(0, 1)) for end in (np.min, np.max))
-        extent = np.maximum(high - low, 1e-12) if stretch else np.array([(high - low).max()] * 3)
-        place = lambda x: (np.asarray(x, float) - (low + high) / 2) / extent * 2  # noqa: B023, E731
-        closed = np.pad(place(points[i]), ((0, 1), (0, 1), (0, 0)), mode="wrap")
-        reach = 1.06 * _reach(closed, view, 420, 370)
-        pearls = None if dots is None else (place(dots[i][0]), np.asarray(dots[i][1]))
-        image, seen = rendered(closed, np.asarray(colors[i]), view, 420, 370, reach, pearls)
-        axis = figure.add_axes((4.2 * i / (width + beside), 0, 4.2 / (width + beside), 0.9))
-        axis.imshow(image, extent=(-reach, reach, -reach * 37 / 42, reach * 37 / 42))
-        for at, kind in zip(*pearls, strict=True) if pearls else ():
-            x, y, _ = view @ at
-            if (x, y, kind) not in seen:
-                axis.scatter(x, y, s=60, fc="none", ec=CLASS_COLORS[kind], lw=1.3)
-        axis.set_title(title, fontsize=11)
-        axis.axis("off")
-    for k in range(n_classes):
-        axis.text(1.0, 0.8 - 0.09 * k, f"{k}", transform=axis.transAxes, fontsize=10, ha="center",
-                  va="center", color=letter_color(k), weight="bold",
-                  bbox={"boxstyle": "circle", "fc": CLASS_COLORS[k], "ec": "none"})  # fmt: skip
+    width, height = 740, 480
+    image, reach, letters = fitted(
+        points, colors, (elevation, azimuth), width, height, dots, stretch
+    )
+    figure, axes = forms.panels(1, 1, 7.4, 4.8, title=title, figure_class=Shaded)
+    show_picture(axes[0, 0], image, reach, letters=letters)
     return figure
 
 
-def centered(points):
-    """Points [.., 3] moved so that the box around them has its middle at 0."""
+def fitted(
+    points: Float[np.ndarray, "n n 3"], colors: Float[np.ndarray, "m m 3"],
+    angles: tuple[float, float], width: int, height: int, dots=None, stretch: bool = False,
+):  # fmt: skip
+    """A lit picture of a closed surface, drawn to fit: (image, half its width, its seen dots).
+
+    angles: elevation and azimuth, in degrees, from which to look. dots: (points [dot, 3], classes),
+    as pearls a little over the surface; (x, y, class) comes back for each that is seen. stretch:
+    make the three extents equally long, so that flat shapes can be seen.
+    """
+    points, view = np.asarray(points, float), camera(*angles)
+    low, high = points.min(axis=(0, 1)), points.max(axis=(0, 1))
+    size = np.maximum(high - low, 1e-12) if stretch else np.linalg.norm(high - low)
+    closed = np.pad(points, ((0, 1), (0, 1), (0, 0)), mode="wrap")
+    closed = (closed - (low + high) / 2) / size
+    reach = 1.12 * _reach(closed, view, width, height)
+    if np.allclose(closed[:, 0], closed[:, 1]):  # no surface but a ring: one angle alone
+        closed = thickened(closed[:, 0], 0.02 * reach)
+    if dots is not None:
+        at = (np.asarray(dots[0], float) - (low + high) / 2) / size + 0.03 * reach * view[2]
+        dots = at, np.asarray(dots[1])
+    image, seen = rendered(closed, np.asarray(colors), view, width, height, reach, dots)
+    return image, reach, seen
+
+
+def thickened(line: Float[np.ndarray, "place 3"], radius: float, n: int = 12):
+    """A thin tube [place, n + 1, 3] around a closed line of points."""
+    along = np.gradient(np.concatenate([line[-2:-1], line, line[1:2]]), axis=0)[1:-1]
+    side = np.cross(along, np.cross(along, line - line.mean(axis=0)) + 1e-9)
+    up = np.cross(along, side)
+    side, up = (each / np.linalg.norm(each, axis=-1, keepdims=True) for each in (side, up))
+    turn = np.linspace(0, TURN, n + 1)[:, None]
+    return line[:, None] + radius * (np.cos(turn) * side[:, None] + np.sin(turn) * up[:, None])
+
+
+def centered(points: Float[np.ndarray, "*at 3"]):
+    """Points moved so that the box around them has its middle at 0."""
     return points - (points.max(axis=(0, 1)) + points.min(axis=(0, 1))) / 2
+
+
+def show_picture(axis, image, reach: float = 1.0, title: str = "", letters=()) -> None:
+    """An image [y, x, 3] without an axis; reach: half its width in units of space.
+
+    letters: (x, y, word) of each letter to write on it.
+    """
+    tall = reach * image.shape[0] / image.shape[1]
+    axis.imshow(image, extent=(-reach, reach, -tall, tall))
+    axis.axis("off")
+    axis.set_title(title, size=forms.TITLE["size"])
+    for x, y, word in letters:
+        axis.text(x, y, NAMES[word], color=letter_color(word), fontsize=10, weight="bold",
+                  ha="center", va="center_baseline")  # fmt: skip
 
 
 def _reach(points, view, width, height):
     """Half the width, in units of space, of a picture that holds all points."""
     across, up = np.abs(points @ view[0]).max(), np.abs(points @ view[1]).max()
     return 1.03 * max(across, up * width / height)
-
-
-def _picture(image, reach):
-    """A figure of an image, with room for a title above; the axis is in units of space."""
-    height, width = image.shape[:2]
-    figure = plt.figure(figsize=(width / 100, height / 100 + 0.3), dpi=100, FigureClass=Shaded)
-    plt.close(figure)
-    axis = figure.add_axes((0, 0, 1, height / (height + 30)))
-    tall = reach * height / width
-    axis.imshow(image, extent=(-reach, reach, -tall, tall))
-    axis.axis("off")
-    return figure, axis

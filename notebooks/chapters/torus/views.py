@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from aot_helpers.showing.widgets import Page
 from chapters.torus import networks as torus
 from chapters.torus.palette import CLASS_COLORS, SHARES
-from chapters.torus.surfaces import centered, surfaces
+from chapters.torus.surfaces import centered, surface
 
 
 class SurfaceView(Page):
@@ -57,7 +57,7 @@ class SurfaceView(Page):
             places = (np.asarray(dots[0], dtype=float) - middle) / extents / reach
             shades = 255 * CLASS_COLORS[np.asarray(dots[1])]
             data["dots"] = np.concatenate([places, shades], axis=1).round(4).tolist()
-        still = still or surfaces([points], [colors], [""], elevation, azimuth, stretch=stretch)
+        still = still or surface(points, colors, "", elevation, azimuth, stretch=stretch)
         super().__init__(Path(__file__).with_name("surface.js"), data, still, description)
 
 

@@ -1,0 +1,189 @@
+"""What the network of notebook 13 says, as maps: its facts, training, heads, borders, capacity."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+
+from aot_helpers.showing import forms
+from chapters.torus import networks as torus
+from chapters.torus.palette import (
+    CLASS_COLORS,
+    INK,
+    NAMES,
+    PALE,
+    SHARES,
+    TURN,
+    Painting,
+    Shaded,
+    painted,
+    predictor,
+)
+from chapters.torus.torus_maps import frontier, show_facts, show_map
+from chapters.torus.winding import changes
+
+DASHED = {"color": "white", "lw": 2.2, "ls": (0, (2, 1.6)), "zorder": 3}
+
+
+def class_map(
+    predict: Callable, theta, facts: Int[np.ndarray, " pair"], title: str, example: tuple[int, int]
+) -> Figure:
+    """The whole network in one picture, with its facts as dots.
+
+    predict: see `predictor`. theta: the angle of each word. example: a pair (i, j) to point out.
+    """
+    key = {"next word:": INK} | {f"■ {NAMES[k]}": CLASS_COLORS[k] for k in range(len(theta))}
+    figure, axes = forms.panels(1, 1, 7.2, 6.6, title=title, key=key, figure_class=Painting)
+    axis, theta = axes[0, 0], np.asarray(theta)
+    show_map(axis, painted(predict), theta, on_grid=False)
+    show_facts(axis, theta, facts, size=250)
+    marks = (np.degrees(theta).round().astype(int) % 360).tolist()
+    marks += [end for end in (0, 360) if min(abs(end - mark) for mark in marks) > 16]
+    for each in (axis.xaxis, axis.yaxis):
+        each.remove_overlapping_locs = False  # a degree stands beside each word
+        each.set_ticks(np.radians(marks), [f"{mark}°" for mark in marks], minor=True)
+        each.set_tick_params(which="minor", length=0, pad=24, labelsize=10, labelcolor=PALE)
+    axis.set(xlabel="first word: its angle on a circle", ylabel="second word: its angle")
+    i, j = example
+    axis.plot([theta[i], theta[i], 0], [0, theta[j], theta[j]], **DASHED)
+    fact = NAMES[int(facts[len(theta) * i + j])]
+    axis.annotate(
+        f"{NAMES[i]} {NAMES[j]} → {fact}", (theta[i], theta[j]), (14, 14), size=12, weight="bold",
+        textcoords="offset points", bbox={"fc": "white", "ec": "none", "alpha": 0.9},
+    )  # fmt: skip
+    return figure
+
+
+def growing(
+    film: Mapping[int, torus.TorusNets],
+    accuracy: Float[np.ndarray, "step net"],
+    facts: Int[np.ndarray, " pair"],
+    title: str,
+) -> Figure:
+    """Maps of a network at some steps, over the accuracy of all that were trained.
+
+    film: {step: the first network}. facts: of the first network.
+    """
+    steps, accuracy = list(film), np.asarray(accuracy)
+    figure, axes = forms.panels(
+        2, len(film), 10, 3.5, title=title, height_ratios=(1.5, 1), figure_class=Shaded
+    )
+    for axis, (step, net) in zip(axes[0], film.items(), strict=True):
+        theta = torus.angles(net)[0]
+        show_map(axis, painted(predictor(net), cells=180), on_grid=False)
+        show_facts(axis, theta, facts, known=np.zeros(len(facts)), size=90)
+        axis.set_title(f"step {step}", **forms.TITLE)
+    below = figure.add_subplot(axes[1, 0].get_gridspec()[1, :])
+    for axis in axes[1]:
+        axis.remove()
+    below.plot(accuracy[:, 1:], lw=1.3, color=PALE, alpha=0.6)
+    below.plot(accuracy[:, 0], lw=2, color=INK)
+    below.scatter(steps, accuracy[steps, 0], color=INK, s=26, zorder=4)
+    below.set(ylim=(0, 1.05), yticks=[0, 0.5, 1], ylabel="facts known")
+    below.set_xlabel("training step (black: the network of the maps, gray: the others)")
+    below.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def attention(
+    net: torus.TorusNets, predict: Callable, favorite: Callable, title: str, same_edge: str
+) -> Figure:
+    """Where each head attends on the whole torus, with the borders of the class map.
+
+    predict: see `predictor`. favorite: a function (θ2 [place], W_Q [3, d_head], W_K) -> θ1 [place],
+    drawn as a white line; nothing is drawn while it gives nothing of that shape. same_edge: the
+    label of the place where most of a border lies near the edge of a head's attention.
+    """
+    n, theta = 200, torus.angles(net)[0]
+    weights = torus.attend(net, *torus.on_grid(n)).a1[0].view(-1, n, n)
+    classes = predict(*(each.float() for each in torus.grid(n))).argmax(dim=-1)
+    figure, axes = forms.panels(1, len(weights), 10, 3.4, title=title, figure_class=Painting)
+    for h, (axis, weight) in enumerate(zip(axes[0], weights, strict=True)):
+        image = show_map(axis, weight, theta, cmap=SHARES, vmin=0, vmax=1)
+        for k in classes.unique():
+            frontier(axis, (classes == k).float() - 0.5, width=1.1)
+        _favorite(axis, favorite, net.W_Q[0, h], net.W_K[0, h])
+        axis.set_title(f"head {h}", **forms.TITLE)
+        axis.set_ylabel("second word" if not h else "")
+    bar = figure.colorbar(image, ax=axes, ticks=[0, 1], label="attends to the", shrink=0.7)
+    bar.ax.set_yticklabels(["second\nword", "first\nword"])
+    h, place = _same_edge(classes, weights > 0.5)
+    start = place + 1.4 * np.sign(np.pi - place)  # toward the middle
+    axes[0, h].annotate(
+        same_edge, place, start, color="#B22222", size=10, zorder=8,
+        ha="center", va="center", bbox={"fc": "white", "ec": "none", "alpha": 0.9},
+        arrowprops={"arrowstyle": "-|>", "color": "#B22222", "lw": 2},
+    )  # fmt: skip
+    return figure
+
+
+def _favorite(axis, favorite, Q, K):
+    up = torch.arange(3601) * TURN / 3600  # fine: where a score hardly varies, its top moves fast
+    across = favorite(up, Q, K)
+    if getattr(across, "shape", None) != up.shape or not torch.isfinite(across).all():
+        return
+    across = np.unwrap(np.asarray(across.detach(), dtype=float))
+    halo = [withStroke(linewidth=4, foreground="#3F1A57")]
+    for turn in range(int(-across.max() // TURN), int(-across.min() // TURN) + 2):  # every copy
+        axis.plot(across + turn * TURN, up, color="white", lw=2, path_effects=halo, zorder=6)
+
+
+def _same_edge(classes: Int[torch.Tensor, "n n"], attends: Float[torch.Tensor, "head n n"]):
+    """(head, place) where most of a class border lies at the edge of a head's attention."""
+    n, found = len(classes), []
+    border = (classes != classes.roll(1, 0)) | (classes != classes.roll(1, 1))
+    for h, one in enumerate(attends):
+        edge = (one != one.roll(1, 0)) | (one != one.roll(1, 1))
+        near = torch.nn.functional.max_pool2d(edge[None].float(), 3, 1, 1)[0] > 0
+        at = (border & near).nonzero().float()  # [place, 2], up and across
+        if len(at):
+            n_beside = (torch.cdist(at, at) < n / 16).sum(dim=1)
+            best = int(n_beside.argmax())
+            found.append((int(n_beside[best]), h, at[best].flip(0).numpy() * TURN / n))
+    return max(found, key=lambda each: each[0])[1:] if found else (0, np.array([0.0, 0.0]))
+
+
+def held_maps(
+    maps: Mapping[str, Int[torch.Tensor, "1 n n"]], held: tuple[int, int], theta, *, title: str
+) -> Figure:
+    """Class maps of one network, each with its own changes per turn.
+
+    maps: {what varies: classes}. held: the pair (i, j) at which the rest stays; i is marked.
+    """
+    figure, axes = forms.panels(1, len(maps), 10, 4.2, title=title, figure_class=Painting)
+    for axis, (name, classes) in zip(axes[0], maps.items(), strict=True):
+        show_map(axis, CLASS_COLORS[classes[0]], theta)
+        axis.axvline(theta[held[0]], **DASHED)
+        axis.set_title(f"{name}\n{changes(classes).item():.1f} changes per turn", **forms.TITLE)
+        axis.set_ylabel("second word" if axis is axes[0, 0] else "")
+    return figure
+
+
+def capacity(
+    by_heads: Mapping[int, Float[torch.Tensor, " net"]],
+    by_words: Mapping[int, Float[torch.Tensor, " net"]],
+    tables: Sequence[float],
+    *,
+    title: str,
+) -> Figure:
+    """Accuracy of every network by the number of heads and by the number of words.
+
+    by_heads, by_words: {how many: accuracies}. tables: the accuracy of the best table of the second
+    word, for each number of words.
+    """
+    flat = [tables[list(by_words).index(5)]] * len(by_heads)
+    panels = {}
+    for name, groups, table in (
+        ("by the number of heads (five words)", by_heads, flat),
+        ("by the number of words (three heads)", by_words, tables),
+    ):
+        runs = np.stack([np.asarray(each) for each in groups.values()], axis=1)
+        panels[name] = {"networks": (list(groups), runs), "best table": (list(groups), table)}
+    return forms.lines(
+        panels, title, "", "share of facts known", colors={"best table": PALE},
+        styles={"best table": "--"}, y_range=(0, 1.05), width=10,
+        note="Networks: median and range of 50. Best table: of the second word alone.",
+    )  # fmt: skip

@@ -1,0 +1,267 @@
+"""Where one head attends: as straight lines through the words' circle, as waves, as a product."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle, FancyArrowPatch
+from torch import Tensor
+
+from aot_helpers.showing import forms
+from chapters.nb14_attention_polynomial.lines import Product, cuts, lines
+from chapters.torus import networks as torus
+from chapters.torus.palette import (
+    CLASS_COLORS,
+    INK,
+    NAMES,
+    SHARES,
+    TURN,
+    Painting,
+    letter_color,
+)
+from chapters.torus.torus_maps import dot, frontier, show_map
+
+QUERIES, KEYS, SCORES = (  # gray below zero
+    LinearSegmentedColormap.from_list(name, ["#5A5A5A", "#F7F7F7", color])
+    for name, color in (("queries", "#D55E00"), ("keys", "#0072B2"), ("scores", "#7B3F99"))
+)
+# The harmonics of `torus.HARMONICS` that belong together: one frequency, or two that are tied.
+GROUPS = {
+    "a constant": [0],
+    "θ1": [1, 2],
+    "θ2": [3, 4],
+    "θ1 − θ2": [5, 6],
+    "θ1 + θ2, less 2 θ2": [7, 8, 9, 10],
+}
+LINE = "#B22222"  # of the one second word of a picture
+MARKS = [  # of the cut where the dark side begins, and where it ends
+    {"marker": "D", "s": 30, "fc": fill, "ec": edge, "lw": 1.2, "zorder": 7, "clip_on": False}
+    for fill, edge in ((LINE, "white"), ("white", LINE))
+]
+ARROW = {"arrowstyle": "-|>,head_length=5,head_width=3", "mutation_scale": 1, "lw": 1.8}
+EDGE = 1.38  # as far as lines are drawn in the plane of the circle
+HOLE = 0.72  # the inner radius of a shaded ring
+
+
+def rows_and_lines(
+    coefficients: Float[Tensor, " 11"], theta: Float[Tensor, " word"], title: str
+) -> Figure:
+    """A head's map with a row for each word that may come second, beside the rows' straight lines.
+
+    theta: the angle of each word. A dot: the head is undecided.
+    """
+    figure, axes = forms.panels(
+        1, 2, 10, 4.5, title=title, figure_class=Painting,
+        note="Discs: first words; squares: lines of second words.",
+    )  # fmt: skip
+    rows, plane = axes[0]
+    _attention(rows, torus.polynomial(coefficients, *torus.grid(200)), theta)
+    drawn = lines(coefficients, theta).tolist()
+    for k, angle in enumerate(theta.tolist()):
+        rows.axhline(angle, color="white", lw=3.6)
+        rows.axhline(angle, color=CLASS_COLORS[k], lw=2.2)
+        for at in cuts(*drawn[k]):
+            dot(rows, (at, angle), k, 52, letter=False)
+    _lines_of_words(plane, drawn, theta)
+    return figure
+
+
+def ruled(drawn, theta: Float[Tensor, " word"], title: str) -> Figure:
+    """The straight line of each second word through the circle, without a map.
+
+    drawn: g0, g1, h of each word, see `lines`. Raises ValueError for other shapes.
+    """
+    drawn = np.asarray([np.asarray(line, float) for line in drawn])
+    if drawn.shape != (len(theta), 3):
+        raise ValueError(f"need g0, g1, h of {len(theta)} words, got the shape {drawn.shape}")
+    figure, axes = forms.panels(1, 1, 5, 4.5, title=title, figure_class=Painting)
+    _lines_of_words(axes[0, 0], drawn, theta)
+    return figure
+
+
+def sweeping(
+    coefficients: Float[Tensor, " 11"], theta: Float[Tensor, " word"], seconds: Sequence[float],
+    title: str,
+) -> Figure:  # fmt: skip
+    """A film strip: the line of each second word, what it leaves of the circle, and that row's map.
+
+    seconds: angles of the second word, in radians. A diamond marks each cut, here and in the map:
+    filled where the dark side begins (on a walk to the right in the map), open where it ends.
+    """
+    n_columns = -(-len(seconds) // 2)
+    figure, axes = forms.panels(
+        2, n_columns + 1, 9.4, 3.9, title=title, width_ratios=[1] * n_columns + [2],
+        figure_class=Painting,
+    )  # fmt: skip
+    figure.sharpness = 1  # a page holds it twice
+    rows = figure.add_subplot(axes[0, 0].get_gridspec()[:, -1])
+    _attention(rows, torus.polynomial(coefficients, *torus.grid(200)), theta)
+    for axis in axes[:, -1]:
+        axis.remove()
+    for axis in axes[:, :-1].flat:
+        axis.axis("off")
+    right = TURN + 0.2
+    for i, (axis, second) in enumerate(zip(axes[:, :-1].flat, seconds, strict=False)):
+        line = lines(coefficients, torch.as_tensor(second)).tolist()
+        _ring_of_row(axis, line, theta)
+        axis.set_title(f"{i + 1}: {math.degrees(second):.0f}°", **forms.TITLE)
+        rows.axhline(second, color="white", lw=2.4)
+        rows.axhline(second, color=INK, lw=1)
+        for at, mark in zip(cuts(*line), MARKS, strict=False):
+            axis.scatter(math.cos(at), math.sin(at), **mark)
+            rows.scatter(at, second, **mark)
+        near = i and second - seconds[i - 1] < 0.3 and right < TURN + 0.5
+        right = TURN + (0.6 if near else 0.2)  # close numbers stand beside each other
+        rows.text(right, second, f"{i + 1}", fontsize=9, ha="center", va="center",
+                  bbox={"boxstyle": "circle,pad=0.12", "fc": "white", "ec": INK})  # fmt: skip
+    return figure
+
+
+def factored(product: Product, theta: Float[Tensor, " word"], title: str) -> Figure:
+    """A head of d_head 1: query times difference of keys is the score; and its lines."""
+    figure, axes = forms.panels(
+        1, 4, 10, 3.1, title=title, note="Orange and blue: above 0; gray: below.",
+        figure_class=Painting,
+    )  # fmt: skip
+    query, keys = product.factors(*torus.grid(160))
+    maps = {"the query": (query, QUERIES), "× first key less second": (keys, KEYS)}
+    for axis, (name, (values, colors)) in zip(axes[0], maps.items(), strict=False):
+        reach = values.abs().max()
+        show_map(axis, values, theta, cmap=colors, vmin=-reach, vmax=reach)
+        frontier(axis, values)
+        axis.set_title(name, **forms.TITLE)
+    _attention(axes[0, 2], query * keys, theta, zeros=(query, keys))
+    axes[0, 2].set_title("= where the head attends", **forms.TITLE)
+    for axis in axes[0, 1:3]:
+        axis.set(ylabel="", yticks=[])
+    _plane(axes[0, 3])
+    axes[0, 3].set_title("a line for each second word", **forms.TITLE)
+    for k, line in enumerate(product.lines(theta).tolist()):
+        _straight(axes[0, 3], line, CLASS_COLORS[k], NAMES[k])
+    return figure
+
+
+def sum_of_waves(
+    coefficients: Float[Tensor, " 11"], theta: Float[Tensor, " word"], title: str
+) -> Figure:
+    """The groups of waves of one head, and below what they add up to, from left to right."""
+    figure, axes = forms.panels(
+        2, len(GROUPS), 10, 4.2, title=title, figure_class=Painting,
+        note="Above: purple where the wave is above 0, gray below. Below: the head's attention "
+        "after adding up so far, from the left. Across: the first word; up: the second.",
+    )  # fmt: skip
+    parts, places = [], torus.grid(140)
+    for group in GROUPS.values():
+        kept = torch.zeros_like(coefficients)
+        kept[group] = coefficients[group]
+        parts.append(torus.polynomial(kept, *places))
+    parts = torch.stack(parts)
+    reach = parts.abs().max()
+    for i, (name, total) in enumerate(zip(GROUPS, parts.cumsum(dim=0), strict=True)):
+        show_map(axes[0, i], parts[i], cmap=SCORES, vmin=-reach, vmax=reach)
+        axes[0, i].set_title(f"+ {name}" if i else name, **forms.TITLE)
+        _attention(axes[1, i], total)
+    return figure
+
+
+def film(products: list[Product], titles: list[str], title: str) -> Figure:
+    """Maps of heads of d_head 1 with their frontiers, one a frame, in two rows."""
+    n_columns = -(-len(products) // 2)
+    figure, axes = forms.panels(
+        2, n_columns, 7.6, 15.2 / n_columns + 0.5, title=title, figure_class=Painting
+    )
+    figure.sharpness = 1  # a page holds it twice
+    for axis in axes.flat[len(products) :]:
+        axis.remove()
+    for axis, product, name in zip(axes.flat, products, titles, strict=False):
+        query, keys = product.factors(*torus.grid(160))
+        _attention(axis, query * keys, zeros=(query, keys))
+        axis.set_title(name, **forms.TITLE)
+    return figure
+
+
+def _attention(axis, score, theta=None, zeros=()) -> None:
+    """A head's attention to the first word over the torus, with its frontier.
+
+    zeros: the factors of the score, if it has any, whose zeros are the frontier.
+    """
+    show_map(axis, score.sigmoid(), theta, cmap=SHARES, vmin=0, vmax=1)
+    for each in zeros or (score,):
+        frontier(axis, each)
+
+
+def _plane(axis) -> None:
+    """The plane of the words' circle, of radius 1 in the picture."""
+    axis.add_patch(Circle((0, 0), 1, fc="none", ec=INK, lw=1.5, zorder=3))
+    axis.set(xlim=(-1.45, 1.45), ylim=(-1.45, 1.45), aspect="equal")
+    axis.axis("off")
+
+
+def _words(axis, theta, size: float, letter: bool = True) -> None:
+    """The words as dots on their circle."""
+    for k, angle in enumerate(theta):
+        dot(axis, (math.cos(angle), math.sin(angle)), k, size, letter)
+
+
+def _ring_of_row(axis, line, theta) -> None:
+    """The circle of first words, cut by the straight line of one second word.
+
+    line: (g0, g1, h). A ring of the circle is shaded as the row of the map: purple where the head
+    attends to the first word. There the arrow points, too.
+    """
+    x, y = np.meshgrid(*[np.linspace(-1.45, 1.45, 120)] * 2)
+    picture = SHARES(1 / (1 + np.exp(-(line[0] * x + line[1] * y + line[2]))))
+    out = np.hypot(x, y)
+    picture[..., 3] = ((out - HOLE) / 0.04).clip(0, 1) * (out <= 1)
+    axis.imshow(picture, origin="lower", extent=(-1.45, 1.45) * 2, interpolation="bilinear")
+    _plane(axis)
+    _straight(axis, line, LINE, at=0.5)
+    _words(axis, theta, 70, letter=False)
+
+
+def _straight(axis, line, color, name: str = "", at: float | None = None, avoid=((9, 9),)) -> bool:
+    """Draw g0 x + g1 y + h = 0 as far as the picture goes; False if it is outside.
+
+    name: of a word, written at its end. An arrow points to the side where the sum is above 0, `at`
+    a part of the way along the line, or where it is farthest from the points [point, 2] to avoid.
+    """
+    *g, h = line
+    size = math.hypot(*g)
+    up = np.array(g) / size
+    foot, along = -h / size * up, np.array([-up[1], up[0]])
+    steps = np.linspace(-2, 2, 801)[:, None]
+    points = foot + steps * along
+    points = points[(np.abs(points) <= EDGE).all(axis=1)]
+    if len(points) < 2:
+        return False
+    axis.plot(*points.T, color=color, lw=2.2, zorder=4)
+    tails = np.array([points[int(part * (len(points) - 1))] for part in (0.2, 0.3, 0.4, 0.6, 0.8)])
+    room = np.linalg.norm((tails + 0.11 * up)[:, None] - np.asarray(avoid), axis=-1).min(axis=1)
+    tail = tails[room.argmax()] if at is None else points[int(at * (len(points) - 1))]
+    tip = tail + (0.22 if at is None else 0.42) * up
+    axis.add_patch(FancyArrowPatch(tail, tip, color=color, zorder=4, shrinkA=0, **ARROW))
+    if name:
+        axis.text(*points[-1], name, fontsize=10, weight="bold", ha="center", va="center",
+                  color=letter_color(NAMES.index(name)), zorder=7,
+                  bbox={"boxstyle": "square,pad=0.25", "fc": color, "ec": "white"})  # fmt: skip
+    return True
+
+
+def _lines_of_words(axis, drawn, theta):
+    """Each second word's line with its arrow, cut by the circle; drawn: (g0, g1, h) of each."""
+    _plane(axis)
+    _words(axis, theta, 190)
+    places = [*theta.tolist(), *(at for line in drawn for at in cuts(*line))]
+    avoid = np.stack([np.cos(places), np.sin(places)], axis=1)
+    outside = []
+    for k, line in enumerate(drawn):
+        if not _straight(axis, line, CLASS_COLORS[k], NAMES[k], avoid=avoid):
+            outside.append(NAMES[k])
+        for at in cuts(*line):
+            dot(axis, (math.cos(at), math.sin(at)), k, 52, letter=False)
+    if outside:
+        axis.set_title(f"line of {', '.join(outside)}: off the picture", **forms.TITLE)
