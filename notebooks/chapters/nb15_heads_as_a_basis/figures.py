@@ -96,7 +96,7 @@ def permutation_null(draws: Int[Tensor, " draw"], found: int, chance: float, tit
     figure, axes = forms.panels(1, 1, 8.4, 2.4, title=title, key=key, figure_class=Painting)
     axis, fewest = axes[0, 0], int(min(draws)) - 1
     counts = torch.bincount(draws, minlength=26) / len(draws)
-    axis.bar(range(26), counts, width=0.82, color="#C8C8C8")
+    axis.bar(range(26), counts.numpy(), width=0.82, color="#C8C8C8")
     axis.axvline(chance, color=PALE, lw=1.4, ls="--")
     axis.axvline(found, color=CLASS_COLORS[0], lw=2.6)
     axis.set(xlim=(fewest - 0.6, 25.6), xticks=range(fewest, 26), ylabel="share of draws")
