@@ -1,4 +1,4 @@
-"""The exercises of notebook 15: a head alone, coverage and chance, a team, assigned heads."""
+"""The exercises of notebook 15: a head alone, coverage and chance, votes, assigned heads."""
 
 import math
 
@@ -21,15 +21,13 @@ def head_alone(x, W_Q, W_K, W_V, W_O, W_U):
     return z @ W_O @ W_U
 
 
-def _slip(query_at=1, root=True, over=-1, residual=False, values=True, pattern=True):
+def _mistaken(query_at=1, root=True, over=-1, residual=False):
     """`head_alone` with something changed."""
 
     def head(x, W_Q, W_K, W_V, W_O, W_U):
         scores = (x @ W_K @ (x[:, query_at] @ W_Q)[:, :, None])[..., 0]
         scores = scores / (math.sqrt(W_Q.shape[-1]) if root else 1)
-        weights = (scores.softmax(dim=over) if pattern else scores)[:, :, None]
-        read = x if values else x[:, 1:].expand_as(x)
-        z = (weights * (read @ W_V)).sum(dim=1)
+        z = (scores.softmax(dim=over)[:, :, None] * (x @ W_V)).sum(dim=1)
         return (z @ W_O + (x[:, 1] if residual else 0)) @ W_U
 
     return head
@@ -37,18 +35,12 @@ def _slip(query_at=1, root=True, over=-1, residual=False, values=True, pattern=T
 
 HEAD_MISTAKES = {
     "The query comes from the second word, x[:, 1]: that is where the prediction is made.": (
-        _slip(query_at=0)
+        _mistaken(query_at=0)
     ),
-    "Divide the scores by the square root of d_head, W_Q.shape[-1].": _slip(root=False),
-    "The softmax runs over the two positions, dim=-1, not over the pairs.": _slip(over=0),
-    "These are scores; make attention weights of them with a softmax over the positions.": (
-        _slip(pattern=False)
-    ),
+    "Divide the scores by the square root of d_head, W_Q.shape[-1].": _mistaken(root=False),
+    "The softmax runs over the two positions, dim=-1, not over the pairs.": _mistaken(over=0),
     "You added x[:, 1], the residual connection. The head alone writes z @ W_O.": (
-        _slip(residual=True)
-    ),
-    "Both positions deliver the value of the second word; each has its own, x @ W_V.": (
-        _slip(values=False)
+        _mistaken(residual=True)
     ),
 }
 
@@ -62,34 +54,21 @@ def coverage(alone):
     return alone.any(dim=-2).float().mean(dim=-1), 1 - (1 - accuracy).prod(dim=-1)
 
 
-def _pair(covered, chance):
-    return lambda alone: torch.stack([covered(alone), chance(alone.float().mean(dim=-1))])
-
-
-_covered, _chance = (lambda alone: coverage(alone)[0]), (lambda shares: 1 - (1 - shares).prod(-1))
+# What each says of an answer (covered, chance) that is made of `alone` and the heads' accuracies.
 COVERAGE_MISTAKES = {
     "`covered` counts facts twice that two heads know. Ask which facts any head knows.": (
-        _pair(lambda alone: alone.float().mean(dim=-1).sum(dim=-1), _chance)
+        lambda alone, accuracy: (accuracy.sum(dim=-1), coverage(alone)[1])
     ),
     "`covered` is the share that every head knows; one head is enough.": (
-        _pair(lambda alone: alone.all(dim=-2).float().mean(dim=-1), _chance)
-    ),
-    "`covered` is a number of facts; a share is wanted, the mean over the facts.": (
-        _pair(lambda alone: alone.any(dim=-2).float().sum(dim=-1), _chance)
+        lambda alone, accuracy: (alone.all(dim=-2).float().mean(dim=-1), coverage(alone)[1])
     ),
     "`chance` adds the shares, and so counts facts twice that two heads know. Ask which facts all "
-    "heads miss.": _pair(_covered, lambda shares: shares.sum(dim=-1)),
-    "`chance` is the share that every head knows; one head is enough. Ask which facts all miss.": (
-        _pair(_covered, lambda shares: shares.prod(dim=-1))
-    ),
+    "heads miss.": lambda alone, accuracy: (coverage(alone)[0], accuracy.sum(dim=-1)),
     "`chance` is the share that all heads miss. The rest is covered.": (
-        _pair(_covered, lambda shares: (1 - shares).prod(dim=-1))
-    ),
-    "`chance` takes the same share for each head. Multiply what each one misses.": (
-        _pair(_covered, lambda shares: 1 - (1 - shares.mean(dim=-1)) ** shares.shape[-1])
+        lambda alone, accuracy: (coverage(alone)[0], (1 - accuracy).prod(dim=-1))
     ),
     "The two are exchanged: first what is covered, then chance.": (
-        lambda alone: torch.stack(coverage(alone)[::-1])
+        lambda alone, accuracy: coverage(alone)[::-1]
     ),
 }
 
@@ -108,12 +87,20 @@ def _coverage(answer):
                 f"For `alone` of the shape {list(alone.shape)} both should have the shape "
                 f"{list(alone.shape[:-2])}; yours have {shapes}. Heads are dim -2, facts dim -1."
             )
-        given, right = torch.stack(given), torch.stack(coverage(alone)).double()
-        if not torch.allclose(given, right, atol=1e-5):
-            for said, mistake in COVERAGE_MISTAKES.items():
-                if torch.allclose(given, mistake(alone).double(), atol=1e-5):
-                    raise NotYet(said)
-            raise NotYet(f"For the same heads expected {right.tolist()}, got {given.tolist()}.")
+        right, accuracy = coverage(alone), alone.float().mean(dim=-1)
+        if not _close(given, right):
+            wrong = (
+                said
+                for said, mistake in COVERAGE_MISTAKES.items()
+                if _close(given, mistake(alone, accuracy))
+            )
+            right = [each.tolist() for each in right]
+            raise NotYet(next(wrong, f"For the same heads expected {right}, got {given}."))
+
+
+def _close(given, expected) -> bool:
+    pairs = zip(given, expected, strict=True)
+    return all(torch.allclose(one, other.double(), atol=1e-5) for one, other in pairs)
 
 
 def penalty(from_heads, owners, facts):
@@ -140,8 +127,8 @@ def _head(n_pairs, d_head, d_vocab, seed):
     return tuple(draw(*shape, seed=seed + k) for k, shape in enumerate(shapes))
 
 
-def _team(n_heads, n_pairs, d_vocab, seed):
-    """Logits of heads, the owners of the pairs and their facts."""
+def _example(n_heads, n_pairs, d_vocab, seed):
+    """Logits of heads, the assigned head of each pair and the facts."""
     from_heads = draw(n_heads, n_pairs, d_vocab, seed=seed)
     owners = draw(n_pairs, n_heads, seed=seed + 1).argmax(dim=1)
     return from_heads, owners, draw(n_pairs, d_vocab, seed=seed + 2).argmax(dim=1)
@@ -173,5 +160,5 @@ CHECKS = {
     "15.1": against(head_alone, [_head(7, 3, 5, 0), _head(4, 2, 3, 9)], HEAD_MISTAKES),
     "15.2": _coverage,
     "15.3": _votes,
-    "15.4": against(penalty, [_team(3, 25, 5, 0), _team(2, 9, 3, 5)], PENALTY_MISTAKES),
+    "15.4": against(penalty, [_example(3, 25, 5, 0), _example(2, 9, 3, 5)], PENALTY_MISTAKES),
 }

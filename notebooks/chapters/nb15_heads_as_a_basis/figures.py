@@ -112,7 +112,7 @@ def triangles(examples: Sequence[tuple[TorusNets, Facts, int]], title: str, n: i
     """
     shares, inside = _triangle(n)
     mixed = torch.cat([torch.from_numpy(shares).view(-1, 3), torch.eye(3)]).float()
-    figure, axes = forms.panels(1, len(examples), 10, 3.6, title=title, figure_class=Painting)
+    figure, axes = forms.panels(1, len(examples), 10, 3.9, title=title, figure_class=Painting)
     for axis, (net, facts, word), (seen, said) in zip(
         axes[0], examples, READINGS.items(), strict=True
     ):

@@ -10,7 +10,6 @@ from matplotlib.tri import Triangulation
 from aot_helpers.showing import forms
 from chapters.torus.palette import (
     CLASS_COLORS,
-    INK,
     NAMES,
     PALE,
     TURN,
@@ -157,10 +156,10 @@ def _panels(titles, columns: int, n_classes: int = 0, side: float = 2.5):
     """A figure and one axis for each title, in rows."""
     columns = min(columns, len(titles))
     n_rows = -(-len(titles) // columns)
-    key = {"next word:": INK} | {f"■ {i}": CLASS_COLORS[i] for i in range(n_classes)}
+    key = {f"■ {i}": CLASS_COLORS[i] for i in range(n_classes)}
     figure, axes = forms.panels(
-        n_rows, columns, columns * side + 1, n_rows * (side + 0.3), title="",
-        key=key if n_classes else None, figure_class=Painting,
+        n_rows, columns, columns * side + 1, n_rows * (side + 0.5) + 0.2,
+        title="next word" if key else "", key=key, figure_class=Painting,
     )  # fmt: skip
     for axis in axes.flat[len(titles) :]:
         axis.remove()

@@ -61,7 +61,7 @@ def owners(
     division: one of DIVISIONS. Raises ValueError for another.
     """
     if division not in DIVISIONS:
-        raise unknown_name("division of labour", division, DIVISIONS)
+        raise unknown_name("division of labor", division, DIVISIONS)
     rows = []
     for row, seed in zip(targets, seeds, strict=True):
         draw = torch.Generator().manual_seed(2_000_000 + seed)
