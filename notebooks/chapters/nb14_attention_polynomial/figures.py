@@ -94,7 +94,7 @@ def sweeping(
     """
     n_columns = -(-len(seconds) // 2)
     figure, axes = forms.panels(
-        2, n_columns + 1, 9.4, 3.9, title=title, width_ratios=[1] * n_columns + [2],
+        2, n_columns + 1, 9.4, 4.5, title=title, width_ratios=[1] * n_columns + [2],
         figure_class=Painting,
     )  # fmt: skip
     figure.sharpness = 1  # a page holds it twice
