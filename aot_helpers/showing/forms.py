@@ -60,14 +60,15 @@ def panels(
 
     width: of the figure, in inches; height: of all panels with their labels. The title, the key
     {name: color} below it and the note at the foot have room of their own, and break where they
-    are too long. The rest is as in `plt.subplots`.
+    are too long. figure_class: how the figure is shown. The rest is as in `plt.subplots`.
     """
     ratios = {"width_ratios": width_ratios, "height_ratios": height_ratios}
-    look = {"dpi": DPI, "layout": "constrained", "squeeze": False, "FigureClass": figure_class}
+    look = {"dpi": DPI, "layout": "constrained", "squeeze": False, **ratios}
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(
-            n_rows, n_columns, figsize=(width, height), sharex=sharex, sharey=sharey, **look, **ratios
-        )
+            n_rows, n_columns, figsize=(width, height), sharex=sharex, sharey=sharey,
+            FigureClass=figure_class, **look,
+        )  # fmt: skip
     plt.close(figure)  # the notebook shows the returned figure once, not twice
     head = _write(figure, {title: INK}, 0.08, 12, "bold") if title else 0.0
     head = _write(figure, key, head, 10, "bold") if key else head
