@@ -21,6 +21,7 @@ from chapters.torus.palette import (
     Shaded,
     painted,
     predictor,
+    show_small,
 )
 from chapters.torus.torus_maps import frontier, show_facts, show_map
 from chapters.torus.winding import changes
@@ -160,6 +161,16 @@ def held_maps(
         axis.set_title(f"{name}\n{changes(classes).item():.1f} changes per turn", **forms.TITLE)
         axis.set_ylabel("second word" if axis is axes[0, 0] else "")
     return figure
+
+
+def show_leads(more: Mapping[str, Float[torch.Tensor, " net"]], title: str) -> None:
+    """Show how much more the pattern winds than the words: a dot for each network.
+
+    more: {kind of network: changes per turn by the look, less those by the carried words}.
+    """
+    label = "changes per turn by the look alone, less those by the carried words alone"
+    rows = {name: {"": each} for name, each in more.items()}
+    show_small(forms.dots({"": rows}, title, label, number=".2f", levels={0: ""}))
 
 
 def capacity(

@@ -23,8 +23,10 @@ from chapters.torus.palette import (
     letter_color,
     painted,
     predictor,
+    show_small,
 )
 from chapters.torus.torus_maps import show_facts, show_map
+from chapters.torus.training import Learned
 
 Facts = Int[Tensor, " pair"]
 TALL = np.sqrt(3) / 2  # height of a triangle of width 1
@@ -102,6 +104,44 @@ def permutation_null(draws: Int[Tensor, " draw"], found: int, chance: float, tit
     axis.set(xlim=(fewest - 0.6, 25.6), xticks=range(fewest, 26), ylabel="share of draws")
     axis.set_xlabel("facts covered, of 25")
     return figure
+
+
+def coverage(
+    found: Mapping[str, tuple[Float[Tensor, " net"], Float[Tensor, " net"]]], title: str
+) -> Figure:
+    """A dot for each network: the facts its heads cover alone, over what chance would cover.
+
+    found: {kind of network: (covered, chance)}, shares of 25 facts.
+    """
+    groups = {name: (25 * chance, 25 * covered) for name, (covered, chance) in found.items()}
+    means = [(x.mean().item(), y.mean().item()) for x, y in groups.values()]
+    groups["mean of 50 networks"] = tuple(zip(*means, strict=True))
+    figure = forms.points(
+        {"": groups}, title, "facts covered by chance", "facts that the heads cover",
+        names={"": {f"{y:.1f}, by chance {x:.1f}": (x, y) for x, y in means}},
+        colors={"mean of 50 networks": INK}, diagonal=True, levels={25: "all facts covered"},
+        note="On the diagonal: as many as by chance.",
+    )  # fmt: skip
+    figure.axes[0].set(xlim=(7, 23), ylim=(7, 26))
+    return figure
+
+
+def learning(runs: Mapping[str, Learned], title: str) -> Figure:
+    """How many of 25 facts networks know while they learn, each curve with its last value."""
+    known = {name: (run.steps, 25 * run.accuracy.mean(dim=1)) for name, run in runs.items()}
+    ends = {f"{y[-1]:.1f} {name}": (x, y) for name, (x, y) in known.items()}
+    label = "facts known, mean of 50"
+    return forms.lines({"": ends}, title, "training step", label, marker="", width=10)
+
+
+def show_lost(parts: Mapping[str, Sequence[float]], title: str) -> None:
+    """Show the shares of predictions lost by no single head, by exactly one, by several."""
+    figure = forms.grids(
+        {"": {"": list(parts.values())}}, title, number=".0%", row_names=list(parts),
+        column_names=["by no single head", "by exactly one", "by several"],
+        x_label="predictions that need heads: lost by ablating", colors="Greens", cell=(1.9, 0.45),
+    )  # fmt: skip
+    show_small(figure)
 
 
 def triangles(examples: Sequence[tuple[TorusNets, Facts, int]], title: str, n: int = 380) -> Figure:
