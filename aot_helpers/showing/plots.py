@@ -7,8 +7,9 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from aot_helpers.showing.diagrams import SHADES
-from aot_helpers.showing.forms import SMALL, grids, lines, panels, shown
+from aot_helpers.showing.forms import grids, lines
 from aot_helpers.showing.forms import points as named_points
+from aot_helpers.showing.panels import SMALL, panels, shown
 
 COLORS = sns.color_palette("colorblind")
 BESIDE = {"loc": "center left", "bbox_to_anchor": (1, 0.5), "frameon": False, "fontsize": SMALL}

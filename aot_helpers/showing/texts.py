@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from aot_helpers.showing import diagrams
 from aot_helpers.showing.diagrams import INK, PALE, SHARE
-from aot_helpers.showing.forms import panels, shown
+from aot_helpers.showing.panels import panels, shown
 
 SURPRISE = diagrams.QUERY  # the color of a loss
 LETTER = 9.5 * 0.602 / 72  # width of a letter of the monospaced font, in inches
