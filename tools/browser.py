@@ -1,8 +1,10 @@
-"""Try notebook 00 and the live torus network in a real browser: `make browser`.
+"""Try notebook 00, the live torus and the playground in a real browser: `make browser`.
 
 Runs all cells, moves the explorer, hovers over the attention view; drags a word, scales heads and
-turns the torus, and compares what the page says with PyTorch; fails on a page error or a request to
-another host. The screenshots go to runs/. Says why it skips where there is no Chromium.
+turns the torus, and compares what the page says with PyTorch; trains the playground until it
+copies, looks back, ablates its induction head and loads its saved weights. Fails on a page error or
+a request to another host. The screenshots go to runs/. Says why it skips where there is no
+Chromium.
 """
 
 import contextlib
@@ -24,6 +26,10 @@ from matplotlib.figure import Figure
 from playwright.sync_api import expect, sync_playwright
 
 import here  # noqa: F401
+from aot_helpers.models.losses import copy_accuracy
+from aot_helpers.models.playground import load_playground
+from aot_helpers.showing.playground import save_playground
+from aot_helpers.text.batches import repeated_tokens
 from chapters.torus import networks as torus
 from chapters.torus.palette import predictor
 from chapters.torus.training import list_runs, load_run
@@ -231,6 +237,46 @@ def try_torus(page) -> list[str]:
     return [each for each in wrong if each]
 
 
+def try_playground(page, width: int) -> list[str]:
+    """Train in the page, look back, ablate, save the weights; what is not as it should be."""
+    path = ROOT / "runs" / "playground.html"
+    save_playground(path)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(f"file://{path}#seed=2")
+    state = "document.querySelector('#playground').playgroundState"
+    wrong, started = [], time.perf_counter()
+    page.select_option("[data-id=speed]", "1e9")
+    page.click("[data-id=play]")
+    page.wait_for_function(f"{state}.copied !== null", timeout=60_000)
+    took, frames = time.perf_counter() - started, page.evaluate(f"{state}.frames")
+    page.wait_for_timeout(1500)  # until its heads are clear
+    page.click("[data-id=play]")
+    born = page.evaluate(f"{state}.copied")
+    print(f"{width} px: step {born}, {took:.1f} s, {frames / took:.0f} redraws a second")
+    wrong += [f"90 % were copied after {took:.0f} s only"] * (took > 15)
+    page.screenshot(path=str(ROOT / "runs" / f"browser_playground_{width}.png"), full_page=True)
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    wrong += [f"the page is {wide} px wide in a window of {width}"] * (wide > width)
+
+    head = page.locator(".head[data-kind=induction]").first
+    head.click()
+    page.wait_for_function(f"{state}.last.copied < 0.5", timeout=5000)
+    head.click()
+    film = "const f = document.querySelector('[data-id=film]'); f.value = 0; "
+    page.evaluate(f"() => {{ {film} f.dispatchEvent(new Event('input')) }}")
+    page.wait_for_function(f"{state}.last.step === 0", timeout=5000)
+    wrong += ["at step 0 it copies"] * (page.evaluate(f"{state}.last.copied") > 0.1)
+    page.click("[data-id=step]")  # goes on from the newest step
+    page.wait_for_function(f"{state}.last.step > {born}", timeout=5000)
+    with page.expect_download() as saved:
+        page.click("[data-id=weights]")
+    saved.value.save_as(ROOT / "runs" / "playground.safetensors")
+    model = load_playground(ROOT / "runs" / "playground.safetensors")
+    copied = copy_accuracy(model, repeated_tokens(64, 20, 40, model.tokenizer.bos))
+    wrong += [f"the saved weights copy {copied:.2f} of random letters"] * (copied < 0.8)
+    return wrong
+
+
 def main() -> int:
     chromium = next(
         filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None
@@ -241,7 +287,7 @@ def main() -> int:
     (ROOT / "runs").mkdir(exist_ok=True)
     port = free_port()
     base, errors, elsewhere = f"http://127.0.0.1:{port}", [], []
-    own = (base, "data:", "blob:", f"ws://127.0.0.1:{port}")
+    own = (base, "data:", "blob:", "file:", f"ws://127.0.0.1:{port}")
     with jupyter_lab(port), sync_playwright() as play, tempfile.TemporaryDirectory() as profile:
         browser = play.chromium.launch_persistent_context(
             profile,
@@ -252,10 +298,13 @@ def main() -> int:
         browser.on("weberror", lambda event: errors.append(str(event.error)))
         browser.on("request", lambda r: None if r.url.startswith(own) else elsewhere.append(r.url))
         try_notebook(browser.pages[0], base)
-        wrong = try_torus(browser.new_page())
+        wrong = [f"torus: {each}" for each in try_torus(browser.new_page())]
+        for width in (1280, 390):
+            page = browser.new_page()
+            wrong += [f"playground: {each}" for each in try_playground(page, width)]
         browser.close()
     problems = [*(f"page error: {e}" for e in errors), *(f"request to {u}" for u in elsewhere)]
-    for problem in [*problems, *(f"torus: {each}" for each in wrong)]:
+    for problem in [*problems, *wrong]:
         print(problem)
     print("screenshots: runs/browser*.png")
     return 1 if problems or wrong else 0

@@ -1,0 +1,116 @@
+// Trains in a Web Worker as the page commands, and posts what there is to see.
+// The build puts engine.js, STORY and KERNELS (base64 of kernels.wasm) before this.
+
+const bytesOf = (base64) => Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+const wasmModule = (() => { try { return new WebAssembly.Module(bytesOf(KERNELS)); } catch { return null; } })();  // without SIMD: plain JavaScript
+const text = toTokens(STORY), wakeUp = new MessageChannel();
+let model, probe, uniform, seen, ablated = new Map(), letters = [], saved = new Map(), present = null, marks, playing = false, limit = Infinity, due = 0, lastPost = 0, msPerStep = 0;
+
+const commands = {
+  reset({ settings }) {
+    model = makeModel(settings, wasmModule);
+    probe = makeProbe(model);
+    uniform = uniformNumbers(model.config.seed + 1000);
+    ablated = new Map();
+    saved = new Map([[0, copyWeights(model)]]);
+    present = null;
+    marks = { change: null, copied: null };
+    msPerStep = 0;
+    post();
+  },
+  play() { goOn(); playing = true; due = performance.now(); turn(); },
+  pause() { playing = false; post(); },
+  step() { goOn(); playing = false; takeStep(); post(); },
+  speed({ stepsPerSecond }) { limit = stepsPerSecond; due = performance.now(); },
+  ablate({ heads }) { ablated = new Map(heads); post(); },
+  read({ letters: typed }) { letters = typed; post(); },
+  /** Shows the model as it was at the saved step nearest to one. */
+  visit({ step }) {
+    playing = false;
+    present ??= { step: model.step, weights: copyWeights(model) };
+    const steps = [...saved.keys(), present.step], nearest = steps.reduce((a, b) => (Math.abs(b - step) < Math.abs(a - step) ? b : a));
+    putWeights(model, saved.get(nearest) ?? present.weights);
+    post(nearest);
+  },
+  /** Sends the weights that are shown, as a safetensors file. */
+  export() { self.postMessage({ file: toSafetensors(model), step: model.step }); },
+};
+self.onmessage = ({ data }) => commands[data.command](data);
+wakeUp.port1.onmessage = turn;
+
+/** A step if one is due, news if some are due, and then the turn of the page's commands. */
+function turn() {
+  if (!playing) return;
+  const now = performance.now();
+  if (now >= due) {
+    takeStep();
+    due = Math.max(due + 1000 / limit, now - 50);  // what is missed by more than 50 ms is not caught up
+  }
+  if (performance.now() - lastPost > 25) post();
+  const wait = due - performance.now();
+  if (wait > 2) setTimeout(turn, wait); else wakeUp.port2.postMessage(0);
+}
+
+/** Back from a visited step to where training stands. */
+function goOn() {
+  if (present) putWeights(model, present.weights);
+  present = null;
+}
+
+/** Keeps the weights every 10 steps; of more than 100 every second one goes, so that the film stays even. */
+function keep() {
+  const apart = 10 * 2 ** Math.max(0, Math.ceil(Math.log2(model.step / 1000)));
+  if (model.step % apart) return;
+  saved.set(model.step, copyWeights(model));
+  for (const step of [...saved.keys()]) if (step % apart) saved.delete(step);
+}
+
+const CHANGE = 0.6, COPIED = 0.9;  // second copy's loss as a share of the first's; share of letters copied
+
+/** Looks at every fifth step for the change and for 90 % copied, so that a run has the same marks whenever it is seen. */
+function mark() {
+  if (marks.copied !== null || model.step % 5) return;
+  const { first, second, copied } = measure(model, probe);
+  if (marks.change === null && second <= CHANGE * first) marks.change = model.step;
+  if (copied >= COPIED) marks.copied = model.step;
+}
+
+function takeStep() {
+  const started = performance.now();
+  trainStep(model, text, uniform);
+  keep();
+  mark();
+  const ms = performance.now() - started;
+  msPerStep = msPerStep ? 0.95 * msPerStep + 0.05 * ms : ms;
+}
+
+/** Posts the losses, the scores and the patterns on the first probe, what is guessed there and of the typed text. */
+function post(visited) {
+  seen = measure(model, probe, ablated);
+  const { n } = probe, patterns = patternsOf(n), guesses = guessesOf(probe.tokens.slice(0, n), n);
+  const reading = letters.length ? read() : null;
+  lastPost = performance.now();
+  self.postMessage({ step: visited ?? model.step, newest: model.step, change: marks.change, copiedAt: marks.copied, config: model.config, ...seen, n, length: probe.length, patterns, guesses, reading, msPerStep, simd: !!wasmModule });
+}
+
+/** The patterns of all heads, layer by layer, on the first text of the last forward. */
+function patternsOf(n) {
+  const { config: c, heap: { M }, layers } = model, size = c.nHeads * n * n, all = new Float32Array(layers.length * size);
+  layers.forEach(({ pattern }, l) => all.set(M.subarray(pattern, pattern + size), l * size));
+  return all;
+}
+
+/** For every token after the first: its letter, its surprise (nats) and the model's best guess. */
+function guessesOf(tokens, n) {
+  const { heap: { M }, probs } = model;
+  return tokens.slice(1, n).map((token, i) => {
+    const p = M.subarray(probs + i * D_VOCAB, probs + (i + 1) * D_VOCAB);
+    return { letter: toLetter(token), surprise: -Math.log(Math.max(p[token], 1e-30)), guess: toLetter(p.indexOf(Math.max(...p))) };
+  });
+}
+
+function read() {
+  const tokens = [BOS, ...toTokens(letters)].slice(0, model.config.nCtx), n = tokens.length;
+  forward(model, tokens, 1, n, ablated);
+  return { n, guesses: guessesOf(tokens, n), patterns: patternsOf(n) };
+}
