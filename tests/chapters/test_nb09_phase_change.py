@@ -65,6 +65,15 @@ def test_kinds_of_tokens_share_no_token(stories):
     assert not never & set(stream.tolist())
 
 
+def test_scores_by_length_are_of_the_named_weights_and_the_best_head():
+    found = measure.by_length(induction_scores, ["stories-2l-no-repeats", "stories-2l@200"])
+    assert [*found] == [8, 16, 22, 32, 50, 63] and all(len(runs) == 2 for runs in found.values())
+    model = load_checkpoint("stories-2l-no-repeats")
+    tokens = repeated_tokens(1024, 8, 50, model.tokenizer.bos)
+    assert found[8][0] == pytest.approx(induction_scores(model, tokens).max().item())
+    assert found[8][0] > 0.5 > 0.2 > found[63][0] and found[22][1] < 0.1
+
+
 def test_a_middle_half_reaches_from_a_quarter_to_three_quarters():
     assert measure.middle_half(list(range(101)), [-n for n in range(101)]) == 50
     assert measure.middle_half([0, 10, 20, 30], [0, 0, 9, 9]) == 0

@@ -7,17 +7,17 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aot_helpers.models.checkpoints import load_measurements
+from aot_helpers.models.checkpoints import load_checkpoint, load_measurements
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Edits, Head, Model, all_heads
-from aot_helpers.reading.heads import earlier_copies, head_scores, induction_scores
+from aot_helpers.reading.heads import by_length, earlier_copies, head_scores, induction_scores
 from aot_helpers.text.batches import token_stream
 
 LENGTH = 127  # tokens of text in a piece, after BOS
 N_LAST = 8  # the tokens that are predicted with every length of context
 SKILLS = {  # of an entry of a run's log; higher is better
     "score": lambda found: -found["in-context score"],
-    "copying": lambda found: found["copy accuracy"]["24"],
+    "copying": lambda found: found["copy accuracy"]["32"],
 }
 WEIGHTS = torch.tensor([0, *(0.01 + i * 0.0245 for i in range(41))], dtype=torch.float64)
 Texts = Int[Tensor, "text pos"]
@@ -138,7 +138,7 @@ def roles(model: Model, repeats: Texts) -> tuple[list[Head], list[Head], list[He
     return induction, previous, others
 
 
-def at_step(name: str, step: int, length: int = 24) -> tuple[float, float, float]:
+def at_step(name: str, step: int, length: int = 32) -> tuple[float, float, float]:
     """What a run had at a step: in-context score, best induction score, copy accuracy.
 
     The score is late minus early loss; the copies are of so many random tokens, as logged.
@@ -147,6 +147,20 @@ def at_step(name: str, step: int, length: int = 24) -> tuple[float, float, float
     found = log["measured"][log["steps"].index(step)]
     best = max(map(max, found["induction"]))
     return found["in-context score"], best, found["copy accuracy"][str(length)]
+
+
+def best_heads(names: list[str]) -> dict[str, list[float]]:
+    """Best induction score of shipped runs, "name" or "name@step": {"8 tokens": [run], …}, to 63.
+
+    The lengths are 8, 22 and 63 tokens of a random segment written twice.
+    """
+    found = {f"{length} tokens": [] for length in (8, 22, 63)}
+    for name, _, step in (each.partition("@") for each in names):
+        with torch.random.fork_rng():  # a model's first weights are drawn; what follows stays as it was
+            model = load_checkpoint(name, int(step) if step else None)
+        for length, scores in by_length(induction_scores, model, (8, 22, 63)).items():
+            found[f"{length} tokens"].append(scores.max().item())
+    return found
 
 
 def largest_rise(steps: list[int], values: list[float], within: int = 200) -> tuple[float, int]:
