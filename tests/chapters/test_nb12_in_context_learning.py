@@ -107,6 +107,14 @@ def test_logs_give_scores_at_a_step_and_the_largest_gain_in_a_stretch():
     assert study.largest_gain("stories-1l", lambda found: -found["text"], 4000) > 2
 
 
+def test_the_best_heads_without_repeats_are_weak_on_long_segments_alone():
+    found = study.best_heads(["stories-2l-no-repeats", "stories-2l@200", "stories-2l"])
+    assert [*found] == ["8 tokens", "22 tokens", "63 tokens"]
+    for plain, young, finished in found.values():
+        assert young < 0.3 < 0.8 < finished and plain < 0.6
+    assert found["8 tokens"][0] > 0.5 and found["63 tokens"][0] < 0.2
+
+
 def test_a_loss_that_falls_evenly_by_the_log_of_the_index_saves_as_much_at_each_doubling():
     middles = torch.cat([torch.full((b - a,), (a * (b - 1)) ** 0.5) for a, b in training.RANGES])
     losses = 5 - 0.3 * middles.log2().expand(2, 4, 127)  # [step, text, pos]

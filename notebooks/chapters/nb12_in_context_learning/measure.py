@@ -156,7 +156,7 @@ def best_heads(names: list[str]) -> dict[str, list[float]]:
     """
     found = {f"{length} tokens": [] for length in (8, 22, 63)}
     for name, _, step in (each.partition("@") for each in names):
-        with torch.random.fork_rng():  # a model's first weights are drawn; what follows stays as it was
+        with torch.random.fork_rng():  # loading draws numbers, too
             model = load_checkpoint(name, int(step) if step else None)
         for length, scores in by_length(induction_scores, model, (8, 22, 63)).items():
             found[f"{length} tokens"].append(scores.max().item())
