@@ -122,6 +122,8 @@ def thin(one: Claim, entry: Entry) -> bool:
     for rule in (*RULES, "control"):
         numbers = control if rule == "control" else values
         for term in one.terms(rule) if numbers else ():
+            if term.group and term.group not in numbers:
+                continue  # the rule is newer than this entry
             number, room = term.of(numbers), NEAR * abs(term.bound)
             if 0 < abs(number - term.bound) <= room and _decides(one, entry, rule, term):
                 return True
