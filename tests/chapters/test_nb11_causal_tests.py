@@ -33,7 +33,7 @@ def pair(model):
     return causal_tests.meetings(model.tokenizer, [("Mira Soken", "Pelo Balis")])
 
 
-def test_with_looks_kept_a_steering_head_is_not_missed(model, texts):
+def test_with_patterns_kept_a_steering_head_is_not_missed(model, texts):
     tokens, others = texts
     whole = copy_losses(model, tokens)[1]
     for by in ("zero", "mean"):
@@ -43,11 +43,11 @@ def test_with_looks_kept_a_steering_head_is_not_missed(model, texts):
         assert copy_losses(model, tokens, free)[1] > whole + 5
 
 
-def test_for_the_last_layer_kept_looks_change_nothing(model, texts):
+def test_for_the_last_layer_kept_patterns_change_nothing(model, texts):
     heads = causal_tests.every_head(model, *texts)
-    assert list(heads) == ["zero", "its mean", "another text's", "mean, looks kept"]
+    assert list(heads) == ["zero", "its mean", "another text's", "mean, pattern kept"]
     assert all(rises.shape == (8, 2) for rises in heads.values())
-    assert torch.allclose(heads["its mean"][4:], heads["mean, looks kept"][4:], atol=1e-4)
+    assert torch.allclose(heads["its mean"][4:], heads["mean, pattern kept"][4:], atol=1e-4)
 
 
 def test_the_head_that_says_always_the_same_is_found(model, texts):
@@ -55,7 +55,26 @@ def test_the_head_that_says_always_the_same_is_found(model, texts):
     assert shares.argmax() == 2 and ((shares >= 0) & (shares <= 1)).all()
 
 
-def test_with_dubbed_induction_heads_the_other_text_is_said(model, texts):
+def test_a_direction_at_random_is_as_long_as_the_mean(model, texts):
+    tokens, others = texts
+    head = Head(0, 2)
+    rise = causal_tests.rise_at_random(model, tokens, others, head, n_draws=2, seed=0)
+    mean = model.run_with_cache(others)[1]["L0.z"][:, :, 2].mean(dim=(0, 1))
+    generator, expected = torch.Generator().manual_seed(0), []
+    for _ in range(2):
+        drawn = torch.randn(len(mean), generator=generator)
+
+        def say(z, drawn=drawn):
+            z = z.clone()
+            z[:, :, 2] = drawn / drawn.norm() * mean.norm()
+            return z
+
+        edited, whole = (copy_losses(model, tokens, edits)[0] for edits in ({"L0.z": say}, {}))
+        expected.append(edited - whole)
+    assert rise == pytest.approx(sum(expected) / 2, abs=1e-4)
+
+
+def test_with_resampled_induction_heads_the_other_text_is_said(model, texts):
     said = partial(causal_tests.predicts_others, model, *texts)
     assert said([Head(1, 0), Head(1, 2)]) > 0.9
     assert said([Head(1, 1), Head(1, 3)]) < 0.1
@@ -142,13 +161,13 @@ def test_the_trajectory_agrees_with_the_packages_ablations(model, texts):
 
 
 def kept(model, tokens, head, which=1, free=False, speak=False, less=0.0):
-    def silent(z):
+    def zeroed(z):
         z = z.clone()
         z[:, :, head] = 0
         return z
 
-    looks = model.run_with_cache(tokens)[1]["L1.pattern"]
-    edits = {} if speak else {"L0.z": silent} | ({} if free else {"L1.pattern": looks})
+    pattern = model.run_with_cache(tokens)[1]["L1.pattern"]
+    edits = {} if speak else {"L0.z": zeroed} | ({} if free else {"L1.pattern": pattern})
     return copy_losses(model, tokens, edits)[which] - less
 
 
@@ -191,7 +210,7 @@ def test_figures_can_be_read(model, pair):
     shares = {"what": [0.25] * 8, "where": [-0.001] * 8}
     log_odds = torch.tensor([3.0, 2.0])
     check_figures(
-        drawings.loss_strips({"L0H1, silent": rise}, "title"),
+        drawings.loss_strips({"L0H1, zero": rise}, "title"),
         drawings.two_texts(model.tokenizer, said, "title"),
         drawings.one_fact(model.tokenizer, pair[0], "title"),
         drawings.all_heads(rises, shares, "title"),

@@ -1,4 +1,4 @@
-"""The exercises of notebook 11: looks that are kept, a fact that is patched, a shared job."""
+"""The exercises of notebook 11: a pattern that is kept, a fact that is patched, a shared job."""
 
 import math
 
@@ -12,23 +12,26 @@ NEAR = 0.2  # of 11.2
 LITTLE, MUCH = 0.1, 2  # nats, of 11.3
 
 
-def _looks_kept(answer, model, tokens):
+def _pattern_kept(answer, model, tokens):
     shown = None
     for head in (3, 1):
-        silent = ablate(model, [Head(0, head)], "zero")
-        kept = copy_losses(model, tokens, merge(freeze_patterns(model, tokens), silent))
-        free, whole = copy_losses(model, tokens, silent), copy_losses(model, tokens)
+        zeroed = ablate(model, [Head(0, head)], "zero")
+        kept = copy_losses(model, tokens, merge(freeze_patterns(model, tokens), zeroed))
+        free, whole = copy_losses(model, tokens, zeroed), copy_losses(model, tokens)
         found = attempted(answer(model, tokens, head))
         found = read_numbers(found, name=f"For head {head}")
         if abs(found - kept[1]) > 1e-3:
-            known = {free[1]: "layer 1 still looks elsewhere", whole[1]: "the head still speaks"}
+            known = {
+                free[1]: "the pattern of layer 1 has changed with it",
+                whole[1]: "the head is not ablated",
+            }
             known[kept[0]] = "this is the first copy's loss, the second's is wanted"
             known[kept[1] - whole[1]] = "this is the rise, the loss itself is wanted"
             why = [said for value, said in known.items() if abs(found - value) < 1e-3]
             raise NotYet(
                 f"For head {head}: {found:.3f}; {why[0] if why else 'mine is another number'}."
             )
-        shown = shown or f"L0H{head} silent: {free[1]:.2f}; with the looks kept: {kept[1]:.2f}"
+        shown = shown or f"L0H{head} zero-ablated: {free[1]:.2f}; pattern kept: {kept[1]:.2f}"
     return shown
 
 
@@ -53,4 +56,4 @@ def _shared_job(answer):
     return said
 
 
-CHECKS = {"11.1": _looks_kept, "11.2": _facts, "11.3": _shared_job}
+CHECKS = {"11.1": _pattern_kept, "11.2": _facts, "11.3": _shared_job}

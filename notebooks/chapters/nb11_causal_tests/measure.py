@@ -46,7 +46,7 @@ def every_head(model: Model, tokens: Texts, others: Texts) -> dict[str, Float[Te
         "zero": ("zero", False),
         "its mean": ("mean", False),
         "another text's": ("resample", False),
-        "mean, looks kept": ("mean", True),
+        "mean, pattern kept": ("mean", True),
     }
     whole = torch.tensor(copy_losses(model, tokens))
     rises = {}
@@ -64,6 +64,27 @@ def constant_shares(model: Model, tokens: Texts, layer: int) -> Float[Tensor, " 
     with torch.no_grad():
         z = model.run_with_cache(tokens)[1][f"L{layer}.z"].flatten(0, 1)  # [place, head, d_head]
     return z.mean(dim=0).square().sum(dim=-1) / z.square().sum(dim=-1).mean(dim=0)
+
+
+def rise_at_random(
+    model: Model, tokens: Texts, others: OtherTexts, head: Head, n_draws: int, seed: int
+) -> float:
+    """By how much the first copy's loss rises with a constant in place of what a head says.
+
+    The constant is as long as the head's mean over `others`, in a direction at random; mean over
+    n_draws directions.
+    """
+    layer, number = head
+    name, generator = f"L{layer}.z", torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        mean = model.run_with_cache(others)[1][name][:, :, number].mean(dim=(0, 1))
+    whole, rises = copy_losses(model, tokens)[0], []
+    for _ in range(n_draws):
+        drawn = torch.randn(mean.shape, generator=generator)
+        drawn *= mean.norm() / drawn.norm()
+        edits = {name: partial(_say, new=drawn, head=number)}
+        rises.append(copy_losses(model, tokens, edits)[0] - whole)
+    return sum(rises) / n_draws
 
 
 def predicts_others(model: Model, tokens: Texts, others: Texts, heads: list[Head]) -> float:
@@ -190,19 +211,19 @@ def trajectory(
         model = load(step)
         with torch.no_grad():
             caches = {kind: model.run_with_cache(others[kind])[1] for kind in texts}
-        looks = {kind: freeze_patterns(model, each) for kind, each in texts.items()}
+        patterns = {kind: freeze_patterns(model, each) for kind, each in texts.items()}
         before = torch.tensor([_skill(model, kind, each, {}) for kind, each in texts.items()])
         for (by, keep), found in rises.items():
             rows = []
             for layer, head in all_heads(model):
-                if keep and layer == model.config.n_layers - 1:  # no later head looks
+                if keep and layer == model.config.n_layers - 1:  # no later head attends
                     rows.append(rises[by, False][-1][len(rows)] + before)
                     continue
                 name, row = f"L{layer}.z", []
                 for kind, each in texts.items():
                     mean = caches[kind][name][:, :, head].mean(dim=(0, 1)) * (by == "mean")
                     edits = {name: partial(_say, new=mean, head=head)}
-                    edits = merge(looks[kind], edits) if keep else edits
+                    edits = merge(patterns[kind], edits) if keep else edits
                     row.append(_skill(model, kind, each, edits))
                 rows.append(torch.tensor(row))
             found.append(torch.stack(rows) - before)
