@@ -95,6 +95,14 @@ def left_without_each_head(model, tokenizer, asked):
     return sums[:-1] / sums[-1]
 
 
+def left_in_halves(model, tokenizer, asked):
+    """{kind: [what is left on the prompts that choose, on those that test]}, each [head]."""
+    return {
+        kind: [left_without_each_head(model, tokenizer, half) for half in halves]
+        for kind, halves in asked.items()
+    }
+
+
 def one_head_each(left, run):
     """What is left without the head chosen for each kind, without the next, and in the control.
 
