@@ -14,11 +14,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from aot_helpers.teaching.trace import run_of
+from chapters.torus import naming, torus_maps
 from chapters.torus import networks as torus
 from chapters.torus import palette as torus_colors
 from chapters.torus import render as torus_render
 from chapters.torus import surfaces as torus_surfaces
-from chapters.torus import torus_maps
 from chapters.torus import training as torus_training
 from chapters.torus.networks import TorusNets, new_nets
 from chapters.torus.surfaces import angle_colors, ring, turns
@@ -519,3 +520,13 @@ def test_figures_can_be_read():
         torus_surfaces.globe(NET.W_U[0], torus.sphere(25), FACTS, "a"),
         torus_surfaces.surface(CLOSED, angle_colors(5), "a", dots=([[0, 0, 1]], [0])),
     )
+
+
+def test_names_of_networks_and_of_what_sums_them_up():
+    assert naming.nets("words3", n_nets=2) == ["words3 net 0", "words3 net 1"]
+    assert naming.nets("sum", ["head 0", "head 1"], n_nets=1) == [
+        "sum net 0 head 0",
+        "sum net 0 head 1",
+    ]
+    low, *_ = naming.summed_up("longer")
+    assert low == "longer nets 0 to 49, low end, 95 %" and run_of(low) == "longer"
