@@ -5,10 +5,22 @@ import json
 import pytest
 import torch
 
+import measure as tool
+from aot_helpers.base.results import read
 from aot_helpers.models.handmade import induction_model
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading import paths
-from chapters.nb21_information_flow import ablation, checks, figures, flow, heads, identities
+from aot_helpers.text.tokenization import train_bpe
+from chapters.nb21_information_flow import (
+    ablation,
+    checks,
+    figures,
+    flow,
+    heads,
+    identities,
+    means,
+    templates,
+)
 from chapters.nb21_information_flow import results as study
 from chapters.nb21_information_flow.flow import Node, run_of, sum_of, vector_of
 from chapters.nb21_information_flow.flow_graph import (
@@ -228,6 +240,8 @@ def test_everything_is_measured_on_a_tiny_gpt2(tiny_gpt2):
     assert found["strongest"]["n"] >= 1 and len(found["recovered"]) == len(found["rows"]) == 11
     graphs = found["graphs"]
     assert graphs["nothing"]["recovered"] == 0 and graphs["with keys"]["values"] >= 1
+    by_mean = found["graphs at means"]
+    assert by_mean["nothing"]["recovered"] == 0 and 0 <= by_mean["the second guess"] <= 1
     assert all(0 <= each["kept"] <= each["first"] <= 1 for each in graphs.values())
     low, high = found["spread"][0][3]
     assert low <= study.row(found, "coefficient per step", found["levels"][3]) <= high
@@ -313,6 +327,64 @@ def test_a_model_without_answers_is_not_measured(tiny_gpt2, monkeypatch):
     monkeypatch.setattr(study, "written_prompts", lambda model: ([], 20))
     with pytest.raises(ValueError, match="tiny answers 0 of 20 prompts; 2 are needed"):
         study.pretrained(tiny_gpt2, "tiny")
+
+
+def test_a_folder_of_a_gpt2_fills_the_file_that_the_evidence_shows(tmp_path, monkeypatch, capsys):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    folder = tmp_path / "gpt2"
+    pair = {"a": "Mary", "b": "John", "place": "store", "thing": "ring"}
+    tokenizer = train_bpe([templates._GIVING.format(**pair)] * 3, 300)
+    shape = dict(vocab_size=tokenizer.d_vocab, n_positions=64, n_embd=16, n_layer=2, n_head=2)
+    torch.manual_seed(0)
+    GPT2LMHeadModel(GPT2Config(**shape, bos_token_id=0, eos_token_id=0)).save_pretrained(folder)
+    tokenizer.save(folder / "tokenizer.json")
+
+    def three(model):  # what it says itself, as it knows no fact
+        texts = [torch.arange(i, i + 6) for i in range(4, 7)]
+        both = [model(text[None])[0, -1].topk(2).indices.tolist() for text in texts]
+        return [Prompt(text, *two) for text, two in zip(texts, both, strict=True)], 20
+
+    monkeypatch.setattr(study, "written_prompts", three)
+    tool.pretrained([str(folder)], 0, ["21"], tmp_path)
+    assert "notebook 21" in capsys.readouterr().out
+    found, smol = read("21-gpt2", tmp_path), read("pretrained/21-smollm2")
+    assert set(smol) - set(found) == {"gate signs"}  # GPT-2's MLPs have no gates
+    assert found["n_prompts"] == 3 and found["graphs at means"]["nothing"]["recovered"] == 0
+    still = figures.flow_figure(found["still"], "t")
+    assert figures.FlowView(found["graph"], still, *study.STILL)
+
+
+@pytest.mark.parametrize("changes", [{"layer_norm": False}, {"d_mlp": 16}], ids=["ours", "MLPs"])
+def test_what_is_dropped_is_at_its_mean(make_model, some_tokens, changes):
+    model = make_model(**changes)
+    edges = ablation.last_edges(model, Prompt(some_tokens[0], 4))
+    others = [ablation.last_edges(model, Prompt(text, 4)) for text in some_tokens[1:]]
+    c, n_pos = model.config, some_tokens.shape[1]
+    values = torch.rand(1, c.n_layers, c.n_heads, n_pos, n_pos) > 0.5
+    neurons = torch.rand(1, c.n_layers, n_pos, c.d_mlp) > 0.5
+    every = torch.ones_like(values[0]), torch.ones_like(neurons[0])
+    aim, _ = means.alone_at_means(model, edges, [every], others)
+    assert aim.item() == pytest.approx(edges.aim, abs=1e-5)
+    of = means.means_of([each.run for each in others])
+    with torch.no_grad():
+        edits = means.mean_edits(values, neurons, of)
+        _, cache = model.run_with_cache(some_tokens[:1], edits=edits)
+    a, v = edges.run.cache["L0.pattern"][0], edges.run.cache["L0.v"][0]  # the first layer's
+    rows = torch.cat([each.run.cache["L0.v"][0, 1:] for each in others])
+    first = torch.stack([each.run.cache["L0.v"][0, 0] for each in others]).mean(dim=0)
+    for q in range(n_pos):
+        for h in range(c.n_heads):
+            z = sum(
+                a[h, q, k]
+                * (v[k, h] if values[0, 0, h, q, k] else (first if k == 0 else rows.mean(dim=0))[h])
+                for k in range(q + 1)
+            )
+            torch.testing.assert_close(cache["L0.z"][0, q, h], z, atol=1e-5, rtol=1e-4)
+    if c.d_mlp:
+        dropped = ~neurons[0, 0]
+        mean = of.neurons[0][[0] + [1] * (n_pos - 1)]
+        torch.testing.assert_close(cache["L0.mlp_hidden"][0][dropped], mean[dropped])
 
 
 def assert_no_line_meets_a_box(places, routes, edges):

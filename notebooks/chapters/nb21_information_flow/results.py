@@ -1,6 +1,7 @@
 """All of notebook 21's measurements on one model, as numbers that JSON can hold."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -16,6 +17,7 @@ from chapters.nb21_information_flow.flow import run_of
 from chapters.nb21_information_flow.flow_graph import Graph, as_data, flow_graph, prune
 from chapters.nb21_information_flow.heads import head_facts, kept_writers
 from chapters.nb21_information_flow.identities import gate_signs, largest_gap, swapped
+from chapters.nb21_information_flow.means import alone_at_means
 from chapters.nb21_information_flow.templates import Prompt, written_prompts
 
 MOST, LEAST = 4, 0.1  # of the graphs whose edges are tested alone
@@ -52,7 +54,8 @@ def examine(
     copied = [edges for edges in measured if edges.prompt.target in edges.prompt.tokens]
     runs = _graph_runs(model, measured, n_graphs, draws, seed)
     injected = [_injected(model, *pair) for pair in zip(measured, runs, strict=False)]
-    facts = [_head_correlations(model, measured, i) for i in range(n_heads or len(prompts))]
+    n_facts = min(n_heads or len(prompts), len(prompts))
+    facts = [_head_correlations(model, measured, i) for i in range(n_facts)]
     arrivals = [_most_attended_is_longest(edges, seed + i) for i, edges in enumerate(measured)]
     found = edge_curves(model, measured, draws, seed) | {
         "n_prompts": len(prompts),
@@ -64,6 +67,7 @@ def examine(
         ],
         "largest gap": max(largest_gap(each.own) for each in runs),
         "graphs": _graph_means(measured, runs),
+        "graphs at means": graphs_at_means(model, measured, n_graphs, seed),
         "injected": _means(injected),
         "heads": _means(facts),
         "most attended is longest": [mean(each) for each in zip(*arrivals, strict=True)],
@@ -200,6 +204,42 @@ def _graph_means(measured: Sequence[LastEdges], runs: Sequence[GraphRuns]) -> di
         if name in runs[0].sizes:
             sizes = zip(*(run.sizes[name] for run in runs), strict=True)
             found[name] |= dict(zip(("values", "neurons"), map(mean, sizes), strict=True))
+    return found
+
+
+def graphs_at_means(
+    model: Model, measured: Sequence[LastEdges], n: int | None = None, seed: int = 0
+) -> dict:
+    """As `graphs_alone`, all that is dropped at its mean over the other prompts, of the first n.
+
+    Of each graph "kept", "first" and "recovered" (0 is "nothing", all edges at their means);
+    "the second guess": in how many prompts its graph makes the model say it; "nothing says it":
+    in how many it is said with all edges at their means.
+    """
+    some, rows = measured[:n], []
+    for i, edges in enumerate(some):
+        second = checks.second_guess(edges)
+        graphs = pruned(edges), pruned(edges, keys=False), pruned(edges, target=second)
+        own, without, wrong = map(checks.graph_masks, graphs)
+        none = tuple(torch.zeros_like(mask) for mask in own)
+        lot = checks.random_masks(*own, seed=seed + i)
+        others = [each for each in some if each is not edges]
+        aim, first = alone_at_means(model, edges, [own, without, lot, none], others)
+        other = replace(edges, prompt=Prompt(edges.prompt.tokens, second))
+        rows.append((aim, first, alone_at_means(model, other, [wrong, none], others)[1]))
+    aim, first, said = (torch.stack(part) for part in zip(*rows, strict=True))
+    whole = torch.tensor([[edges.aim] for edges in some])
+    near = ((aim - whole).abs() / whole.abs() <= NEAR).float()
+    none = aim[:, -1].mean()
+    found = dict(
+        zip(("the second guess", "nothing says it"), said.mean(dim=0).tolist(), strict=True)
+    )
+    for at, name in enumerate(("with keys", "without keys", RANDOM, "nothing")):
+        found[name] = {
+            "kept": (first * near)[:, at].mean().item(),
+            "first": first[:, at].mean().item(),
+            "recovered": ((aim[:, at].mean() - none) / (whole.mean() - none)).item(),
+        }
     return found
 
 
