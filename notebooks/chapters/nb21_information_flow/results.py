@@ -22,6 +22,7 @@ from chapters.nb21_information_flow.templates import Prompt, written_prompts
 
 MOST, LEAST = 4, 0.1  # of the graphs whose edges are tested alone
 STILL = 2, 0.4  # most, least: of the graph that is drawn of a model from outside
+SMOL = "SmolLM2-135M-Instruct (4 bits)"  # the shipped results are of this model
 PART = 0.25  # of the heads and MLPs that stay when the rest is set to its mean
 NEAR = 0.5  # how far from the whole run's aim a prompt that is kept may be, as a part of it
 NEURON_LEVELS = (0.0, 0.1, 0.5, 1.0)
