@@ -18,6 +18,7 @@ EXAMPLE = "The capital of Norway is"
 TARGETS = ("attention output", "block output", "final")
 OTHER = ", another prompt"
 RESAMPLES = 400
+SMOL = "SmolLM2-135M-Instruct (4 bits)"  # the shipped results are of this model
 
 
 def summary(values: Float[Tensor, "prompt layer *more"]) -> dict:
