@@ -93,6 +93,12 @@ def mention_losses(
     return first, second
 
 
+def cost_again(model: Model, names: list[str], friend: str) -> float:
+    """What a second mention costs, as a share of the first: the median over the names."""
+    first, second = mention_losses(model, names, friend)
+    return (second / first).median().item()
+
+
 def copying_lost(model: Model, heads: list[Head], names: list[str], friend: str) -> float:
     """The share of the saving at second mentions that is lost without these heads, over the names.
 
