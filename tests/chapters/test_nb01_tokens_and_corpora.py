@@ -36,9 +36,11 @@ def test_shares_lie_between_nothing_and_all_and_only_excludes_the_table():
     assert all(0 <= each <= 1 for values in shares.values() for each in values)
     for values, only in zip(shares["last match"], shares["last match only"], strict=True):
         assert only <= values
-    values, chance = measure.against_chance({"a": shares}, "last match only")
-    assert values == {"a": shares["last match only"]}
-    assert chance == {"a": shares["last match only, shuffled"] + shares["favorite only"]}
+    given = measure.against_chance({"a": shares}, "last match only")
+    for into, rule in (("values", "last match only"), ("control", "last match only, shuffled")):
+        pairs = zip(shares[rule], shares["favorite only"], strict=True)
+        assert given[into] == {"a": [share - least for share, least in pairs]}
+    assert len(given["of"]["a"]) == measure.N_GROUPS
 
 
 def test_losses_of_simple_models():

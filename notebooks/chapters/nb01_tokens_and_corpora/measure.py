@@ -64,19 +64,19 @@ def measure(train: list[str], test: list[str], d_vocab: int) -> dict[str, list[f
     }
 
 
-def controls(measured: dict[str, list[float]], rule: str) -> list[float]:
-    """What chance gets right: the rule on shuffled texts, and always the favorite token."""
-    favorite = "favorite only" if rule.endswith("only") else "favorite"
-    return measured[f"{rule}, shuffled"] + measured[favorite]
+def against_chance(results: dict[str, dict], rule: str) -> dict[str, dict]:
+    """What `claim` takes: how much more a rule gets right than the favorite token, by group.
 
-
-def against_chance(results: dict[str, dict], rule: str) -> tuple[dict, dict]:
-    """What `claim` takes: the shares of a rule, and of chance, both {corpus: a list of shares}.
-
-    results: {corpus: what `measure` returns}.
+    results: {corpus: what `measure` returns}. The control is the rule on shuffled texts.
     """
-    values = {name: measured[rule] for name, measured in results.items()}
-    return values, {name: controls(measured, rule) for name, measured in results.items()}
+    favorite = "favorite only" if rule.endswith("only") else "favorite"
+    given = {"values": {}, "control": {}, "of": {}}
+    for name, measured in results.items():
+        for into, kind in (("values", rule), ("control", f"{rule}, shuffled")):
+            pairs = zip(measured[kind], measured[favorite], strict=True)
+            given[into][name] = [share - least for share, least in pairs]
+        given["of"][name] = [f"{name} texts {i + 1}::{N_GROUPS}" for i in range(N_GROUPS)]
+    return given
 
 
 def passage(train: list[str], text: str, d_vocab: int, n_tokens: int = 140) -> tuple:

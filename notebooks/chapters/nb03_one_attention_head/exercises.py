@@ -15,7 +15,7 @@ def _shares(loud, opposite, scores):
         wrong = (guess - truth).abs()
         if wrong.max() > ROUNDED:
             if abs(guess.sum() - 1) > 0.15:
-                raise NotYet(f"{name}: your shares add up to {guess.sum():.2f}, not to 1.")
+                raise NotYet(f"{name}: your weights add up to {guess.sum():.2f}, not to 1.")
             worst = int(wrong.argmax())
             more = "more" if truth[worst] > guess[worst] else "less"
             raise NotYet(f"{name}: position {worst} gets {more} than {guess[worst]:.2f}.")

@@ -67,8 +67,8 @@ def _names(axis, at, query: int, token: str) -> None:
     """What each row and each matrix is called. at: where the tokens stand, [pos]."""
     first, last, side = at[0], at[-1], at[query] + 0.95
     for x, text in (
-        (X_QUERY, "asks"),
-        (at[: query + 1].mean(), "can be looked at"),
+        (X_QUERY, "attends"),
+        (at[: query + 1].mean(), "can be attended to"),
         (at[query + 1 :].mean(), "still in the future"),
     ):
         diagrams.say(axis, x, 8.18, text, PALE, style="italic")
@@ -77,7 +77,7 @@ def _names(axis, at, query: int, token: str) -> None:
         (first - 0.96, Y_VECTOR, "keys", KEY, "right"),
         (last + 0.98, Y_VECTOR, "values", VALUE, "left"),
         (last + 0.98, Y_STREAM, "streams", INK, "left"),
-        (side, Y_WEIGHT + 0.2, "shares", SHARE, "left"),
+        (side, Y_WEIGHT + 0.2, "attention weights", SHARE, "left"),
         (side, Y_Z + 0.2, "weighted sum", VALUE, "left"),
         (X_QUERY + 0.12, 6.05, "$W_Q$", QUERY, "left"),
         (first - 0.5, 6.05, "$W_K$", KEY, "right"),
@@ -87,7 +87,7 @@ def _names(axis, at, query: int, token: str) -> None:
         diagrams.say(axis, x, y, text, color, ha=ha, weight="bold")
     for x, y, text, color in (
         (side, Y_WEIGHT - 0.2, "how a key matches, relative to the others", SHARE),
-        (side, Y_Z - 0.2, "the values, each times its share, add up", VALUE),
+        (side, Y_Z - 0.2, "the values, each times its weight, add up", VALUE),
         (X_QUERY + 0.9, Y_OUT, f"is added to the stream of {token}", INK),
     ):
         diagrams.say(axis, x, y, text, color, ha="left")
@@ -153,7 +153,7 @@ def hardening(
         line[0].set_ylabel("q · k / √d_head" if divided else "q · k", color=color)
     n_queries = len(raw)
     figure.supxlabel(
-        f"{n_keys} keys, the most looked at first: their shares, averaged over {n_queries} queries",
+        f"{n_keys} keys by weight: attention weights, averaged over {n_queries} queries",
         size=10,
     )
     return figure
@@ -176,15 +176,15 @@ def qk_ov(
     pipe, high, left, right, valve = 1.75, 5.1, 1.3, 12.9, 9.35
     axis.plot([left, right], [pipe, pipe], color=VALUE, lw=22, alpha=0.6, zorder=0)
     for x, end, word, said, color, line in (
-        (left, 7.4, source, "key: is looked at", INK, KEY),
-        (right, 11.3, query, "query: asks", QUERY, QUERY),
+        (left, 7.4, source, "key", INK, KEY),
+        (right, 11.3, query, "query", QUERY, QUERY),
     ):
         diagrams.word(axis, x, pipe, word, color, width=1.7)
         axis.plot([x, x, end], [pipe + 0.24, high, high], color=line, lw=2, zorder=1)
         diagrams.say(axis, (x + end) / 2, high + 0.35, said, line)
     for x, y, color, said, product, table in (
         (5.0, pipe, VALUE, "OV says what", "$W_V W_O$", (OV, names, "reads", "writes")),
-        (valve, high, SHARE, "QK says where", "$W_Q W_K^T$", (QK, names, "asks", "is asked")),
+        (valve, high, SHARE, "QK says where", "$W_Q W_K^T$", (QK, names, "query", "key")),
     ):
         frame = {"fc": "white", "ec": color, "lw": 1.6, "zorder": 4}
         axis.add_patch(Rectangle((x - 1.95, y - 1.6), 3.9, 3.2, **frame))
