@@ -47,7 +47,8 @@ def test_who_notices_a_shuffled_past(positions, n_layers, notices):
 
 def test_the_bias_of_a_head_looks_one_back_more_than_its_tokens(stories):
     batch = torch.randint(1, stories.config.d_vocab, (4, 30))
-    by_bias, by_tokens = measure.one_back_by_part("stories-2l", batch)
+    by_bias, by_tokens, head = measure.one_back_by_part("stories-2l", batch)
+    assert head == "L0H3"
     bias = stories.blocks[0].attn.b_rel[3].detach()  # L0H3: one number per distance
     rows = [torch.stack([bias[q - k] for k in range(q + 1)]).softmax(dim=0) for q in range(30)]
     expected = torch.stack([row[-2] for row in rows[1:]]).mean()

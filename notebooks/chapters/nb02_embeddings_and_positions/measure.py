@@ -57,8 +57,8 @@ def change_of_last_logits(model: AttentionOnlyTransformer) -> float:
     return (model(TWELVE[:, order]) - model(TWELVE))[0, -1].abs().max().item()
 
 
-def one_back_by_part(name: str, batch: Int[Tensor, "batch pos"]) -> tuple[float, float]:
-    """Attention one back of the head that looks there most: by its bias, by the tokens alone.
+def one_back_by_part(name: str, batch: Int[Tensor, "batch pos"]) -> tuple[float, float, str]:
+    """Attention one back of the head that attends there most, by bias, by tokens, and its name.
 
     name: a checkpoint with relative biases. A softmax of the bias as if all tokens were alike, and
     a softmax of the scores with the bias taken off.
@@ -72,4 +72,4 @@ def one_back_by_part(name: str, batch: Int[Tensor, "batch pos"]) -> tuple[float,
     future = torch.ones_like(bias, dtype=torch.bool).triu(1)
     parts = (part.masked_fill(future, -torch.inf).softmax(-1) for part in (bias, tokens_alone))
     by_bias, by_tokens = (part.diagonal(-1, -2, -1).mean().item() for part in parts)
-    return by_bias, by_tokens
+    return by_bias, by_tokens, f"L{layer}H{head}"
