@@ -117,9 +117,10 @@ def test_neighbor_scores_are_those_of_the_keys_near(net, text):
 
 def test_others_are_of_the_same_layers_and_none_of_the_heads(net):
     chosen = [Head(0, 1), Head(2, 0), Head(2, 2)]
-    others = heads.others_like(net, chosen, [Head(0, 2)], seed=0)
-    assert others == [Head(0, 0), Head(2, 1)]  # of layer 2 only one is left
-    draws = {heads.others_like(net, [Head(1, 0)], [], seed)[0] for seed in range(20)}
+    others = heads.others_like(net, chosen, seed=0)
+    assert others[0] in (Head(0, 0), Head(0, 2))
+    assert others[1:] == [Head(2, 1)]  # of layer 2 only one is left
+    draws = {heads.others_like(net, [Head(1, 0)], seed)[0] for seed in range(20)}
     assert draws == {Head(1, 1), Head(1, 2)}
     free = [Head(1, 0), Head(1, 1), Head(1, 2), Head(2, 1)]
     assert heads.later_others(net, chosen) == free  # none of layer 0
