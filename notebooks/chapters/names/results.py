@@ -44,6 +44,7 @@ class Repair(NamedTuple):
     negative_writes: dict[str, Float[Tensor, "2"]]  # to the logits of IO and S: before, after
     by_sigma: float  # what the final norm's σ alone changes
     rest_grows: float  # what MLPs and embeddings add more
+    made_up_without_others: Float[Tensor, " set"]  # as made_up, with other heads, as large, patched
 
     @property
     def made_up(self) -> float:
@@ -208,7 +209,8 @@ def _repair(model, choose, test, chosen, table, of: Roles, others: dict) -> Repa
     early = without(model, choose, of.movers).direct - chosen.direct
     backup = growing(early, of.movers, sum(of, []))
     some = {"backup": backup, "negative": of.negative}
-    controls = [without(model, test, heads) for heads in others["movers"]]
+    removed = others["movers"]
+    controls = [without(model, test, heads) for heads in removed]
     names = {"IO": (table.on_io, after.on_io), "S": (table.on_s, after.on_s)}
     return Repair(
         added=table.adds(of.movers),
@@ -227,7 +229,16 @@ def _repair(model, choose, test, chosen, table, of: Roles, others: dict) -> Repa
         },
         by_sigma=change_by_sigma(model, test, edits_of),
         rest_grows=sum(after.parts.values()) - sum(table.parts.values()),
+        made_up_without_others=torch.tensor(
+            [_made_up(table, each, heads) for each, heads in zip(controls, removed, strict=True)]
+        ),
     )
+
+
+def _made_up(table: HeadTable, after: HeadTable, heads: list[Head]) -> float:
+    """What heads add less, minus what the logit difference falls."""
+    fall = (table.difference.mean() - after.difference.mean()).item()
+    return table.adds(heads) - after.adds(heads) - fall
 
 
 def _preference(model, test, table, of: Roles, others: dict) -> Preference | None:

@@ -201,7 +201,7 @@ class Asked(NamedTuple):
     who: str
     true: tuple[str, ...]
     lowers: dict[str, float]  # by how many logits each set of heads lowers it
-    others: dict[str, list[float]]  # the same of other heads as large, where measured
+    others: dict[str, list[float]]  # the same of other heads as large
     attention: dict[str, float]  # from the end to this mention, {head: weight}
 
     @property
@@ -293,8 +293,7 @@ def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
         for slot, true in slots.items():
             some = cases(model, form, slot, seed=seed)
             tried = {role: sets[role] for role in few} if later else dict(sets)
-            if not later:
-                tried |= {(role, i): others[role][i] for role in few for i in range(3)}
+            tried |= {(role, i): others[role][i] for role in few for i in range(3)}
             found = {
                 who: [round(x, 3) for x in each.tolist()]
                 for who, each in suppressed(model, some, tried).items()
@@ -302,7 +301,7 @@ def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
             row["slots"][slot] = {
                 "true": list(true),
                 "lowers": {who: each for who, each in found.items() if isinstance(who, str)},
-                "others": {r: [found[r, i] for i in range(3)] for r in few if (r, 0) in found},
+                "others": {role: [found[role, i] for i in range(3)] for role in few},
             }
         row["example"] = model.tokenizer.decode(some[0].tokens[0, 1:])
         row |= answers(model, some) | {"attention": attended(model, some, look)}
