@@ -93,10 +93,10 @@ ROLES = {
     "previous": (2.6, 2.9, PALE, "previous token"),
     "duplicate": (5.2, 3.45, PALE, "duplicate token"),
     "induction": (5.2, 2.35, PALE, "induction"),
-    "s_inhibition": (7.85, 2.9, QUERY, "say whom to avoid"),
-    "suppress": (10.6, 4.15, QUERY, "unsay John"),
+    "s_inhibition": (7.85, 2.9, QUERY, "S-inhibition"),
+    "suppress": (10.6, 4.15, QUERY, "suppress John"),
     "movers": (10.6, 3.2, VALUE, "name movers"),
-    "backup": (10.6, 2.25, SHARE, "step in"),
+    "backup": (10.6, 2.25, SHARE, "backup heads"),
     "negative": (10.6, 1.3, KEY, "negative movers"),
 }
 FLOWS = (
