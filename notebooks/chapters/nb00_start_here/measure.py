@@ -7,7 +7,7 @@ from torch import Tensor
 from aot_helpers.base.results import rounded
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Head, Model
-from aot_helpers.reading.heads import induction_scores
+from aot_helpers.reading.heads import head_scores, induction_scores
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.text.batches import repeated_tokens
 
@@ -142,12 +142,14 @@ def pretrained(model: Model, name: str = "", n_names: int = 30) -> dict:
     """Entry 00 of `make data WHAT=pretrained`: the questions of notebook 00 to this model.
 
     first, second, other: mean loss (nats) of made-up names at their first and second mention, and
-    where another name was mentioned first. induction: scores [layer][head] on random tokens written
-    twice. removed: {k: {...}}, the share of the copying lost without the k heads with the highest
-    induction scores (lost), and without two draws of as many others of the same layers (others).
+    where another name was mentioned first. induction, previous: scores [layer][head] on random
+    tokens written twice (notebook 19 reads them). removed: {k: {...}}, the share of the copying
+    lost without the k heads with the highest induction scores (lost), and without two draws of as
+    many others of the same layers (others).
     """
     doubled = repeated_tokens(model.config.d_vocab, 50, 4, model.tokenizer.bos, seed=1)
     induction = induction_scores(model, doubled)
+    previous = head_scores(model, doubled, "previous", first_query=2).scores
     n_heads = model.config.n_heads
     ranks = induction.flatten().argsort(descending=True).tolist()
     heads = [Head(*divmod(i, n_heads)) for i in ranks]
@@ -161,7 +163,8 @@ def pretrained(model: Model, name: str = "", n_names: int = 30) -> dict:
         losses = [mention_losses(model, names, FRIEND, edits=each)[1] for each in edits]
         lost, *others = [((each - again) / (once - again)).mean().item() for each in losses]
         removed[k] = {"lost": lost, "others": others}
-    found = {"names": n_names, "induction": induction.tolist(), "first": once.mean().item()}
+    found = {"names": n_names, "induction": induction.tolist(), "previous": previous.tolist()}
+    found |= {"first": once.mean().item()}
     found |= {"second": again.mean().item(), "other": other.mean().item(), "removed": removed}
     return rounded(found, ".4f")
 
