@@ -78,6 +78,7 @@ def set_ups() -> dict[str, tuple[tuple, Setup]]:
     # The models of the report's notebooks, with its 8 heads.
     for model in REPORT_MODELS.values():
         add("report", REVIEWS, SEEDS, **model, n_heads=8, steps=1500)
+        add("report, untrained", REVIEWS, SEEDS, **model, n_heads=8, steps=1)
     # Two hundred reviews learned by heart.
     add("by heart", (*REVIEWS, 200), SEEDS, steps=500)
     return found
