@@ -20,6 +20,7 @@ SCRIPT = Path(__file__).with_name("faults.js")  # the live view, in the page its
 # Two colors of this notebook alone: the report's loss, and the usual one.
 REPORT, USUAL = "#C2255C", "#137177"
 LENGTH_COLORS = {20: KEY, 50: QUERY, 80: VALUE}  # of rows of so many tokens; paler: slower
+LOSSES = {"softmax over time": REPORT, "usual softmax": USUAL}  # of the figure of word pieces
 TICKS = [4, 5, 6, 8, 10, 15, 20, 30]  # of a logarithmic axis of nats
 
 
@@ -100,28 +101,38 @@ def ladder(found: dict, *, title: str) -> Figure:
 
 
 def all_combinations(found: dict, *, title: str) -> Figure:
-    """The held-out loss of all combinations of faults, by how many there are."""
-    rows = {f"{n} faults": {} for n in reversed(range(len(ON_REVIEWS) + 1))}
+    """The held-out loss of all combinations of faults, over how many there are."""
+    colors = {"with the loss over time": REPORT, "with the usual loss": USUAL}
+    groups = {name: ([], []) for name in colors}
     for each in combinations(found):
         wrong = "loss over time" in each.faults
-        name = "with the loss over time" if wrong else "with the usual loss"
-        rows[f"{len(each.faults)} faults"].setdefault(name, []).append(each.loss)
-    colors = {"with the loss over time": REPORT, "with the usual loss": USUAL}
-    return _faults(rows, found, colors, title)
+        group = groups["with the loss over time" if wrong else "with the usual loss"]
+        group[0].append(len(each.faults))
+        group[1].append(each.loss)
+    figure = forms.points(
+        {"": groups}, title, "faults of five", "held-out loss (nats, log scale)",
+        colors=colors, levels=_counting(found, " "), y_log=True,
+    )  # fmt: skip
+    (axis,) = figure.axes
+    axis.set_xticks(range(len(ON_REVIEWS) + 1))
+    axis.set_yticks(TICKS, TICKS)
+    axis.set_yticks([], minor=True)
+    return figure
+
+
+def _counting(found: dict, between: str) -> dict[float, str]:
+    """What counting and knowing nothing cost on reviews, with their names."""
+    counted = found["counting"]["imdb imdb-2l 20"]
+    names = {"bigram": "counting pairs", "unigram": "counting tokens", "chance": "knowing nothing"}
+    return {counted[what]: name.replace(" ", between) for what, name in names.items()}
 
 
 def _faults(rows: dict, found: dict, colors: dict[str, str], title: str, note="") -> Figure:
     """Held-out losses on rows, beside what counting costs, on a logarithmic axis of nats."""
-    counted = found["counting"]["imdb imdb-2l 20"]
-    names = {
-        "bigram": "counting\npairs",
-        "unigram": "counting\ntokens",
-        "chance": "knowing\nnothing",
-    }
     unit = "held-out loss of the next token (nats, log scale)"
     figure = forms.dots(
         {"": rows}, title, unit, colors=colors, note=note,
-        levels={counted[what]: name for what, name in names.items()},
+        levels=_counting(found, "\n"),
     )  # fmt: skip
     (axis,) = figure.axes
     axis.set_xscale("log")

@@ -20,7 +20,7 @@ def runs(found: dict, group: str, faults: Collection[str] = (), **setting) -> li
     found: what `read("autopsy")` of base/results gives. Raises ValueError where there are none.
     """
     kept = [
-        one
+        one | {"name": name}
         for name, one in found["runs"].items()
         if name.split(" | ")[0] == group
         and set(one["faults"]) == set(faults)
@@ -41,6 +41,15 @@ def held_out(runs: list[dict], what: str = "loss", key: str = "held out") -> Flo
     key: "held out", the model as trained; "with constants", as `fit_constants` leaves it.
     """
     return torch.tensor([one[key][what] for one in runs])
+
+
+def named(*several: list[dict]) -> list[str]:
+    """What the ledger calls runs: "ladder/2-layers+d_mlp-128/none/seed-0"."""
+    signs = {" | ": "/", ", ": "+", " ": "-"}
+    names = [one["name"] for runs in several for one in runs]
+    for old, new in signs.items():
+        names = [name.replace(old, new) for name in names]
+    return names
 
 
 class Combination(NamedTuple):
