@@ -23,14 +23,16 @@ def single_pieces(tokenizer: Tokenizer, words) -> Int[Tensor, " word"]:
     return torch.cat(tokens)
 
 
-def in_all_orders(tokenizer: Tokenizer, nouns) -> Int[Tensor, "noun order pos"]:
-    """BOS, four words in each of ORDERS, and AFTER; every word with a space before it."""
+def in_all_orders(
+    tokenizer: Tokenizer, nouns, four=FOUR, after=AFTER
+) -> Int[Tensor, "noun order pos"]:
+    """BOS, four words in each of ORDERS, and those after; every word with a space before it."""
     rows = []
     for noun in nouns:
-        four = single_pieces(tokenizer, [word.format(noun) for word in FOUR])
-        after = single_pieces(tokenizer, AFTER)
+        words = single_pieces(tokenizer, [word.format(noun) for word in four])
+        behind = single_pieces(tokenizer, after)
         bos = torch.tensor([tokenizer.bos])
-        rows += [torch.cat([bos, four[list(order)], after]) for order in ORDERS]
+        rows += [torch.cat([bos, words[list(order)], behind]) for order in ORDERS]
     return torch.stack(rows).view(len(nouns), len(ORDERS), -1)
 
 

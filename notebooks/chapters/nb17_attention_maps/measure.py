@@ -72,14 +72,14 @@ def openings(nouns=NOUNS) -> list[str]:
 def written(model: Model, prompts: list[str], n_words: int = 7, seed: int = 0) -> list[Text]:
     """Each prompt, continued by the model by n_words words: top 10, seed + the prompt's number.
 
-    Pieces are drawn until the last word is whole, at most three a word. Raises ValueError where
+    Pieces are drawn until the last word is whole, at most six a word. Raises ValueError where
     they make fewer words.
     """
     texts = []
     for i, prompt in enumerate(prompts):
         start = model.tokenizer.encode(prompt, bos=True)
         wanted = len(text_of(model.tokenizer, start).words) + n_words
-        for n_pieces in (n_words + 3, 3 * n_words):  # the longer draw begins with the shorter
+        for n_pieces in (n_words + 3, 3 * n_words, 6 * n_words):  # longer draws begin alike
             text = text_of(model.tokenizer, generate(model, start, n_pieces, seed=seed + i))
             if len(text.words) > wanted:
                 break
