@@ -28,7 +28,7 @@ from chapters.nb16_too_good.report_model import (
     next_token_loss,
     report_rows,
 )
-from chapters.nb16_too_good.results import ON_REVIEWS, held_out, pieces, runs
+from chapters.nb16_too_good.results import ON_REVIEWS, held_out, named, pieces, runs
 from figure_checks import check_figures
 
 TEXTS = [f"This movie is {what}, and {who} liked it." for what in ("good", "bad", "long", "odd")
@@ -195,6 +195,8 @@ def test_the_runs_of_a_group_come_seed_by_seed(found):
     both = runs(found, "ladder", ["no stream", "loss over time"])
     assert held_out(both, "accuracy").tolist() == pytest.approx([0.10, 0.11])
     assert pieces(both).tolist() == [2, 2]
+    (first,) = named(usual[:1])
+    assert first == "ladder/()/seed-0"
 
 
 def test_runs_that_were_not_trained_are_named(found):
@@ -234,6 +236,7 @@ def test_figures_can_be_read(found, rows):
         figures.two_softmaxes(torch.randn(3, 4), [0, 1, 2], list("abcd"), title="title"),
         figures.ruler(floors, 1e-6, title="title"),
         figures.ladder(found, title="title"),
+        figures.all_combinations(found, title="title"),
         figures.sweep_map(pandas.DataFrame(results.read("sweep")["trials"]), 7.6, title="title"),
     )
 

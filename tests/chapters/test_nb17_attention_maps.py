@@ -14,6 +14,7 @@ from aot_helpers.text.batches import repeated_tokens
 from chapters.nb17_attention_maps import ablation as costs
 from chapters.nb17_attention_maps import by_place as moving
 from chapters.nb17_attention_maps import figures as drawings
+from chapters.nb17_attention_maps import imported
 from chapters.nb17_attention_maps import measure as study
 from figure_checks import check_figures
 
@@ -200,6 +201,40 @@ def test_scores_are_word_and_distance_unless_positions_are_in_the_stream(model, 
         torch.nn.init.normal_(one.blocks[0].attn.b_rel)
     left = moving.left_by_word_and_distance(one, tokens).item()
     assert left > 1e-2 if positions == "standard" else left < 1e-9
+
+
+def test_constants_bring_a_model_that_knows_nothing_to_a_count_of_tokens(model):
+    rows = imported.rows_of(
+        ["movie film story plot " * 20, "no", "actor book " * 40], model.tokenizer, 2
+    )
+    assert rows.shape == (2, 64) and (rows[:, 0] == model.tokenizer.bos).all()
+    with pytest.raises(ValueError, match="1 of 2 texts have 64"):
+        imported.rows_of(texts[:2], model.tokenizer, 2)
+    stream = imported.stream_after(model, rows, 2)
+    assert torch.equal(stream, model.run_with_cache(rows)[1]["final_resid"][:, :-1])
+    torch.testing.assert_close(
+        imported.loss_of(model, stream, rows), model_loss(model, rows), rtol=1e-4, atol=0
+    )
+    nothing = torch.zeros_like(imported.stream_after(model, rows, 0))
+    assert imported.loss_of(model, nothing, rows) == pytest.approx(math.log(2048), rel=1e-4)
+    given = imported.fit_constants(model, nothing, rows)
+    share = torch.bincount(rows[:, 1:].flatten()) / rows[:, 1:].numel()
+    counted = -(share * share.clamp(min=1e-9).log()).sum().item()
+    assert imported.loss_of(model, nothing, rows, *given) == pytest.approx(counted, abs=0.1)
+
+
+def model_loss(model, rows):
+    logits = model(rows)[:, :-1].transpose(1, 2)
+    return torch.nn.functional.cross_entropy(logits, rows[:, 1:]).item()
+
+
+def test_a_kind_is_chosen_on_one_half_and_measured_on_the_other(maps):
+    heads = study.planted([each.text for each in maps], "topic")
+    assert imported.named_fits(heads).tolist() == [1]
+    torch.manual_seed(6)
+    texts = [each.text for each in maps] * 20
+    chance = [study.Maps(text, torch.rand(30, 10, 10).tril(), None) for text in texts]
+    assert abs(imported.named_fits(chance).mean()) < 0.03
 
 
 def test_the_chance_of_more_counts_pairs():
