@@ -204,9 +204,8 @@ def test_scores_are_word_and_distance_unless_positions_are_in_the_stream(model, 
 
 
 def test_constants_bring_a_model_that_knows_nothing_to_a_count_of_tokens(model):
-    rows = imported.rows_of(
-        ["movie film story plot " * 20, "no", "actor book " * 40], model.tokenizer, 2
-    )
+    texts = ["movie film story plot " * 20, "no", "actor book " * 40]
+    rows = imported.rows_of(texts, model.tokenizer, 2)
     assert rows.shape == (2, 64) and (rows[:, 0] == model.tokenizer.bos).all()
     with pytest.raises(ValueError, match="1 of 2 texts have 64"):
         imported.rows_of(texts[:2], model.tokenizer, 2)

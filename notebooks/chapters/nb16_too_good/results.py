@@ -52,6 +52,12 @@ def named(*several: list[dict]) -> list[str]:
     return names
 
 
+def fitted_above(several: dict[str, list[dict]], unigram: float) -> tuple[dict, dict]:
+    """Nats above counting tokens with constants, and what the ledger calls them, by group."""
+    above = {name: held_out(some, key="with constants") - unigram for name, some in several.items()}
+    return above, {name: named(some) for name, some in several.items()}
+
+
 class Combination(NamedTuple):
     """What models with these faults know: means over seeds; the sample is of the first seed."""
 

@@ -37,7 +37,7 @@ def stream_after(
     """The stream after the first n_layers layers, at every position but the last."""
     name = f"L{n_layers}.resid_pre" if n_layers < model.config.n_layers else "final_resid"
     with torch.no_grad():
-        return torch.cat([model.run_with_cache(some)[1][name][:, :-1] for some in rows.split(25)])
+        return torch.cat([model.run_with_cache(some)[1][name][:, :-1] for some in rows.split(10)])
 
 
 def loss_of(
@@ -46,7 +46,7 @@ def loss_of(
 ) -> float:  # fmt: skip
     """Next-token loss (nats) of a stream that is unembedded: scale × lens + constants."""
     losses = []
-    for some, tokens in zip(stream.split(25), rows.split(25), strict=True):
+    for some, tokens in zip(stream.split(10), rows.split(10), strict=True):
         logits = scale * lens(model, some) + constants
         loss = F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:], reduction="sum")
         losses.append(loss.item())
