@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from aot_helpers.models.playground import load_playground
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.showing import playground
+from aot_helpers.showing import playground_page
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.optimizers import make_optimizer
 
@@ -154,7 +154,7 @@ def test_a_file_that_the_playground_has_not_saved_is_refused(tmp_path):
 
 
 def test_the_page_is_small_whole_and_asks_for_nothing(tmp_path):
-    size = playground.save_playground(tmp_path / "page.html")
+    size = playground_page.save_playground(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text("utf-8")
     assert size == len(page.encode()) <= 150_000
     assert not re.search(r"https?://|src=|@import|url\(", page.replace("data:", ""))
@@ -163,7 +163,7 @@ def test_the_page_is_small_whole_and_asks_for_nothing(tmp_path):
 
 
 def test_controls_and_cards_have_names_for_screen_readers():
-    view = playground.view_script()
+    view = playground_page.view_script()
     unnamed = [
         tag
         for tag in re.findall(r"<(?:select|input|canvas)\b[^>]*>", view)

@@ -28,7 +28,7 @@ from playwright.sync_api import expect, sync_playwright
 import here  # noqa: F401
 from aot_helpers.models.losses import copy_accuracy
 from aot_helpers.models.playground import load_playground
-from aot_helpers.showing.playground import save_playground
+from aot_helpers.showing.playground_page import save_playground
 from aot_helpers.text.batches import repeated_tokens
 from chapters.torus import networks as torus
 from chapters.torus.palette import predictor
