@@ -1,9 +1,9 @@
 """The playground: an attention-only transformer that learns to copy in the reader's tab.
 
-`python -m aot_helpers.showing.playground_page build/playground.html` writes it: a file that a browser
-opens and that asks for nothing. Its parts lie in static/playground: the engine (model, gradients,
-optimizers), the worker that trains, the view, six experiments, the style, and the engine's two
-kernels, kernels.c, as WebAssembly (kernels.wasm; build_kernels.sh makes it anew).
+`python -m aot_helpers.showing.playground_page build/playground.html` writes it: a file that a
+browser opens and that asks for nothing. Its parts lie in static/playground: the engine (model,
+gradients, optimizers), the worker that trains, the view, six experiments, the style, and the
+engine's two kernels, kernels.c, as WebAssembly (kernels.wasm; build_kernels.sh makes it anew).
 """
 
 import base64

@@ -6,13 +6,13 @@ import math
 
 from aot_helpers.teaching import ledger
 from aot_helpers.teaching.ledger import Entry, ledger_path, measured, read_ledger, results_folder
-from aot_helpers.teaching.rules import Claim, as_numbers, judge, load_claims
+from aot_helpers.teaching.rules import AFTER, Claim, as_numbers, judge, load_claims, verdict_word
 from aot_helpers.teaching.trace import named, weights_of
 
 __all__ = [  # what notebooks use
-    "check", "claim", "claims_table", "judge", "load_claims", "published", "results_folder",
+    "AFTER", "check", "claim", "claims_table", "judge", "load_claims", "published",
+    "results_folder",
 ]  # fmt: skip
-AFTER = {"confirmed": "holds", "partly": "holds in part", "refuted": "fails"}  # nobody foretold it
 
 
 def claim(
@@ -78,11 +78,6 @@ def claim(
 
 def _sizes(numbers: dict[str, list[float]]) -> dict[str, int]:
     return {group: len(each) for group, each in numbers.items()}
-
-
-def verdict_word(one: Claim, verdict: str) -> str:
-    """What a tour calls a verdict: a rule that was set after its values were known only holds."""
-    return verdict if one.declared.startswith("before") else AFTER.get(verdict, verdict)
 
 
 def _sentence(one: Claim, entry: Entry, says: str | None) -> str:

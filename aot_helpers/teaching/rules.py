@@ -24,6 +24,7 @@ NEEDS = {  # kind of claim: what it must have besides statement, source and hold
     "open": ("why",),  # cannot be tested here
     "withdrawn": ("why",),  # was judged once and no longer is; it stays in sight
 }
+AFTER = {"confirmed": "holds", "partly": "holds in part", "refuted": "fails"}  # nobody foretold it
 UNJUDGED = {"open": "not testable here", "withdrawn": "withdrawn"}  # kind: what stands as verdict
 SIGNS = {"<=": float.__le__, ">=": float.__ge__, "<": float.__lt__, ">": float.__gt__}
 SUMMARIES = {"min": min, "max": max, "mean": statistics.fmean, "median": statistics.median}
@@ -178,3 +179,8 @@ def _flat(values) -> list[float]:
     if isinstance(values, Iterable):
         return [number for each in values for number in _flat(each)]
     return [float(f"{values:.4g}")]
+
+
+def verdict_word(one: Claim, verdict: str) -> str:
+    """What a tour calls a verdict: a rule that was set after its values were known only holds."""
+    return verdict if one.declared.startswith("before") else AFTER.get(verdict, verdict)

@@ -1,6 +1,6 @@
 """From a claim to its weights and its cell: rule, numbers by run, hashes; counts over the ledger.
 
-`python -m aot_helpers.teaching.trace 10.4` prints one claim; without a number, the counts.
+`python -m aot_helpers.teaching.trace 10.5` prints one claim; without a number, the counts.
 """
 
 import argparse
@@ -12,7 +12,15 @@ from aot_helpers.base import files
 from aot_helpers.base.files import read_json
 from aot_helpers.teaching import ledger
 from aot_helpers.teaching.ledger import Entry, ledger_path, read_ledger
-from aot_helpers.teaching.rules import FLOORS, RULES, Claim, as_numbers, judge, load_claims
+from aot_helpers.teaching.rules import (
+    FLOORS,
+    RULES,
+    Claim,
+    as_numbers,
+    judge,
+    load_claims,
+    verdict_word,
+)
 
 NEAR = 0.1  # a verdict that turns when the bounds move by this share has a thin margin
 DIGITS = 12  # of a sha256
@@ -88,7 +96,7 @@ def trace(id: str) -> str:
 
 
 def _of_floor(one: Claim, entry: Entry, floor: str) -> list[str]:
-    lines = [f"{floor}: {entry.verdict}; {entry.measured_on()}".rstrip("; ")]
+    lines = [f"{floor}: {verdict_word(one, entry.verdict)}; {entry.measured_on()}".rstrip("; ")]
     for what, given, names in (
         ("values", entry.values, entry.of),
         ("control", entry.control, entry.control_of),
@@ -185,7 +193,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("ids", nargs="*", metavar="NN.k", help="such as 10.4; none: the counts")
     for id in parser.parse_args(arguments).ids:
-        print(trace(id), end="\n\n")
+        try:
+            print(trace(id), end="\n\n")
+        except ValueError as error:
+            parser.error(str(error))
     if not parser.parse_args(arguments).ids:
         print("\n".join(f"{n:5d}  {name}" for name, n in counts().items()))
     return 0
