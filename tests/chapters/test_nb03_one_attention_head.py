@@ -1,11 +1,13 @@
-"""Notebook 03: its exercises on a head of five tokens, and its drawings."""
+"""Notebook 03: its exercises on a head of five tokens, its blank pages, and its drawings."""
 
 import math
+import re
 
 import pytest
 import torch
 
-from chapters.nb03_one_attention_head import figures
+from aot_helpers.teaching.exercises import write
+from chapters.nb03_one_attention_head import exercises, figures
 from figure_checks import check_figures
 
 RESID = torch.tensor(
@@ -20,16 +22,27 @@ def leaky_head(resid):
     return pattern @ (resid * torch.tensor([0.0, 0, 1, 1]))
 
 
-def diagonal(value, offset=-1, other=0.0):
-    bias = torch.full((5, 5), other)
-    bias.diagonal(offset).fill_(value)
-    return bias
-
-
 HALVES, THIRDS = [0, 0.5, 0, 0, 0.5], [0.33, 0, 0.33, 0.33, 0]
-ONLY_ONE_BACK = diagonal(0.0, other=-math.inf)
-ONLY_ONE_BACK[0, 0] = 0.0
-GIVEN = {"03.1": {"scores": SCORES}, "03.2": {"head": leaky_head, "resid": RESID}}
+GIVEN = {"03.1": {"scores": SCORES}, "03.3": {"head": leaky_head, "resid": RESID}}
+
+
+def flawed(**flaw):
+    return lambda *arguments: exercises.flawed(*arguments, **flaw)
+
+
+def without_W_O(x, W_Q, W_K, W_V, W_O, bias):
+    _, pattern = exercises.attention_head(x, W_Q, W_K, W_V, W_O, bias)
+    return pattern @ x @ W_V, pattern
+
+
+def halves(x, rates):
+    first, second = x.chunk(2, dim=1)
+    angles = torch.arange(len(x))[:, None] * rates
+    turned = (
+        first * angles.cos() - second * angles.sin(),
+        first * angles.sin() + second * angles.cos(),
+    )
+    return torch.cat(turned, dim=1)
 
 
 @pytest.mark.parametrize(
@@ -39,27 +52,57 @@ GIVEN = {"03.1": {"scores": SCORES}, "03.2": {"head": leaky_head, "resid": RESID
         ("03.1", (HALVES, ...), "not attempted"),
         ("03.1", ([0.2] * 5, THIRDS), "not yet"),
         ("03.1", (HALVES, [0.3, 0.3, 0.3, 0]), "not yet"),
-        ("03.2", ([10.0, 0, 0, 0],), "solved"),
-        ("03.2", ([3.0, 0, 0, 0],), "not yet"),
-        ("03.2", ([2e38, 0, 0, 0],), "not yet"),
-        ("03.3", (diagonal(20.0).tolist(),), "solved"),
-        ("03.3", (ONLY_ONE_BACK,), "solved"),
-        ("03.3", (...,), "not attempted"),
-        ("03.3", (torch.zeros(5, 5),), "not yet"),
-        ("03.3", (diagonal(20.0, 1),), "not yet"),
-        ("03.3", (diagonal(0.0, other=-math.inf),), "not yet"),
+        ("03.2", (exercises.attention_head,), "solved"),
+        ("03.2", (lambda *_: None,), "not attempted"),
+        ("03.2", (lambda x, *_: x,), "not yet"),
+        ("03.2", (without_W_O,), "not yet"),
+        ("03.3", ([10.0, 0, 0, 0],), "solved"),
+        ("03.3", ([3.0, 0, 0, 0],), "not yet"),
+        ("03.3", ([2e38, 0, 0, 0],), "not yet"),
+        ("03.4", (exercises.rotate,), "solved"),
+        ("03.4", (lambda x, rates: None,), "not attempted"),
+        ("03.4", (lambda x, rates: x,), "not yet"),
     ],
 )
 def test_an_answer_is_judged(verdict, number, answer, expected):
-    assert verdict(number, *answer, **GIVEN.get(number, {"scores": SCORES})) == expected
+    assert verdict(number, *answer, **GIVEN.get(number, {})) == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "mistake", "named"),
+    [
+        ("03.2", flawed(mask="none"), "causal mask"),
+        ("03.2", flawed(mask="after"), "after the softmax"),
+        ("03.2", flawed(root=1.0), "not divided"),
+        ("03.2", flawed(over=-2), "over the queries"),
+        ("03.2", flawed(swap=True), "changed places"),
+        ("03.2", without_W_O, "W_O is missing"),
+        ("03.4", lambda x, rates: exercises.rotate(x, -rates), "other way"),
+        ("03.4", halves, "halves"),
+    ],
+)
+def test_a_common_mistake_is_named(capsys, number, mistake, named):
+    page = exercises.PAGES[number]
+    mistake.__name__ = page.__name__
+    assert write(number, mistake) is page  # a wrong page leaves the package's in its place
+    assert named in re.sub(r"\s+", " ", capsys.readouterr().out)
+
+
+def test_a_rotary_score_depends_on_the_distance_alone():
+    q, k = torch.randn(2, 8)
+    rates = torch.tensor([1.0, 0.3, 0.1, 0.03])
+    scores = exercises.rotate(q.expand(9, 8), rates) @ exercises.rotate(k.expand(9, 8), rates).T
+    for distance in range(-7, 8):
+        assert scores.diagonal(distance).std() < 1e-4
+    assert scores[0].std() > 0.1  # and it does depend on that
 
 
 def test_figures_can_be_read():
-    tokens, names = ["the", "cat", "ran", "home"], ["a", "b", "c", "d"]
+    tokens = ["the", "cat", "ran", "home"]
     check_figures(
         figures.one_head(tokens, 1, [0.2, 0.8, 0, 0], "title"),
         figures.hardening({4: torch.randn(9, 20), 16: torch.randn(9, 20)}, title="title"),
-        figures.qk_ov(QK, torch.eye(4), names, "cat", "ran", 0.9, "title"),
         figures.patterns({"a": torch.eye(4)}, tokens, "title"),
         figures.changed_outputs({"a": torch.rand(4)}, tokens, "title"),
+        figures.turned([(2, 0), (7, 3)], 0.35, 0.0, "title"),
     )

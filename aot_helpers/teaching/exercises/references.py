@@ -94,6 +94,27 @@ def near(answer, truth: dict, within: float) -> None:
             raise NotYet(f"{name}: {'more' if guess < truth[name] else 'less'} than {guess:.2f}.")
 
 
+def compared(given, expected: Tensor, mistakes: dict[str, Tensor], within: float = 1e-4) -> float:
+    """The largest difference of what was given from what is expected, where it is small.
+
+    mistakes: {what to say: what comes out with it}. Raises NotAttempted if nothing was given, and
+    NotYet of another shape or of other numbers, with what to say of a known mistake.
+    """
+    attempted(given)
+    if not isinstance(given, Tensor) or given.shape != expected.shape:
+        shape = tuple(given.shape) if isinstance(given, Tensor) else given
+        raise NotYet(f"A tensor of shape {tuple(expected.shape)} is wanted, got {shape!r}.")
+    gaps = (given - expected).abs()
+    if gaps.max() <= within:
+        return gaps.max().item()
+    for said, mistake in mistakes.items():
+        if mistake.shape == given.shape and torch.allclose(given, mistake, atol=within):
+            raise NotYet(said)
+    worst = gaps.nan_to_num(torch.inf)
+    at = tuple((worst == worst.max()).nonzero()[0].tolist())
+    raise NotYet(f"The entry {list(at)} should be {expected[at]:.3f}; yours is {given[at]:.3f}.")
+
+
 def draw(*shape: int, seed: int = 0) -> Tensor:
     """Normal random numbers, the same for the same seed."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))

@@ -4,10 +4,9 @@ PAGES are the package's versions of what the reader writes; each is its folded s
 """
 
 import torch
-from torch import Tensor
 
 from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
-from aot_helpers.teaching.exercises.references import draw, read_numbers
+from aot_helpers.teaching.exercises.references import compared, draw, read_numbers
 from chapters.nb02_embeddings_and_positions.measure import cosines, random_model
 
 
@@ -33,24 +32,6 @@ def sinusoids(n_ctx, d_model, base=10_000.0):
 PAGES = {"02.1": cosines, "02.2": order_gap, "02.4": sinusoids}
 
 
-def _compared(given, expected: Tensor, mistakes: dict[str, Tensor]) -> None:
-    """Raises NotAttempted if nothing was given, NotYet unless it is what is expected."""
-    attempted(given)
-    if not isinstance(given, Tensor) or given.shape != expected.shape:
-        shape = tuple(given.shape) if isinstance(given, Tensor) else given
-        raise NotYet(f"A tensor of shape {tuple(expected.shape)} is wanted, got {shape!r}.")
-    if torch.allclose(given.double(), expected.double(), atol=1e-4):
-        return
-    for said, mistake in mistakes.items():
-        if mistake.shape == given.shape and torch.allclose(given, mistake, atol=1e-2):
-            raise NotYet(said)
-    row, column = divmod(int((given - expected).abs().argmax()), expected.shape[1])
-    raise NotYet(
-        f"Row {row}, column {column} should be {expected[row, column]:.3f}; "
-        f"yours is {given[row, column]:.3f}."
-    )
-
-
 def _cosines(answer):
     for n, m, d in ((4, 6, 3), (5, 5, 8)):
         rows, others = draw(n, d, seed=n), draw(m, d, seed=m + 10)
@@ -62,7 +43,7 @@ def _cosines(answer):
             "You divide by the columns' lengths: each row needs length 1 (dim=1).": by_columns,
             "These are distances.": torch.cdist(rows, others),
         }
-        _compared(answer(rows, others), cosines(rows, others), mistakes)
+        compared(answer(rows, others), cosines(rows, others), mistakes)
     return "a row's length no longer counts: only where it points"
 
 
@@ -143,7 +124,7 @@ def _sinusoids(answer):
             ),
             "These are rows of dimensions: positions go down, dimensions across.": right.T,
         }
-        _compared(answer(n_ctx, d_model, base), right, mistakes)
+        compared(answer(n_ctx, d_model, base), right, mistakes)
     return "a row for every position, of any length, and nothing to train"
 
 

@@ -1,15 +1,49 @@
-"""The exercises of notebook 03: each answer is tried out."""
+"""The exercises of notebook 03: longer queries, one head, a mask that leaks, rotary positions.
+
+PAGES are the package's versions of what the reader writes; each is its folded solution.
+"""
+
+import math
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
-from aot_helpers.teaching.exercises import NotYet
-from aot_helpers.teaching.exercises.references import read_numbers
+from aot_helpers.teaching.exercises import NotAttempted, NotYet
+from aot_helpers.teaching.exercises.references import compared, draw, read_numbers
 
 ROUNDED = 0.06  # half a decimal, and a little
+LEAST = 0.01  # of the size, in 03.3
 
 
-def _shares(loud, opposite, scores):
-    for name, guess, factor in (("W_Q * 10", loud, 10), ("W_Q * -10", opposite, -10)):
+def attention_head(x, W_Q, W_K, W_V, W_O, bias=0.0):
+    """What a head writes [pos, d_model], and its pattern [query_pos, key_pos].
+
+    x: [pos, d_model]. W_Q, W_K, W_V: [d_model, d_head]. W_O: [d_head, d_model].
+    bias: a number, or [query_pos, key_pos], added to the scores.
+    """
+    q, k, v = x @ W_Q, x @ W_K, x @ W_V  # each [pos, d_head]
+    scores = q @ k.T / math.sqrt(W_Q.shape[1]) + bias  # [query_pos, key_pos]
+    future = torch.ones_like(scores, dtype=torch.bool).triu(1)
+    pattern = scores.masked_fill(future, -math.inf).softmax(dim=-1)
+    return pattern @ v @ W_O, pattern
+
+
+def rotate(x, rates):
+    """Row p of x, [pos, d_head], with its pairs (0, 1), (2, 3), ... turned by p * rates, [pair]."""
+    angles = torch.arange(len(x))[:, None] * rates  # [pos, pair]
+    first, second = x[:, 0::2], x[:, 1::2]
+    turned = torch.empty_like(x)
+    turned[:, 0::2] = first * angles.cos() - second * angles.sin()
+    turned[:, 1::2] = first * angles.sin() + second * angles.cos()
+    return turned
+
+
+PAGES = {"03.2": attention_head, "03.4": rotate}
+
+
+def _weights(ten_times, opposite, scores):
+    for name, guess, factor in (("W_Q * 10", ten_times, 10), ("W_Q * -10", opposite, -10)):
         guess = read_numbers(guess, 5, name=name)
         truth = (factor * scores)[2].softmax(dim=-1)
         wrong = (guess - truth).abs()
@@ -19,6 +53,64 @@ def _shares(loud, opposite, scores):
             worst = int(wrong.argmax())
             more = "more" if truth[worst] > guess[worst] else "less"
             raise NotYet(f"{name}: position {worst} gets {more} than {guess[worst]:.2f}.")
+    return "a softmax of large scores is a maximum, and it cannot choose nothing"
+
+
+def pytorchs(x, W_Q, W_K, W_V, W_O, bias) -> tuple[Tensor, Tensor]:
+    """The same by torch's attention; its pattern is what it gives of values that are one-hot."""
+    hidden = torch.ones_like(bias, dtype=torch.bool).triu(1)
+    mask = bias.masked_fill(hidden, -math.inf)
+    q, k = x @ W_Q, x @ W_K
+    pattern = F.scaled_dot_product_attention(q, k, torch.eye(len(x)), attn_mask=mask)
+    return F.scaled_dot_product_attention(q, k, x @ W_V, attn_mask=mask) @ W_O, pattern
+
+
+def flawed(x, W_Q, W_K, W_V, W_O, bias, root=None, over=-1, mask="before", swap=False):
+    """A head with a mistake that many make."""
+    q, k = (x @ W_K, x @ W_Q) if swap else (x @ W_Q, x @ W_K)
+    scores = q @ k.T / (root or math.sqrt(W_Q.shape[1])) + bias
+    future = torch.ones_like(scores, dtype=torch.bool).triu(1)
+    hidden = {"before": future, "past": future.T}.get(mask, torch.zeros_like(future))
+    pattern = scores.masked_fill(hidden, -math.inf).softmax(dim=over)
+    pattern = pattern.masked_fill(future, 0) if mask == "after" else pattern
+    return pattern @ (x @ W_V) @ W_O, pattern
+
+
+def _flaws(d_head: int) -> dict[str, dict]:
+    """What to say: the mistake that it is said of."""
+    return {
+        "A token attends to later tokens: where is the causal mask?": {"mask": "none"},
+        "The mask hides the past and shows the future: use triu(1), not tril.": {"mask": "past"},
+        "You mask after the softmax, so the weights of a row no longer add up to 1: "
+        "put -inf into the scores instead.": {"mask": "after"},
+        "The scores are not divided by √d_head.": {"root": 1.0},
+        f"You divide by {d_head} = d_head, not by its root.": {"root": float(d_head)},
+        "Your softmax runs over the queries: for each query, the weights of the keys must add up "
+        "to 1 (dim=-1).": {"over": -2},
+        "Queries and keys have changed places: rows of scores are queries.": {"swap": True},
+    }
+
+
+def _attention_head(answer):
+    gaps = []
+    for n_pos, d_model, d_head in ((5, 6, 4), (7, 9, 2), (4, 8, 8)):
+        x, bias = draw(n_pos, d_model, seed=n_pos), draw(n_pos, n_pos, seed=5)
+        weights = [draw(d_model, d_head, seed=i) for i in (1, 2, 3)] + [draw(d_head, d_model)]
+        given = answer(x, *weights, bias)
+        if given is None or given is ...:
+            raise NotAttempted
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise NotYet("Two tensors are wanted: what the head writes, and its pattern.")
+        expected = pytorchs(x, *weights, bias)
+        flaws = {said: flawed(x, *weights, bias, **f) for said, f in _flaws(d_head).items()}
+        flaws["The bias is missing: add it to the scores."] = flawed(x, *weights, 0 * bias)
+        z = expected[1] @ x @ weights[2]
+        if isinstance(given[0], Tensor) and given[0].shape == z.shape != expected[0].shape:
+            raise NotYet("W_O is missing: z still has to be written back.")
+        for i in (1, 0):  # a mistake in the pattern is named first
+            mistakes = {said: both[i] for said, both in flaws.items()}
+            gaps.append(compared(given[i], expected[i], mistakes))
+    return f"three random heads, each as PyTorch computes it, to {max(gaps):.0e}"
 
 
 def _leak(last, head, resid):
@@ -26,31 +118,42 @@ def _leak(last, head, resid):
     size = head(torch.cat([resid[:-1], last[None]]))[2, 2]
     if not size.isfinite():
         raise NotYet("Your numbers are so large that the scores overflow: smaller ones will do.")
-    if size.abs() >= 0.01:
+    if size.abs() >= LEAST:
         raise NotYet(f"chased still receives the size {size:.3f}.")
+    return f"of the size only {size.abs():.4f} is left: the future leaks through the softmax's sum"
 
 
-def _one_back(bias, scores):
-    bias = read_numbers(bias, 5, 5, infinite=True)
-    future = torch.ones_like(scores, dtype=torch.bool).triu(1)
-    trials = {"": scores, ", with the scores mirrored": scores.flip(0, 1)}
-    trials[", with the scores negated"] = -scores
-    for tried, each in trials.items():  # whatever the tokens are
-        pattern = (each + bias).masked_fill(future, float("-inf")).softmax(dim=-1)
-        broken = pattern.isnan().any(dim=-1)
-        if broken.any():
-            row = int(broken.int().argmax())
-            raise NotYet(
-                f"Row {row} of the pattern is NaN (step 5): use large finite numbers instead."
-            )
-        back = pattern.diagonal(-1)
-        if back.min() < 0.95:
-            row = int(back.argmin()) + 1
-            above = bias.diagonal(1).mean() > bias.diagonal(-1).mean()
-            side = " Your diagonal is above the main one: row 1 needs column 0." if above else ""
-            raise NotYet(
-                f"Position {row} gives position {row - 1} only {back.min():.2f}{tried}.{side}"
-            )
+def _rotate(answer):
+    x, rates = draw(6, 8, seed=1), torch.tensor([1.0, 0.5, 0.2, 0.1])
+    right, angles = rotate(x, rates), torch.arange(6)[:, None] * rates
+    a, b, cos, sin = x[:, 0::2], x[:, 1::2], angles.cos(), angles.sin()
+    late = a * cos - b * sin  # taken for the second number as well
+    halves = rotate(x.view(6, 2, 4).mT.flatten(1), rates).view(6, 4, 2).mT.flatten(1)
+    mistakes = {
+        "The sign is turned in one of the two lines: that is no rotation.": _paired(
+            a * cos + b * sin, a * sin + b * cos
+        ),
+        "You use a first number that is already turned to compute the second.": _paired(
+            late, late * sin + b * cos
+        ),
+        "You turn the other way: that is rotate with -rates.": rotate(x, -rates),
+        "You pair the two halves of a row; here neighbors are pairs: 0 with 1, 2 with 3.": halves,
+        "Each pair is scaled by a cosine or a sine; it should be turned.": _paired(
+            a * cos, b * sin
+        ),
+        "Row 0 is turned: positions begin at 0.": rotate(torch.cat([x[:1], x]), rates)[1:],
+    }
+    before = x.clone()
+    compared(answer(x, rates), right, mistakes)
+    if not torch.equal(x, before):
+        raise NotYet("The table that was given has changed: write into a new one.")
+    q, k = (answer(draw(8, seed=s).expand(30, 8).clone(), rates) for s in (2, 3))
+    spread = max((q @ k.T).diagonal(-d).std().item() for d in range(28))
+    return f"scores at equal distances are equal, to {spread:.0e}"
 
 
-CHECKS = {"03.1": _shares, "03.2": _leak, "03.3": _one_back}
+def _paired(first: Tensor, second: Tensor) -> Tensor:
+    return torch.stack([first, second], dim=-1).flatten(1)
+
+
+CHECKS = {"03.1": _weights, "03.2": _attention_head, "03.3": _leak, "03.4": _rotate}

@@ -1,9 +1,11 @@
-"""Figures of notebook 03: how one head works, what scaling does, and a head as two circuits."""
+"""Figures of notebook 03: how one head works, what scaling does, and rotary positions."""
+
+import math
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
-from matplotlib.patches import Circle, PathPatch, Rectangle
+from matplotlib.patches import Arc, Circle, PathPatch, Rectangle
 from matplotlib.path import Path
 from torch import Tensor
 
@@ -24,7 +26,7 @@ def one_head(
     title: str,
     vectors: dict[str, Float[Tensor, "pos size"]] | None = None,
 ) -> Figure:
-    """How one head serves the token at position `query`, from the streams to what it writes.
+    """How one head serves the token at position `query`, from the rows of X to what it writes.
 
     weights: its row of the pattern. vectors: {"resid", "q", "k", "v", "z", "out"}, to write their
     numbers into the cells.
@@ -76,7 +78,7 @@ def _names(axis, at, query: int, token: str) -> None:
         (X_QUERY - 0.52, Y_VECTOR, "query", QUERY, "right"),
         (first - 0.96, Y_VECTOR, "keys", KEY, "right"),
         (last + 0.98, Y_VECTOR, "values", VALUE, "left"),
-        (last + 0.98, Y_STREAM, "streams", INK, "left"),
+        (last + 0.98, Y_STREAM, "rows of X", INK, "left"),
         (side, Y_WEIGHT + 0.2, "attention weights", SHARE, "left"),
         (side, Y_Z + 0.2, "weighted sum", VALUE, "left"),
         (X_QUERY + 0.12, 6.05, "$W_Q$", QUERY, "left"),
@@ -88,7 +90,7 @@ def _names(axis, at, query: int, token: str) -> None:
     for x, y, text, color in (
         (side, Y_WEIGHT - 0.2, "how a key matches, relative to the others", SHARE),
         (side, Y_Z - 0.2, "the values, each times its weight, add up", VALUE),
-        (X_QUERY + 0.9, Y_OUT, f"is added to the stream of {token}", INK),
+        (X_QUERY + 0.9, Y_OUT, f"is added to the row of {token}", INK),
     ):
         diagrams.say(axis, x, y, text, color, ha="left")
 
@@ -159,56 +161,33 @@ def hardening(
     return figure
 
 
-def qk_ov(
-    QK: Float[Tensor, "d d"],
-    OV: Float[Tensor, "d d"],
-    names: list[str],
-    source: str,
-    query: str,
-    weight: float,
-    title: str,
-) -> Figure:
-    """A head as a pipe with a valve: OV carries the source's row, QK opens the valve by `weight`.
+def turned(pairs: list[tuple[int, int]], rate: float, between: float, title: str) -> Figure:
+    """A query (orange) and a key (blue), each turned by its position; a circle for each pair.
 
-    names: of the rows and columns of QK and OV.
+    pairs: (position of the query, position of the key). rate: radians per step, clockwise.
+    between: the angle from key to query, in radians, before they are turned.
     """
-    figure, axis = diagrams.canvas(10, 5.45, 14.2)
-    pipe, high, left, right, valve = 1.75, 5.1, 1.3, 12.9, 9.35
-    axis.plot([left, right], [pipe, pipe], color=VALUE, lw=22, alpha=0.6, zorder=0)
-    for x, end, word, said, color, line in (
-        (left, 7.4, source, "key", INK, KEY),
-        (right, 11.3, query, "query", QUERY, QUERY),
-    ):
-        diagrams.word(axis, x, pipe, word, color, width=1.7)
-        axis.plot([x, x, end], [pipe + 0.24, high, high], color=line, lw=2, zorder=1)
-        diagrams.say(axis, (x + end) / 2, high + 0.35, said, line)
-    for x, y, color, said, product, table in (
-        (5.0, pipe, VALUE, "OV says what", "$W_V W_O$", (OV, names, "reads", "writes")),
-        (valve, high, SHARE, "QK says where", "$W_Q W_K^T$", (QK, names, "query", "key")),
-    ):
-        frame = {"fc": "white", "ec": color, "lw": 1.6, "zorder": 4}
-        axis.add_patch(Rectangle((x - 1.95, y - 1.6), 3.9, 3.2, **frame))
-        _table(axis, x + 0.42, y - 0.47, color, *table)
-        diagrams.say(axis, x - 1.95, y + 1.82, said, color, size=12.5, ha="left", weight="bold")
-        diagrams.say(axis, x + 1.95, y + 1.82, product, color, size=12, ha="right")
-    axis.plot([valve, valve], [high - 1.6, pipe], color=SHARE, lw=2, zorder=1)
-    axis.add_patch(Circle((valve, pipe), 0.5, color=SHARE, zorder=5))
-    diagrams.say(axis, valve, pipe, f"×{float(weight):.2f}", "white")
+    width = 2.5 * len(pairs)
+    figure, axis = diagrams.canvas(width, 3.1)
+    y, radius = 1.45, 0.72
+    for i, (q, k) in enumerate(pairs):
+        x = 2.5 * i + 1.25
+        axis.add_patch(Circle((x, y), radius, fc="white", ec="0.8", lw=1.2))
+        angles = {QUERY: math.pi / 2 - between - rate * q, KEY: math.pi / 2 - rate * k}
+        for (color, angle), name in zip(angles.items(), (f"q at {q}", f"k at {k}"), strict=True):
+            tip = x + radius * math.cos(angle), y + radius * math.sin(angle)
+            diagrams.arrow(axis, (x, y), tip, color, width=2.4)
+            beyond = radius + 0.17
+            away = x + beyond * math.cos(angle), y + beyond * math.sin(angle)
+            ha = (
+                "center"
+                if abs(math.cos(angle)) < 0.1
+                else "left"
+                if math.cos(angle) > 0
+                else "right"
+            )
+            diagrams.say(axis, *away, name, color, size=10, ha=ha, weight="bold")
+        low, high = sorted(math.degrees(angle) for angle in angles.values())
+        axis.add_patch(Arc((x, y), 0.66, 0.66, theta1=low, theta2=high, color=INK, lw=1.2))
+        diagrams.say(axis, x, 0.22, f"distance {q - k}: {high - low:.0f}°", size=10)
     return diagrams.headline(figure, title)
-
-
-def _table(axis, x, y, color, matrix, names, row_title, column_title, side=0.42):
-    """A small matrix around (x, y), non-zero cells filled, with the names of rows and columns."""
-    left, top = x - len(names) * side / 2, y + len(names) * side / 2
-    for (i, j), value in np.ndenumerate(np.asarray(matrix)):
-        box = left + j * side, top - (i + 1) * side
-        look = {"fc": color if value else "white", "ec": "#C8C8C8", "lw": 0.8, "zorder": 5}
-        axis.add_patch(Rectangle(box, side, side, **look))
-        said = f"{value:.2g}" if value else ""
-        diagrams.say(axis, box[0] + side / 2, box[1] + side / 2, said, "white", size=10)
-    for i, name in enumerate(names):
-        middle = (i + 0.5) * side
-        diagrams.say(axis, left - 0.1, top - middle, name, size=9.5, ha="right")
-        axis.text(left + middle, top + 0.1, name, size=9.5, rotation=90, ha="center", zorder=6)
-    diagrams.say(axis, left - 0.95, y, row_title, PALE, size=9.5, rotation=90, style="italic")
-    diagrams.say(axis, x, top + 0.92, column_title, PALE, size=9.5, style="italic")

@@ -9,7 +9,12 @@ import torch
 from torch import Tensor
 
 from aot_helpers.teaching.exercises import NotYet, attempted
-from aot_helpers.teaching.exercises.references import draw, read_guesses, read_numbers
+from aot_helpers.teaching.exercises.references import (
+    compared,
+    draw,
+    read_guesses,
+    read_numbers,
+)
 
 NEAR = 0.15  # of a logit, in 04.4: numbers in the figures are rounded to 0.1
 
@@ -91,21 +96,6 @@ def _flaws(d_model: int, d_head: int) -> dict[str, dict]:
     }
 
 
-def _compared(given, expected: Tensor, mistakes: dict[str, Tensor], within: float) -> float:
-    """The largest difference, if it is small. Raises NotYet, for a known mistake with its name."""
-    attempted(given)
-    if not isinstance(given, Tensor) or given.shape != expected.shape:
-        shape = tuple(given.shape) if isinstance(given, Tensor) else given
-        raise NotYet(f"A tensor of shape {tuple(expected.shape)} is wanted, got {shape!r}.")
-    gap = (given - expected).abs().max().item()
-    if gap <= within:
-        return gap
-    for said, mistake in mistakes.items():
-        if torch.allclose(given, mistake, atol=within):
-            raise NotYet(said)
-    raise NotYet(f"The largest difference from what is expected is {gap:.2f}.")
-
-
 def _attention(answer):
     gaps = []
     for batch, n_pos, n_heads, d_head in ((2, 5, 3, 4), (1, 7, 2, 6), (3, 4, 1, 8)):
@@ -119,7 +109,7 @@ def _attention(answer):
         }
         mistakes["The bias is missing: add it to the scores."] = attention(x, *weights, 0 * bias)
         given, expected = answer(x, *weights, bias), pytorchs(x, *weights, bias)
-        gaps.append(_compared(given, expected, mistakes, within=1e-4))
+        gaps.append(compared(given, expected, mistakes, within=1e-4))
     return f"on three random layers it is torch.nn.MultiheadAttention, to {max(gaps):.0e}"
 
 
@@ -137,7 +127,7 @@ def _transformer(answer, model, tokens):
             "then.": aside @ model.W_U,
         }
         given = answer(tokens, model.W_E, layers, model.W_U)
-        gap = _compared(given, model(tokens), mistakes, within=1e-3)
+        gap = compared(given, model(tokens), mistakes, within=1e-3)
     return f"every logit of the trained model, to {gap:.0e}: this is the whole model"
 
 
@@ -154,7 +144,7 @@ def _attribute(answer):
     written = torch.stack(list(rows.values()))
     mistakes = {said: written @ direction for said, direction in directions.items()}
     numbers = read_numbers([given[name] for name in rows], len(rows))
-    _compared(numbers, written @ (W_U[:, 4] - W_U[:, 7]), mistakes, within=1e-4)
+    compared(numbers, written @ (W_U[:, 4] - W_U[:, 7]), mistakes, within=1e-4)
     return "your numbers add up to the logit difference"
 
 
