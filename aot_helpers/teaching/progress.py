@@ -15,7 +15,11 @@ from aot_helpers.base.files import write_atomically
 from aot_helpers.teaching.ledger import ROOT
 
 BOXES = {"solved": "■", "tried": "◪", "open": "□"}
-COLORS = {"solved": "#2a7d4f", "tried": "#c77700", "open": "inherit"}
+LOOKS = {  # the same boxes in HTML, drawn, since fonts make them of unequal sizes
+    "solved": "color:#2f8f5b;background:#2f8f5b",
+    "tried": "color:#d08a20;background:linear-gradient(135deg,transparent 50%,#d08a20 50%)",
+    "open": "color:gray",
+}
 TASK = re.compile(r"\*\*Exercise (\d\d\.\d+) \((\w+), (\d+) minutes\)\.\*\*")
 OFF = "off"  # AOT_PROGRESS of runs that no reader does: tests, and tools/notebooks.py
 
@@ -46,7 +50,10 @@ class Progress:
         """How many are solved and tried, and where that is kept."""
         states = [self.of(each) for exercises in self.tours.values() for each in exercises]
         said = f"{states.count('solved')} of {len(states)} exercises solved"
-        where = "nothing is kept: AOT_PROGRESS is off" if self.path is None else f"in {self.path}"
+        where = "nothing is kept: AOT_PROGRESS is off"
+        if self.path:
+            inside = self.path.is_relative_to(ROOT)
+            where = f"in {self.path.relative_to(ROOT).as_posix() if inside else self.path}"
         return f"{said}, {states.count('tried')} tried ({where})"
 
     def __str__(self):
@@ -63,18 +70,22 @@ class Progress:
     def _repr_html_(self):
         rows = []
         for title, exercises in self.tours.items():
-            boxes = " ".join(map(self._box, exercises))
-            rows.append(
-                f'<tr><td style="text-align:left;font-size:1.3em;white-space:nowrap">{boxes}</td>'
-                f'<td style="text-align:left">{html.escape(title)}</td></tr>'
+            boxes = "".join(
+                _drawn(self.of(each), f"{each.number} ({each.kind}, {each.minutes} minutes): ")
+                for each in exercises
             )
-        key = " &nbsp; ".join(f"{box} {status}" for status, box in BOXES.items())
+            cell = '<td style="text-align:left'
+            rows.append(
+                f'<tr>{cell};white-space:nowrap">{boxes}</td>{cell}">{html.escape(title)}</td></tr>'
+            )
+        key = " &nbsp; ".join(f"{_drawn(status)}{status}" for status in BOXES)
         return f"<p>{html.escape(self.summary)}<br>{key}</p><table>{''.join(rows)}</table>"
 
-    def _box(self, exercise: Exercise) -> str:
-        status = self.of(exercise)
-        told = f"{exercise.number} ({exercise.kind}, {exercise.minutes} minutes): {status}"
-        return f'<span title="{told}" style="color:{COLORS[status]}">{BOXES[status]}</span>'
+
+def _drawn(status: str, what: str = "") -> str:
+    """A box in HTML; what: said before its status while the pointer is over it."""
+    size = "display:inline-block;width:11px;height:11px;margin-right:5px;border:1px solid"
+    return f'<span title="{what}{status}" style="{size};{LOOKS[status]}"></span>'
 
 
 def progress() -> Progress:
