@@ -51,7 +51,8 @@ def strip(axis, x, y, tokens, numbers, shade=SURPRISE, most=6.0, below=None):
         ground = tint(color, 0.85 * round(10 * min(max(share, 0), 1)) / 10)
         axis.add_patch(Rectangle((x, y - 0.115), wide, 0.23, fc=ground, ec="white", lw=0.8))
         look = {"size": 9.5, "family": "monospace", "color": INK, "va": "center", "zorder": 6}
-        axis.text(x, y - 0.01, token, **look)
+        drawn = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in token)
+        axis.text(x, y - 0.01, drawn, **look)
         x += wide
 
 
