@@ -179,9 +179,9 @@ def test_names_move_with_the_head_that_says_them(stories, named):
 
 
 def test_the_lens_foretells_a_patch_of_a_last_layer_without_norm(stories, named, asked, run):
-    assert patching.foretold(stories, named, 2) < 1e-4
+    assert patching.prediction_error(stories, named, 2) < 1e-4
     model, _, clean = run(layer_norm=True)  # with a norm it does not
-    assert patching.foretold(model, clean.prompts, 0) > 1e-3
+    assert patching.prediction_error(model, clean.prompts, 0) > 1e-3
     runs = [stories.run_with_cache(asked[each][None]) for each in ("tokens", "other")]
     here, there = (lens(stories, read(stories, c, "head", Head(1, 2))[0, -1]) for _, c in runs)
     after = patching.patched_logits(stories, asked["tokens"], asked["other"], Head(1, 2))

@@ -170,14 +170,16 @@ def test_silencing_by_the_mean_of_a_constant_neuron_changes_nothing(tokens):
     )
     neuron = [always_on.Neuron(0, 3)]
     logits = model(tokens)
-    torch.testing.assert_close(model(tokens, edits=always_on.silence(model, neuron, mean)), logits)
-    zero = model(tokens, edits=always_on.silence(model, neuron))
+    torch.testing.assert_close(
+        model(tokens, edits=always_on.ablate_neurons(model, neuron, mean)), logits
+    )
+    zero = model(tokens, edits=always_on.ablate_neurons(model, neuron))
     assert not torch.allclose(zero, logits, atol=1e-3)
     value = model.mlp_values(0)[3] * mean[0, 3]
     edit = {"L0.mlp_out": lambda out: out - value}
     torch.testing.assert_close(zero, model(tokens, edits=edit), atol=1e-4, rtol=0)
     with pytest.raises(ValueError, match="no neuron 64 in layer 1: they are 0 … 63"):
-        always_on.silence(model, [always_on.Neuron(1, 64)])
+        always_on.ablate_neurons(model, [always_on.Neuron(1, 64)])
 
 
 def test_contributions_are_lengths_of_what_is_added(shipped):
@@ -200,11 +202,11 @@ def test_words_are_compared_with_others_as_likely():
 
 def test_neurons_to_compare_with_are_free_ones_of_the_same_layer_the_nearest_in_size():
     size, one = torch.tensor([[5.0, 4.9, 1.0, 4.0]]), [always_on.Neuron(0, 0)]
-    assert always_on.others_as_large(one, size) == [(0, 1)]
-    assert always_on.others_as_large(one, size, draw=1) == [(0, 3)]
-    assert always_on.others_as_large(one, size, leave_out=[always_on.Neuron(0, 1)]) == [(0, 3)]
+    assert always_on.size_matched(one, size) == [(0, 1)]
+    assert always_on.size_matched(one, size, draw=1) == [(0, 3)]
+    assert always_on.size_matched(one, size, leave_out=[always_on.Neuron(0, 1)]) == [(0, 3)]
     two = [always_on.Neuron(0, 0), always_on.Neuron(0, 1)]
-    assert always_on.others_as_large(two, size) == [(0, 3), (0, 2)]  # no neuron twice
+    assert always_on.size_matched(two, size) == [(0, 3), (0, 2)]  # no neuron twice
 
 
 def test_what_a_neuron_writes_is_read_in_the_sign_that_it_writes(shipped):
@@ -324,9 +326,9 @@ def test_roles_follow_their_rules():
 
 def test_other_heads_are_the_nearest_in_size_and_leave_the_roles_out():
     size = torch.tensor([[9.0, 9.0, 9.0], [1.0, 5.0, 5.5], [4.0, 2.0, 1.2]])
-    near = partial(patches.as_large, [Head(1, 1)], size, [Head(1, 2)], first=1)
+    near = partial(patches.size_matched, [Head(1, 1)], size, [Head(1, 2)], first=1)
     assert near() == [Head(2, 0)] and near(draw=1) == [Head(2, 1)]
-    two = patches.as_large([Head(1, 0), Head(2, 2)], size, [], first=1)
+    two = patches.size_matched([Head(1, 0), Head(2, 2)], size, [], first=1)
     assert len({*two, Head(1, 0), Head(2, 2)}) == 4  # neither themselves nor one of them twice
     with pytest.raises(ValueError, match=r"only 4 other heads .*lower draw"):
         near(draw=9)
@@ -416,7 +418,7 @@ def test_all_of_it_is_measured_kept_and_read(shipped, monkeypatch):
     model = PretrainedTransformer(hf, shipped.tokenizer)
     some = name_movers.Roles([Head(0, 0)], [Head(1, 1)], [Head(1, 0)], [Head(0, 1)], [], [], [])
     monkeypatch.setattr(name_results, "roles", lambda *_: some)
-    monkeypatch.setattr(name_results, "as_large", lambda *_: [Head(1, 1)])
+    monkeypatch.setattr(name_results, "size_matched", lambda *_: [Head(1, 1)])
     kept = json.loads(json.dumps(results.pretrained(model)))
     found = results.parsed(kept)
     assert rounded(name_results.plain(found)) == kept
