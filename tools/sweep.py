@@ -14,8 +14,8 @@ import pandas
 
 import here  # noqa: F401
 from aot_helpers.base.files import DATA, read_json, write_atomically
-from aot_helpers.sweep import run as engine
-from aot_helpers.sweep.storage import check_storage, database_file, shown
+from chapters.sweep import run as engine
+from chapters.sweep.storage import check_storage, database_file, shown
 
 ROOT = Path(__file__).resolve().parent.parent
 

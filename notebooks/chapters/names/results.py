@@ -23,7 +23,7 @@ from chapters.names.name_movers import (
     logit_differences,
     roles,
 )
-from chapters.names.patches import size_matched, backup_heads, held, patched, sizes
+from chapters.names.patches import backup_heads, held, patched, size_matched, sizes
 from chapters.names.templates import RECEIVED, TEMPLATES, Group, name_prompts, single_names
 
 DRAWS = 5  # sets of other heads
