@@ -191,11 +191,6 @@ def test_attention_is_drawn_on_a_scale_from_0_to_1_as_it_is():
     assert figure.axes[0].get_ylabel().startswith("query")
 
 
-def test_attention_map_may_show_some_queries_only():
-    figure = plots.attention_map(SQUARE[2:], TOKENS, queries=TOKENS[2:])
-    assert figure.axes[0].images[0].get_array().shape == (2, 4)
-
-
 def test_attention_maps_need_a_title_for_each_head():
     with pytest.raises(ValueError, match="zip"):
         plots.attention_maps(np.stack([SQUARE, SQUARE]), TOKENS, ["L0H0"])

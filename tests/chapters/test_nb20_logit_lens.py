@@ -10,7 +10,7 @@ from aot_helpers.base import results as files
 from aot_helpers.models.pretrained import load_pretrained
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
-from aot_helpers.reading.logit_lens import lens, read, top_tokens
+from aot_helpers.reading.logit_lens import lens, top_tokens
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.text.tokenization import train_bpe
 from chapters.nb20_logit_lens import (
@@ -22,6 +22,7 @@ from chapters.nb20_logit_lens import (
     results,
     templates,
 )
+from chapters.nb20_logit_lens.stream_vectors import read
 from chapters.nb20_logit_lens.templates import Prompts
 from figure_checks import check_figures
 
