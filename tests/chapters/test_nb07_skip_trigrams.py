@@ -1,4 +1,4 @@
-"""Skip-trigrams from the weights of a head are those of brute force."""
+"""Notebook 07: skip-trigrams from the weights of a head are those of brute force."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from aot_helpers.models.protocol import Head
 from aot_helpers.reading import factored as lowrank
 from aot_helpers.reading.circuits import full_ov, full_qk
 from aot_helpers.reading.factored import FactoredMatrix
-from aot_helpers.reading.skip_trigrams import skip_trigrams, top_triples
+from chapters.nb07_one_layer_skip_trigrams.skip_trigrams import skip_trigrams, top_triples
 
 close = torch.testing.assert_close
 
