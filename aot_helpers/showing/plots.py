@@ -12,7 +12,6 @@ from aot_helpers.showing.forms import points as named_points
 from aot_helpers.showing.panels import SMALL, panels, shown
 
 COLORS = sns.color_palette("colorblind")
-BESIDE = {"loc": "center left", "bbox_to_anchor": (1, 0.5), "frameon": False, "fontsize": SMALL}
 
 
 def _figure(width: float, height: float, columns: int = 1):
