@@ -1,14 +1,10 @@
 """Notebook 06: tables of pairs, a model of two matrices, its exercises and drawings."""
 
-import math
-
 import pytest
 import torch
 
-from aot_helpers.text.corpora import Corpus
-from aot_helpers.text.planted import P_TAIL, write_planted
-from aot_helpers.text.tokenization import words as words_of
-from chapters.nb06_zero_layers_bigrams import figures
+from aot_helpers.teaching.exercises import grade
+from chapters.nb06_zero_layers_bigrams import exercises, figures
 from chapters.nb06_zero_layers_bigrams import measure as bigrams
 from chapters.nb06_zero_layers_bigrams.markov import markov_chain
 from figure_checks import check_figures
@@ -19,11 +15,12 @@ def seeded():
     torch.manual_seed(0)
 
 
-def test_letters_are_the_space_vowels_and_consonants_of_the_text():
-    signs, stream = bigrams.letters_of("stories")
-    assert signs[:6] == " aeiou" and list(signs[6:]) == sorted(signs[6:])
-    assert set(stream.tolist()) == set(range(len(signs)))
-    assert not ((stream[:-1] == 0) & (stream[1:] == 0)).any()  # never two spaces
+def test_letters_are_the_space_vowels_and_consonants_of_a_text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("The cat -- it's a CAT!", encoding="utf-8")
+    letters = bigrams.letters_of(str(path)).tolist()
+    assert "".join(bigrams.SIGNS[i] for i in letters).strip() == "the cat it s a cat"
+    assert len(set(bigrams.SIGNS)) == len(bigrams.SIGNS) == 27
 
 
 def test_pairs_are_counted_by_present_and_next():
@@ -59,16 +56,39 @@ def test_correlation_ignores_what_is_added_to_a_row_and_pairs_left_out():
     assert bigrams.centered(table, keep).sum() == pytest.approx(0, abs=1e-5)
 
 
-def test_the_true_table_agrees_with_its_chain_and_a_blind_one_does_not():
-    chain = markov_chain(12, seed=0)
-    true = chain.P.clamp(min=1e-9).log() + torch.randn(12, 1)
-    assert bigrams.against_chain(true, chain, 20_000) == pytest.approx((0, 1), abs=1e-4)
-    blind = chain.stationary.clamp(min=1e-9).log().expand(12, -1)
-    above, alike = bigrams.against_chain(blind, chain, 20_000)
-    assert above == pytest.approx(chain.unigram_entropy - chain.entropy, abs=1e-4) and alike < 0.5
-    often = bigrams.often_enough(chain, 20_000)
-    assert (20_000 * chain.stationary[:, None] * chain.P)[often].min() >= 10
-    assert often.sum() > bigrams.often_enough(chain, 2_000).sum() > 0
+def test_a_cut_is_the_svd_where_weights_are_equal_and_better_where_they_are_large():
+    table, alike = torch.randn(7, 7).double(), torch.ones(7)
+    W_E, W_U = exercises.factor(table, 2)
+    assert torch.allclose(
+        bigrams.cut_by_frequency(table, alike, 3 * alike, 2), W_E @ W_U, atol=1e-6
+    )
+    rows, columns = torch.rand(7), torch.rand(7)
+    weights = rows[:, None] * columns
+    cut = bigrams.cut_by_frequency(table, rows, columns, 2)
+    errors = []
+    for each in (cut, W_E @ W_U):  # up to a constant for each row, which is free
+        off = table - each
+        off = off - (off * columns).sum(dim=1, keepdim=True) / columns.sum()
+        errors.append((weights * off**2).sum())
+    assert errors[0] < errors[1] and torch.linalg.matrix_rank(cut) == 2
+
+
+def test_longer_contexts_lose_what_a_chain_and_its_square_say():
+    chain = markov_chain(8, seed=0)
+    read, unread = (chain.sample(40_000, seed=i) for i in (1, 2))
+    none, one, two = bigrams.context_losses(read, unread, 8, most=2)
+    assert none == pytest.approx(chain.unigram_entropy, abs=0.03)
+    assert one == pytest.approx(chain.entropy, abs=0.03) and two == pytest.approx(one, abs=0.03)
+    pairs = torch.stack([read[::2], read[1::2]]).T.tolist()  # the second decides, with the first
+    text = torch.tensor([each for a, b in pairs for each in (a, b, (a + b) % 8)])
+    _, one, two = bigrams.context_losses(text, text, 8, most=2)
+    assert two < one - 0.3
+
+
+def test_a_tied_product_is_symmetric():
+    stream = markov_chain(12, seed=0).sample(5_000)
+    W_E, W_U = bigrams.train_pairs(stream, 12, 12, steps=50, tied=True)
+    assert torch.equal(W_U, W_E.T) and not W_U.requires_grad
 
 
 def test_a_line_between_two_groups_of_points_survives_any_invertible_matrix():
@@ -82,51 +102,75 @@ def test_a_line_between_two_groups_of_points_survives_any_invertible_matrix():
     assert bigrams.line_between(cross, torch.tensor([True, True, False, False])) is None
 
 
-def test_the_words_of_a_planted_corpus_are_charged_by_what_decides_them():
-    texts, truth = write_planted(40, seed=3)
-    words = words_of(texts)
-    corpus = Corpus("planted", "test", texts, "generated", "none", synthetic=True, truth=truth)
-    equal = bigrams.as_model(torch.zeros(words.d_vocab, 2), torch.zeros(2, words.d_vocab), 200)
-    paid = bigrams.paid_by_kind({"equal": equal}, words, corpus)
-    kinds = [kind for row in truth.kinds for kind in row]
-    tails = sum(text.split().count(tail) for text in texts for tail in P_TAIL)
-    assert len(paid["bigram"]) == kinds.count("bigram") + tails > tails > 0
-    assert len(paid["free"]) == kinds.count("free") - tails
-    for kind in ("bug", "skip-trigram", "copy", "repeat"):
-        assert len(paid[kind]) == kinds.count(kind) > 0
-        assert torch.allclose(paid[kind][:, 0], torch.tensor(words.d_vocab).float().log())
-        assert paid[kind][:, 1].mean() == pytest.approx(truth.floor(kind), abs=1e-5)
-
-
 def price(word):
     """What a word costs a letter."""
-    return {"friends": 0.8, "nestheds": 0.7}.get(word, 0.9)
+    return {"whether": 0.8, "nestheds": 0.7}.get(word, 0.9)
 
 
-NOUNS = {"no layers": math.log(2), "knows the verb": 0.325}
+def halves(counts, dim=1):
+    return (counts / counts.sum(dim=dim, keepdim=True)).log()
+
+
+def counted(letters, n, least=0.5):
+    counts = torch.full((n, n), least)
+    for a, b in zip(letters[:-1].tolist(), letters[1:].tolist(), strict=True):
+        counts[a, b] += 1
+    return counts
+
+
+def once(letters, n):
+    counts = torch.full((n, n), 0.5)
+    counts[letters[:-1], letters[1:]] += 1
+    return halves(counts)
+
+
+def split(table, r):
+    U, S, Vh = torch.linalg.svd(table - table.mean(dim=1, keepdim=True))
+    root = S[:r].sqrt()
+    return U[:, :r] * root, root[:, None] * Vh[:r]
+
+
+def uncentered(table, r):
+    U, S, Vh = torch.linalg.svd(table)
+    return U[:, :r] * S[:r], Vh[:r]
+
+
 ANSWERS = [
-    ("06.1", lambda P: (P @ P).log() + torch.arange(len(P))[:, None], "solved"),
-    ("06.1", lambda P: P @ P, "not yet"),
-    ("06.1", lambda P: (P @ P).T.log(), "not yet"),
-    ("06.1", lambda P: (P @ P).log()[0], "not yet"),
-    ("06.1", lambda P: None, "not attempted"),
-    ("06.2", "nestheds", "solved"),
-    ("06.2", "theseds", "not yet"),  # too dear
-    ("06.2", "enedees", "not yet"),  # known
-    ("06.2", "sees", "not yet"),
-    ("06.2", "deneden", "not yet"),
-    ("06.2", 7, "not yet"),
-    ("06.2", ..., "not attempted"),
-    ("06.3", NOUNS, "solved"),
-    ("06.3", NOUNS | {"knows the verb": 0.105}, "not yet"),
-    ("06.3", dict.fromkeys(NOUNS, ...), "not attempted"),
+    ("06.1", exercises.bigram_table, "solved"),
+    ("06.1", lambda letters, n: halves(counted(letters, n)).double(), "solved"),
+    ("06.1", lambda letters, n: halves(counted(letters, n)).exp(), "logarithms"),
+    ("06.1", lambda letters, n: halves(counted(letters, n)).T, "Turned round"),
+    ("06.1", lambda letters, n: halves(counted(letters, n), dim=0), "columns"),
+    ("06.1", lambda letters, n: halves(counted(letters, n, 0)), "0.5 is missing"),
+    ("06.1", once, "accumulate"),
+    ("06.1", lambda letters, n: None, "not attempted"),
+    ("06.2", lambda P: P @ P, "solved"),
+    ("06.2", lambda P: P**2, "squares each entry"),
+    ("06.2", lambda P: (P @ P).log(), "logarithms"),
+    ("06.2", lambda P: (P @ P).T, "Turned round"),
+    ("06.2", lambda P: (P @ P)[0], "not yet"),
+    ("06.2", lambda P: None, "not attempted"),
+    ("06.3", exercises.factor, "solved"),
+    ("06.3", split, "solved"),
+    ("06.3", uncentered, "mean of each row"),
+    ("06.3", lambda table, r: exercises.factor(table, r)[0], "Two matrices"),
+    ("06.3", lambda table, r: exercises.factor(table, r + 1), "shape"),
+    ("06.3", lambda table, r: None, "not attempted"),
+    ("06.4", "nestheds", "solved"),
+    ("06.4", "theseds", "not yet"),  # too dear
+    ("06.4", "enedees", "a word of the text"),
+    ("06.4", "sees", "4 letters"),
+    ("06.4", "deneden", "comes twice"),
+    ("06.4", 7, "not yet"),
+    ("06.4", ..., "not attempted"),
 ]
 
 
 @pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
-def test_an_answer_is_judged(verdict, number, answer, expected):
-    given = {"cost": price, "signs": " dehnst", "known": {"enedees"}} if number == "06.2" else {}
-    assert verdict(number, answer, **given) == expected
+def test_an_answer_is_judged(capsys, number, answer, expected):
+    known = {"cost": price, "signs": " dehnst", "known": {"enedees"}}
+    grade(number, answer, **(known if number == "06.4" else {}))
+    assert expected in capsys.readouterr().out
 
 
 def test_figures_can_be_read():
@@ -137,7 +181,8 @@ def test_figures_can_be_read():
         figures.table_maps(tables, signs, "title"),
         figures.table_strip(tables, signs, ["b ", "ta"], "title"),
         figures.pairs(*tables.values(), signs, ["b ", "ta"], "title"),
-        figures.against_truth(*tables.values(), tables["counted"] > 0.1, "title"),
+        figures.forgetting({"q": torch.rand(8), "1 on": torch.rand(8)}, signs, "title"),
+        figures.by_rank({"trained": [0.4, 0.1], "cut": [0.6, 0.2]}, [1, 2], 0.5, "title"),
         figures.letter_plane(torch.randn(8, 2), signs, "title"),
     )
 

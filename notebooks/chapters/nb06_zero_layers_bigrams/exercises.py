@@ -1,14 +1,74 @@
-"""The exercises of notebook 06: two letters ahead, a false word, the price of not looking back."""
+"""The exercises of notebook 06: a table of counts, two letters ahead, a small rank, a false word.
 
-import math
+PAGES are the package's versions of what the reader writes; each is its folded solution.
+"""
 
 import torch
+from torch import Tensor
 
-from aot_helpers.teaching.exercises import NotYet, attempted
-from aot_helpers.teaching.exercises.references import draw, read_guesses, read_numbers
+from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
+from aot_helpers.teaching.exercises.references import compared, draw, read_numbers
 
-LOYALTY = 0.9  # how often the planted word comes, of two
-LEAST, RIVAL = 7, "friends"  # letters of the false word; the word that it must beat
+LEAST, RIVAL = 7, "whether"  # letters of the false word; the word that it must beat
+
+
+def bigram_table(letters, n):
+    """Log-probabilities [present, next], counted in a text; each pair has 0.5 more than its count.
+
+    letters: numbers from 0 to n - 1.
+    """
+    counts = torch.full((n, n), 0.5)
+    one = torch.tensor(1.0)
+    counts.index_put_((letters[:-1], letters[1:]), one, accumulate=True)
+    return (counts / counts.sum(dim=1, keepdim=True)).log()
+
+
+def factor(table, r):
+    """W_E [n, r] and W_U [r, n]: their product is nearest to the table, row means taken off."""
+    centered = table - table.mean(dim=1, keepdim=True)
+    U, S, Vh = torch.linalg.svd(centered)
+    return U[:, :r] * S[:r], Vh[:r]
+
+
+PAGES = {"06.1": bigram_table, "06.3": factor}
+
+
+def _logs(counts: Tensor, dim: int | tuple = 1) -> Tensor:
+    return (counts / counts.sum(dim=dim, keepdim=True)).log()
+
+
+def _bigram_table(answer):
+    for n, seed in ((3, 0), (6, 1)):
+        letters = (2 * draw(200, seed=seed)).round().abs().long() % n
+        counts = torch.zeros(n, n)
+        for present, following in zip(letters[:-1].tolist(), letters[1:].tolist(), strict=True):
+            counts[present, following] += 1
+        right, once = _logs(counts + 0.5), (counts > 0).float()
+        mistakes = {
+            "These are probabilities: their logarithms are wanted.": right.exp(),
+            "These are counts: divide each row by its sum, then take the logarithm.": counts + 0.5,
+            "Turned round: a row is the present letter, a column the next one.": right.T,
+            "Your columns add up to 1. After each letter *something* follows: each row must add "
+            "up to 1.": _logs(counts + 0.5, dim=0),
+            "Your whole table adds up to 1: those are the chances of pairs. Divide each row by "
+            "its sum.": _logs(counts + 0.5, dim=(0, 1)),
+            "Each pair is counted once at most: `counts[a, b] += 1` does not accumulate where a "
+            "pair comes again. Use index_put_ with accumulate=True, bincount, or a loop.": _logs(
+                once + 0.5
+            ),
+            "The 0.5 is missing: a pair that never occurs would have the logarithm of 0.": _logs(
+                counts
+            ),
+            "0.5 is added to each probability; it belongs to the counts.": (
+                counts / counts.sum(dim=1, keepdim=True) + 0.5
+            ).log(),
+            "1 is added to each count; here it is 0.5.": _logs(counts + 1),
+        }
+        given = answer(letters, n)
+        if isinstance(given, Tensor):
+            given = given.float()
+        compared(given, right, mistakes)
+    return "each row is the distribution of the next letter, given the present one"
 
 
 def _two_ahead(answer):
@@ -21,20 +81,60 @@ def _two_ahead(answer):
         given = read_numbers(table, n, n, name=f"For a P of {n} signs")
         right = P @ P
         for each, flaw in (
-            (right, "These are probabilities. Of which logits are they the softmax?"),
-            (P.log(), "That is the table of the next sign, not of the one after it."),
-            (2 * P.log(), "ln P twice squares each entry. Sum over the sign in between."),
-            (right.T.log(), "Turned round: a row is the present sign, a column the later one."),
+            (right.log(), "These are logarithms. The probabilities themselves are wanted."),
+            (P, "That is the table of the next sign, not of the one after it."),
+            (P**2, "P ** 2 squares each entry. Sum over the sign in between."),
+            (right.T, "Turned round: a row is the present sign, a column the later one."),
+            (P.T @ P, "The first P is turned: its row is the present sign."),
+            (P @ P.T, "The second P is turned: its row is the sign in between."),
         ):
             if torch.allclose(given, each, atol=1e-4):
                 raise NotYet(flaw)
-        chances = given.softmax(-1)  # the same for every number added to a row
-        if not torch.allclose(chances, right, atol=1e-4):
-            off = int((chances - right).abs().sum(dim=1).argmax())
-            got, wanted = ([round(x, 2) for x in row[off].tolist()] for row in (chances, right))
-            raise NotYet(
-                f"Row {off} of {n} signs: its softmax is {got}, two steps of P give {wanted}."
+        if not torch.allclose(given, right, atol=1e-4):
+            off = int((given - right).abs().sum(dim=1).argmax())
+            got, wanted = ([round(x, 2) for x in row[off].tolist()] for row in (given, right))
+            raise NotYet(f"Row {off} of {n} signs is {got}; two steps of P give {wanted}.")
+    return "k steps of a chain are the k-th power of its table"
+
+
+def _factor(answer):
+    for n, r in ((6, 2), (9, 1), (5, 5)):
+        table = draw(n, n, seed=n) + 3 * draw(n, 1, seed=1)
+        given = answer(table.clone(), r)
+        if given is None or given is ...:
+            raise NotAttempted
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise NotYet("Two matrices are wanted: W_E, W_U.")
+        for name, each, shape in zip(("W_E", "W_U"), given, ((n, r), (r, n)), strict=True):
+            if not isinstance(each, Tensor) or each.shape != shape:
+                size = tuple(each.shape) if isinstance(each, Tensor) else each
+                raise NotYet(f"{name} should have the shape {shape} for r = {r}, got {size!r}.")
+        centered = table - table.mean(dim=1, keepdim=True)
+        U, S, Vh = torch.linalg.svd(centered)
+        nearest = torch.linalg.svd(table)
+        columns = torch.linalg.svd(table - table.mean(dim=0))
+        mistakes = {
+            "Take off the mean of each row first: it changes no probability, and here it uses up "
+            "a rank.": _first(*nearest, r),
+            "You took off the mean of each column; a constant is free along a row.": _first(
+                *columns, r
+            ),
+            "The singular values are missing.": U[:, :r] @ Vh[:r],
+            "The singular values are in both matrices: give them to one, or their root to each.": (
+                U[:, :r] * S[:r] ** 2
             )
+            @ Vh[:r],
+            "torch.linalg.svd returns Vh, whose *rows* are wanted: Vh[:r].": (U[:, :r] * S[:r])
+            @ Vh[:, :r].T,
+            "You kept the smallest singular values; they come largest first.": (U[:, -r:] * S[-r:])
+            @ Vh[-r:],
+        }
+        compared(given[0] @ given[1], _first(U, S, Vh, r), mistakes)
+    return "every row of the product is a combination of the r rows of W_U"
+
+
+def _first(U: Tensor, S: Tensor, Vh: Tensor, r: int) -> Tensor:
+    return (U[:, :r] * S[:r]) @ Vh[:r]
 
 
 def _false_word(word, cost, signs, known):
@@ -57,23 +157,7 @@ def _false_word(word, cost, signs, known):
     said = f"{word!r} costs {own:.2f} nats a letter, {RIVAL!r} {other:.2f}"
     if own >= other:
         raise NotYet(f"{said}.")
-    return said
+    return f"{said}: for a table of pairs it is the better word"
 
 
-def _two_losses(answer):
-    wanted = {
-        "no layers": math.log(2),
-        "knows the verb": -LOYALTY * math.log(LOYALTY) - (1 - LOYALTY) * math.log(1 - LOYALTY),
-    }
-    for name, given in read_guesses(answer, wanted):
-        if abs(given - wanted[name]) > 0.03:
-            chances = "1/2 and 1/2" if name == "no layers" else f"{LOYALTY} and {1 - LOYALTY:.1f}"
-            rule = "Weigh −ln p by how often each comes."
-            raise NotYet(f"{name}: the two words have chances {chances}. {rule}")
-
-
-CHECKS = {
-    "06.1": _two_ahead,
-    "06.2": _false_word,
-    "06.3": _two_losses,
-}
+CHECKS = {"06.1": _bigram_table, "06.2": _two_ahead, "06.3": _factor, "06.4": _false_word}

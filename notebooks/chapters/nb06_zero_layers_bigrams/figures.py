@@ -1,15 +1,13 @@
-"""Drawings of notebook 06: tables of letter pairs as maps and dots, and a plane of letters."""
+"""Drawings of notebook 06: tables of letter pairs as maps and dots, a strip, a plane of letters."""
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY
-from aot_helpers.showing.forms import HALO, grids, points
-from chapters.nb06_zero_layers_bigrams.measure import VOWELS, line_between, shown
-
-Table = Float[Tensor, "present next"]
+from aot_helpers.showing.forms import HALO, grids, lines, points
+from chapters.nb06_zero_layers_bigrams.measure import VOWELS, Table, line_between, shown
 
 
 def table_maps(tables: dict[str, Table], signs: str, title: str) -> Figure:
@@ -45,48 +43,35 @@ def table_strip(tables: dict[str, Table], signs: str, named: list[str], title: s
 def pairs(counted: Table, model: Table, signs: str, named: list[str], title: str) -> Figure:
     """A dot for each pair: its share in the text (across) and in the model (up), logarithmic.
 
-    Pairs that never occur stand at the left, what is below 0.00001 at the foot. named: pairs of
-    signs to be labeled.
+    Pairs that never occur stand at the left; shares and probabilities below 0.00001 are drawn as
+    if they were that. named: pairs of signs to be labeled.
     """
-    counted, model = counted.double(), model.double().clamp(min=1e-5)
     seen, names = counted > 0, {}
+    counted, model = (each.double().clamp(min=1e-5) for each in (counted, model))
     for pair in named:
         i, j = (signs.index(sign) for sign in pair)
         names[" → ".join(map(shown, pair))] = counted[i, j].item(), model[i, j].item()
-    left = torch.logspace(-3.2, -2.8, int((~seen).sum()))  # 0 has no place on this axis
+    left = torch.logspace(-6, -5.7, int((~seen).sum()))  # 0 has no place on this axis
     groups = {
         "in the text": (counted[seen], model[seen]),
         "never in the text": (left, model[~seen]),
     }
-    figure = _log_points(groups, title, "share in the text", {"": names})
-    figure.axes[0].set_xticks([1e-3, 0.01, 0.1, 1], ["never", "0.01", "0.1", "1"])
-    return figure
-
-
-def against_truth(
-    P: Table, model: Table, often: Bool[Tensor, "present next"], title: str
-) -> Figure:
-    """A dot for each pair: its true probability and the model's, both at least 0.0001.
-
-    often: True for pairs that a text shows often enough; the others are pale.
-    """
-    P, model = P.clamp(min=1e-4), model.clamp(min=1e-4)
-    groups = {
-        "expected ten times or more": (P[often], model[often]),
-        "more rarely (0.0001: that or less)": (P[~often], model[~often]),
-    }
-    return _log_points(groups, title, "probability in the true table P")
-
-
-def _log_points(
-    groups: dict[str, tuple], title: str, x_label: str, names: dict | None = None
-) -> Figure:
-    """Two groups of pairs, the second pale: a number, and the model's probability, logarithmic."""
-    colors = dict(zip(groups, (KEY, PALE), strict=True))
-    look = {"colors": colors, "names": names, "x_log": True, "y_log": True, "width": 7.4}
-    figure = points({"": groups}, title, x_label, "probability in the model", **look)
+    look = {"colors": dict(zip(groups, (KEY, PALE), strict=True)), "names": {"": names}}
+    across, up = "share in the text", "probability in the model"
+    figure = points({"": groups}, title, across, up, x_log=True, y_log=True, width=7.4, **look)
     figure.axes[0].axline((1e-2, 1e-2), (1, 1), color="0.6", lw=1, ls="--", zorder=0)
+    ticks = {1.4e-6: "never", 1e-4: "0.0001", 1e-3: "0.001", 0.01: "0.01", 0.1: "0.1", 1: "1"}
+    figure.axes[0].set_xticks(list(ticks), list(ticks.values()))
+    figure.axes[0].set_xticks([], minor=True)
     return figure
+
+
+def forgetting(steps: dict[str, Float[Tensor, " sign"]], signs: str, title: str) -> Figure:
+    """Distributions of a letter as a strip, one below the other: {name: probabilities}."""
+    letters = [shown(sign) for sign in signs]
+    strip = torch.stack(list(steps.values())).sqrt()
+    names = {"row_names": list(steps), "column_names": letters}
+    return grids({"": {"": strip}}, title, cell=(0.24, 0.26), x_label="letter", **names)
 
 
 def letter_plane(rows: Float[Tensor, "sign 2"], signs: str, title: str) -> Figure:
@@ -100,10 +85,28 @@ def letter_plane(rows: Float[Tensor, "sign 2"], signs: str, title: str) -> Figur
     }
     names = {shown(sign): tuple(row.tolist()) for sign, row in zip(signs, rows, strict=True)}
     colors = dict(zip(kinds, (QUERY, KEY, PALE), strict=True))
-    figure = points({"": groups}, title, "", "", names={"": names}, colors=colors, width=7.4)
+    across, up = "first number of its row of W_E", "second number"
+    figure = points({"": groups}, title, across, up, names={"": names}, colors=colors, width=7.4)
     figure.axes[0].set(xticks=[], yticks=[])
     if line := line_between(rows, torch.tensor([sign in f" {VOWELS}" for sign in signs])):
         a, b, c = line
         ends = (a * c, b * c), (a * c - b, b * c + a)
         figure.axes[0].axline(*ends, color=INK, lw=1.2, ls="--", zorder=0)
     return figure
+
+
+def by_rank(
+    losses: dict[str, list[float]], ranks: list[int], frequencies: float, title: str
+) -> Figure:
+    """Losses of tables by their rank: {how they were made: loss at each rank}."""
+    curves = {name: (ranks, values) for name, values in losses.items()}
+    look = {"x_log": True, "x_ticks": {r: str(r) for r in ranks}}
+    levels = {frequencies: "letter frequencies alone"}
+    return lines(
+        {"": curves},
+        title,
+        "rank (d_model)",
+        "loss (nats per letter above H)",
+        levels=levels,
+        **look,
+    )

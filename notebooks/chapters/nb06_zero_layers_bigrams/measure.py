@@ -2,21 +2,18 @@
 
 import math
 import re
-from collections import defaultdict
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.text.corpora import Corpus, load_corpus
-from aot_helpers.text.planted import FILLERS
-from aot_helpers.text.tokenization import Tokenizer
-from chapters.nb06_zero_layers_bigrams.markov import MarkovChain
+from aot_helpers.text.corpora import load_corpus
 
 VOWELS = "aeiou"
+SIGNS = " " + VOWELS + "bcdfghjklmnpqrstvwxyz"  # what a text is made of here
+Table = Float[Tensor, "present next"]
 
 
 def shown(sign: str) -> str:
@@ -24,16 +21,15 @@ def shown(sign: str) -> str:
     return "␣" if sign == " " else sign
 
 
-def letters_of(corpus: str) -> tuple[str, Int[Tensor, " n"]]:
-    """The signs of a corpus's training text and the text as their numbers.
+def letters_of(corpus: str, split: str = "train") -> Int[Tensor, " n"]:
+    """A corpus as the numbers of its letters in SIGNS.
 
-    Small letters only; everything between two words is one space. Signs: the space, the vowels,
-    the consonants that occur.
+    Small letters only; everything between two words is one space.
     """
-    text = re.sub(r"[^a-z]+", " ", " ".join(load_corpus(corpus, quiet=True).texts).lower())
-    signs = " " + VOWELS + "".join(sorted(set(text) - set(" " + VOWELS)))
-    number = {sign: i for i, sign in enumerate(signs)}
-    return signs, torch.tensor([number[sign] for sign in text])
+    texts = load_corpus(corpus, split, quiet=True).texts
+    text = re.sub(r"[^a-z]+", " ", " ".join(texts).lower())
+    number = {sign: i for i, sign in enumerate(SIGNS)}
+    return torch.tensor([number[sign] for sign in text])
 
 
 def count_pairs(stream: Int[Tensor, " n"], d_vocab: int) -> Float[Tensor, "d_vocab d_vocab"]:
@@ -42,19 +38,52 @@ def count_pairs(stream: Int[Tensor, " n"], d_vocab: int) -> Float[Tensor, "d_voc
     return torch.bincount(pairs, minlength=d_vocab**2).view(d_vocab, d_vocab).double()
 
 
+def context_losses(
+    stream: Int[Tensor, " n"], unread: Int[Tensor, " m"], d_vocab: int, most: int
+) -> list[float]:
+    """Loss per token on an unread text, of counting what follows the last 0, 1, ... `most` tokens.
+
+    Each count is added to five more that are shared out as the next shorter context says.
+    """
+    losses, shares = [], torch.full((1, d_vocab), 1 / d_vocab, dtype=torch.double)
+    for n in range(most + 1):
+        read, asked = (_contexts(text, d_vocab, n) for text in (stream, unread))
+        rows = d_vocab**n
+        counts = torch.bincount(read * d_vocab + stream[n:], minlength=rows * d_vocab)
+        counts = counts.view(rows, d_vocab).double()
+        counts += 5 * shares.repeat(rows // len(shares), 1)
+        shares = counts / counts.sum(dim=1, keepdim=True)
+        losses.append(-shares[asked, unread[n:]].log().mean().item())
+    return losses
+
+
+def _contexts(stream: Int[Tensor, " n"], d_vocab: int, length: int) -> Int[Tensor, " place"]:
+    """For each token that has so many before it, these as one number, the latest as last digit."""
+    code = torch.zeros(len(stream) - length, dtype=torch.long)
+    for i in range(length):
+        code = code * d_vocab + stream[i : i + len(code)]
+    return code
+
+
 def train_pairs(
-    stream: Int[Tensor, " n"], d_vocab: int, d_model: int, steps: int = 500, seed: int = 0
+    stream: Int[Tensor, " n"],
+    d_vocab: int,
+    d_model: int,
+    steps: int = 500,
+    seed: int = 0,
+    tied: bool = False,
 ) -> tuple[Float[Tensor, "d_vocab d_model"], Float[Tensor, "d_model d_vocab"]]:
     """W_E and W_U of a model without layers, trained on pairs drawn from a text.
 
-    Adam on 2,000 pairs a step; its learning rate falls from 0.05 to 0.
+    Adam on 2,000 pairs a step; its learning rate falls from 0.05 to 0. tied: W_U is W_E turned.
     """
     dice = torch.Generator().manual_seed(seed)
     W_E = 0.1 * torch.randn(d_vocab, d_model, generator=dice)
-    W_U = 0.1 * torch.randn(d_model, d_vocab, generator=dice)
+    W_U = W_E.T if tied else 0.1 * torch.randn(d_model, d_vocab, generator=dice)
     with torch.enable_grad():
-        W_E.requires_grad_(), W_U.requires_grad_()
-        optimizer = torch.optim.Adam([W_E, W_U])
+        W_E.requires_grad_()
+        W_U = W_E.T if tied else W_U.requires_grad_()
+        optimizer = torch.optim.Adam([W_E] if tied else [W_E, W_U])
         for step in range(steps):
             optimizer.param_groups[0]["lr"] = 0.05 * (1 - step / steps)
             at = torch.randint(len(stream) - 1, (2000,), generator=dice)
@@ -74,6 +103,21 @@ def as_model(
     model.W_E.copy_(W_E)
     model.W_U.copy_(W_U)
     return model
+
+
+def cut_by_frequency(
+    log_table: Table, rows: Float[Tensor, " present"], columns: Float[Tensor, " next"], rank: int
+) -> Table:
+    """The table of a rank that is nearest by squared error, row means taken off.
+
+    An entry weighs its row's weight times its column's; with equal ones it is the truncated SVD.
+    """
+    rows, columns = rows.double(), columns.double()
+    centered = log_table.double()
+    centered = centered - (centered * columns).sum(dim=1, keepdim=True) / columns.sum()
+    left, right = (each.clamp(min=1e-12).sqrt() for each in (rows[:, None], columns))
+    U, S, Vh = torch.linalg.svd(left * centered * right)
+    return (U[:, :rank] * S[:rank]) @ Vh[:rank] / left / right
 
 
 def kept(occurrences: Float[Tensor, "row next"], least: float) -> Bool[Tensor, "row next"]:
@@ -104,26 +148,6 @@ def correlation(
     return torch.corrcoef(torch.stack(both))[0, 1]
 
 
-def often_enough(
-    chain: MarkovChain, n_tokens: int, least: float = 10
-) -> Bool[Tensor, "present next"]:
-    """True for pairs that a text of n_tokens should show at least so often, as `kept` says."""
-    return kept(n_tokens * chain.stationary[:, None] * chain.P, least)
-
-
-def against_chain(
-    table: Float[Tensor, "present next"], chain: MarkovChain, n_tokens: int
-) -> tuple[float, float]:
-    """Two measures of a table of logits that has read n_tokens of a chain.
-
-    Its expected loss above the chain's entropy (nats); its correlation with ln P, row means taken
-    off, over the pairs that come often enough.
-    """
-    above = chain.expected_loss(table) - chain.entropy
-    log_P = chain.P.clamp(min=1e-9).log()
-    return above, float(correlation(table, log_P, often_enough(chain, n_tokens)))
-
-
 def line_between(
     points: Float[Tensor, "point 2"], inside: Bool[Tensor, " point"]
 ) -> tuple[float, float, float] | None:
@@ -141,22 +165,3 @@ def line_between(
     if lowest[best] <= highest[best]:
         return None
     return (*normals[:, best].tolist(), float(lowest[best] + highest[best]) / 2)
-
-
-def paid_by_kind(
-    models: dict, words: Tokenizer, corpus: Corpus
-) -> dict[str, Float[Tensor, "word payer"]]:
-    """What each word of a planted corpus costs, by what decides it: {kind: [word, payer]}.
-
-    Payers: each model of {name: model}, in order, then one who knows all rules. Whatever follows an
-    adverb, another one or the word that ends them, is of kind "bigram": the adverb alone decides.
-    """
-    paid, truth = defaultdict(list), corpus.truth
-    for text, kinds, true in zip(corpus.texts, truth.kinds, truth.log_probs, strict=True):
-        tokens = words.encode(text, bos=True)[None]
-        costs = [next_token_losses(each(tokens), tokens)[0] for each in models.values()]
-        costs = torch.stack([*costs, -torch.tensor(true)], dim=1)  # [word, payer]
-        before = [None, *text.split()]
-        for present, kind, row in zip(before, kinds, costs, strict=False):
-            paid["bigram" if present in FILLERS else kind].append(row)
-    return {kind: torch.stack(rows) for kind, rows in paid.items()}
