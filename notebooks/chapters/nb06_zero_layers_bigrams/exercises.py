@@ -23,6 +23,11 @@ def bigram_table(letters, n):
     return (counts / counts.sum(dim=1, keepdim=True)).log()
 
 
+def two_ahead(P):
+    """Probabilities [present, the one after next] of a Markov chain; P: [present, next]."""
+    return P @ P
+
+
 def factor(table, r):
     """W_E [n, r] and W_U [r, n]: their product is nearest to the table, row means taken off."""
     centered = table - table.mean(dim=1, keepdim=True)
@@ -30,7 +35,7 @@ def factor(table, r):
     return U[:, :r] * S[:r], Vh[:r]
 
 
-PAGES = {"06.1": bigram_table, "06.3": factor}
+PAGES = {"06.1": bigram_table, "06.2": two_ahead, "06.3": factor}
 
 
 def _logs(counts: Tensor, dim: int | tuple = 1) -> Tensor:
