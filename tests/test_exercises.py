@@ -8,7 +8,7 @@ import pytest
 
 from answers import graded
 from aot_helpers.teaching.exercises import write
-from chapters.nb00_start_here.exercises import PAGES
+from chapters.nb00_start_here.exercises import CHECKS, PAGES
 
 INF, NAN = math.inf, math.nan
 
@@ -59,6 +59,25 @@ def test_a_page_goes_on_with_the_readers_once_it_is_right(capsys):
     yours.__name__ = "copy_rule"
     assert write("00.1", yours) is yours
     assert capsys.readouterr().out.endswith("`copy_rule` is yours\n")
+
+
+def test_an_error_in_a_page_is_told_and_the_packages_goes_on(capsys):
+    def copy_rule(tokens):
+        return tokens.no_such_thing
+
+    assert write("00.1", copy_rule) is PAGES["00.1"]
+    said = capsys.readouterr().out
+    assert "not yet. Your code raised AttributeError" in said
+    assert "(in `return tokens.no_such_thing`)" in said
+
+
+def test_an_error_in_a_check_is_no_answer(monkeypatch):
+    def broken(answer):
+        raise KeyError("ours")
+
+    monkeypatch.setitem(CHECKS, "00.1", broken)
+    with pytest.raises(KeyError, match="ours"):
+        write("00.1", PAGES["00.1"])
 
 
 def test_exercises_are_found_beside_their_notebook(tmp_path, monkeypatch):

@@ -73,6 +73,7 @@ def test_an_answer_is_judged(verdict, number, answer, expected):
     [
         ("03.2", flawed(mask="none"), "causal mask"),
         ("03.2", flawed(mask="after"), "after the softmax"),
+        ("03.2", flawed(mask="own"), "from itself"),
         ("03.2", flawed(root=1.0), "not divided"),
         ("03.2", flawed(over=-2), "over the queries"),
         ("03.2", flawed(swap=True), "changed places"),

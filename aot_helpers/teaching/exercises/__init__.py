@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+import traceback
 
 from aot_helpers.base.errors import unknown_name
 from aot_helpers.teaching import progress
@@ -38,8 +39,8 @@ def write(number: str, page, **given):
     """Try a blank page out as `grade` does, and return what the notebook goes on with.
 
     page: a function or class that the reader fills in. Once it is right, that is the reader's
-    own; while it is blank or wrong, it is the package's: the entry of PAGES, beside CHECKS.
-    One more line says which. Raises ValueError for an unknown number.
+    own; while it is blank, wrong or raises an error, it is the package's: the entry of PAGES,
+    beside CHECKS. One more line says which. Raises ValueError for an unknown number.
     """
     right = _try_out(number, (page,), given)
     whose = "yours" if right else "the package's version"
@@ -62,6 +63,11 @@ def _try_out(number: str, answer: tuple, given: dict) -> bool:
         said, tried = "not attempted", False
     except NotYet as problem:
         said = f"not yet. {problem}"
+    except Exception as error:
+        place = _line_of(answer, error)
+        if place is None:  # not the reader's code, but ours
+            raise
+        said = f"not yet. Your code raised {type(error).__name__}: {error} (in `{place}`)"
     print(f"exercise {number}: {said}")
     if tried:
         try:
@@ -69,6 +75,15 @@ def _try_out(number: str, answer: tuple, given: dict) -> bool:
         except (OSError, ValueError) as problem:  # the answer is judged all the same
             print(f"(your progress is not kept: {problem})")
     return right
+
+
+def _line_of(answer: tuple, error: Exception) -> str | None:
+    """The last line of the reader's own code that led to the error, or None where none did."""
+    files = {part.__code__.co_filename for part in answer if hasattr(part, "__code__")}
+    lines = [
+        each.line for each in traceback.extract_tb(error.__traceback__) if each.filename in files
+    ]
+    return lines[-1] if lines else None
 
 
 def _module(number: str):

@@ -108,7 +108,9 @@ def compared(given, expected: Tensor, mistakes: dict[str, Tensor], within: float
     if gaps.max() <= within:
         return gaps.max().item()
     for said, mistake in mistakes.items():
-        if mistake.shape == given.shape and torch.allclose(given, mistake, atol=within):
+        if mistake.shape == given.shape and torch.allclose(
+            given, mistake, atol=within, equal_nan=True
+        ):
             raise NotYet(said)
     worst = gaps.nan_to_num(torch.inf)
     at = tuple((worst == worst.max()).nonzero()[0].tolist())

@@ -70,15 +70,21 @@ def flawed(x, W_Q, W_K, W_V, W_O, bias, root=None, over=-1, mask="before", swap=
     q, k = (x @ W_K, x @ W_Q) if swap else (x @ W_Q, x @ W_K)
     scores = q @ k.T / (root or math.sqrt(W_Q.shape[1])) + bias
     future = torch.ones_like(scores, dtype=torch.bool).triu(1)
-    hidden = {"before": future, "past": future.T}.get(mask, torch.zeros_like(future))
+    hidden = {"before": future, "past": future.T, "own": torch.ones_like(future).triu(0)}
+    hidden = hidden.get(mask, torch.zeros_like(future))
     pattern = scores.masked_fill(hidden, -math.inf).softmax(dim=over)
     pattern = pattern.masked_fill(future, 0) if mask == "after" else pattern
     return pattern @ (x @ W_V) @ W_O, pattern
 
 
-def _flaws(d_head: int) -> dict[str, dict]:
+def _flaws(d_head: int, d_model: int, n_pos: int) -> dict[str, dict]:
     """What to say: the mistake that it is said of."""
     return {
+        "Your mask hides each token from itself as well: triu(1), not triu(0).": {"mask": "own"},
+        f"You divide by √{d_model} = √d_model; √d_head is √{d_head}.": {"root": math.sqrt(d_model)},
+        f"You divide by √{n_pos}, the root of the number of positions; √d_head is √{d_head}.": {
+            "root": math.sqrt(n_pos)
+        },
         "A token attends to later tokens: where is the causal mask?": {"mask": "none"},
         "The mask hides the past and shows the future: use triu(1), not tril.": {"mask": "past"},
         "You mask after the softmax, so the weights of a row no longer add up to 1: "
@@ -102,7 +108,10 @@ def _attention_head(answer):
         if not isinstance(given, tuple) or len(given) != 2:
             raise NotYet("Two tensors are wanted: what the head writes, and its pattern.")
         expected = pytorchs(x, *weights, bias)
-        flaws = {said: flawed(x, *weights, bias, **f) for said, f in _flaws(d_head).items()}
+        flaws = {
+            said: flawed(x, *weights, bias, **f)
+            for said, f in _flaws(d_head, d_model, n_pos).items()
+        }
         flaws["The bias is missing: add it to the scores."] = flawed(x, *weights, 0 * bias)
         z = expected[1] @ x @ weights[2]
         if isinstance(given[0], Tensor) and given[0].shape == z.shape != expected[0].shape:

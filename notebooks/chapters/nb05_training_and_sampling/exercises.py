@@ -98,26 +98,33 @@ def _losses(answer, batches, rates) -> tuple[Tensor, list[float]]:
     """The weights of a tiny model that a loop has trained, in one row, and the losses it told."""
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        config = ModelConfig(d_vocab=11, n_layers=1, d_model=8, n_heads=2, d_head=4, n_ctx=6)
+        config = ModelConfig(d_vocab=11, n_layers=1, d_model=8, n_heads=2, d_head=4, n_ctx=7)
         model = AttentionOnlyTransformer(config)
+        for weight in model.parameters():  # large enough for gradients that are clipped
+            weight.data *= 5
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.5, betas=(0.9, 0.98))
     told = []
     answer(model, optimizer, copy.deepcopy(batches), rates, told.append)
     return torch.cat([p.detach().flatten() for p in model.parameters()]), told
 
 
-def flawed(model, optimizer, batches, rates, watch, clear=True, shift=True, set_rate=True):
-    """The loop with a mistake that many make."""
+def flawed(model, optimizer, batches, rates, watch, clear=True, inputs=-1, targets=1,
+           clip=True, rate_is="set"):  # fmt: skip
+    """The loop with a mistake that many make. inputs, targets: where the two windows end, begin."""
     for batch, rate in zip(batches, rates, strict=True):
-        targets = batch[:, 1:] if shift else batch[:, :-1]
-        loss = cross_entropy(model(batch[:, :-1]), targets)
+        x = batch[:, :inputs] if inputs else batch
+        y = batch[:, targets:] if targets else batch[:, : x.shape[1]]
+        loss = cross_entropy(model(x), y)
         if clear:
             optimizer.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        if set_rate:
+        if clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if rate_is == "set":
             optimizer.param_groups[0]["lr"] = rate
         optimizer.step()
+        if rate_is == "late":
+            optimizer.param_groups[0]["lr"] = rate
         watch(loss.item())
 
 
@@ -140,8 +147,12 @@ def _train(answer):
         "Your gradients add up from step to step: clear them with optimizer.zero_grad().": {
             "clear": False
         },
-        "Your model learns to repeat its input: the targets are batch[:, 1:].": {"shift": False},
-        "The learning rate of each step is not set.": {"set_rate": False},
+        "Your model learns to repeat its input: the targets are batch[:, 1:].": {"targets": 0},
+        "Your model learns to repeat its input: the logits are those of batch[:, :-1], the targets "
+        "batch[:, 1:].": {"inputs": 0, "targets": 0},
+        "The learning rate of each step is not set.": {"rate_is": "not set"},
+        "The learning rate is set after the step that it is for.": {"rate_is": "late"},
+        "The gradients are not clipped to length 1.": {"clip": False},
     }
     for said, flaw in mistakes.items():
         flawed_weights, _ = _losses(lambda *a, flaw=flaw: flawed(*a, **flaw), batches, rates)

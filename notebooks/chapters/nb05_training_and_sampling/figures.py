@@ -61,7 +61,7 @@ def two_loops(model, text, came, drawn, *, title: str) -> Figure:
     # Left: what came is known, so there is a loss, and the weights change.
     bold = {"size": 11, "weight": "bold"}
     arrow((middle - 1.28, y_bars), (left + 0.95, y_bars), SURPRISE, width=2)
-    say(left, y_bars + 0.12, f"what came: {came}", SURPRISE, **bold)
+    say(left, y_bars + 0.12, f"the text goes on: {came}", SURPRISE, **bold)
     loss = f"loss = −ln {chances[came]:.3f} = {-math.log(chances[came]):.2f}"
     say(left, y_bars - 0.12, loss, SURPRISE)
     _bend(axis, (left, y_bars + 0.32), (middle - 0.98, y_model), SURPRISE)
@@ -169,7 +169,7 @@ def ladder(
     figure, axis = diagrams.canvas(10, high + 0.25)
     say = partial(diagrams.say, axis)
     say(0.12, high, title, size=12.5, ha="left")
-    say(9.9, high, "orange: loss of the token, full at 6 nats", SURPRISE, size=10, ha="right")
+    say(9.9, 0.1, "orange: loss of the token, full at 6 nats", SURPRISE, size=10, ha="right")
     scale = (high - 0.5 - low) / max(means.values())
     for x in (rail, rail + 1):
         axis.plot([x, x], [low - 0.12, high - 0.38], color=INK, lw=3, solid_capstyle="round")
