@@ -24,6 +24,12 @@ from aot_helpers.teaching.rules import (
 
 NEAR = 0.1  # a verdict that turns when the bounds move by this share has a thin margin
 DIGITS = 12  # of a sha256
+# Models that are not shipped: the results that were measured of them hold the hash of their weights.
+OUTSIDE = {
+    "smollm2": "pretrained/20-smollm2",
+    "SmolLM2-135M-Instruct": "pretrained/20-smollm2",
+    "minilm": "geometry/minilm",
+}
 
 
 def run_of(name: str) -> str:
@@ -32,11 +38,16 @@ def run_of(name: str) -> str:
 
 
 def hash_of(run: str) -> str | None:
-    """The first digits of the sha256 of the weights of "name" or "name@step"; None: not shipped.
+    """The first digits of the sha256 of the weights of "name" or "name@step"; None: not kept.
 
-    Checkpoints have a step, the last one by default; pretrained models and torus runs have none.
+    Checkpoints have a step, the last one by default; pretrained models and torus runs have none. Of
+    a model from outside it is the hash of its parameters, as they were read.
     """
     name, _, step = run.partition("@")
+    if name in OUTSIDE:
+        return read_json(files.DATA / "results" / f"{OUTSIDE[name]}.json")["weights_sha256"][
+            :DIGITS
+        ]
     checkpoint = files.DATA / "checkpoints" / name / "checkpoint.json"
     pretrained = files.DATA / "pretrained" / name / "provenance.json"
     if checkpoint.is_file():
@@ -49,6 +60,21 @@ def hash_of(run: str) -> str | None:
         return read_json(pretrained)["sha256"]["model.safetensors"][:DIGITS]
     torus = read_json(files.DATA / "torus" / "runs.json")
     return torus[name]["sha256"][:DIGITS] if name in torus else None
+
+
+def log_of(run: str) -> str | None:
+    """Where the numbers of a run stand whose weights were not kept: its log, below data/results."""
+    results, name = files.DATA / "results", run.partition("@")[0]
+    group, slash, _ = name.partition(
+        "/"
+    )  # "sweep/20-4-128", "ladder/2-layers+d_mlp-128/none/seed-0"
+    if (results / "training" / f"{name}.json").is_file():
+        return f"training/{name}.json"
+    if group == "sweep":
+        return "sweep.json"
+    trained = read_json(results / "autopsy.json")["runs"] if slash else {}
+    groups = {each.split(" | ")[0].replace(" ", "-") for each in trained}
+    return "autopsy.json" if group in groups else None
 
 
 def weights_of(*names: list | dict | None, model: str | None = None, step=None) -> dict[str, str]:
@@ -107,6 +133,10 @@ def _of_floor(one: Claim, entry: Entry, floor: str) -> list[str]:
             shown = ", ".join(f"{name} {number:.4g}".strip() for name, number in told)
             lines.append(f"  {what}{f' ({group})' * bool(group)}, {one.unit}: {shown}")
     lines += [f"  weights: {run} sha256 {sha256}…" for run, sha256 in (entry.weights or {}).items()]
+    without = {run_of(name) for names in (entry.of, entry.control_of) for name in _flat(names)}
+    for run in sorted(without - (entry.weights or {}).keys()):
+        log = log_of(run)
+        lines += [f"  weights: {run} not kept; its log is data/results/{log}"] if log else []
     return lines + [f"  {each}" for each in cell_of(one.id, floor)]
 
 
