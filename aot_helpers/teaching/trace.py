@@ -24,7 +24,7 @@ from aot_helpers.teaching.rules import (
 
 NEAR = 0.1  # a verdict that turns when the bounds move by this share has a thin margin
 DIGITS = 12  # of a sha256
-# Models that are not shipped: the results that were measured of them hold the hash of their weights.
+# Models from outside: the results that were measured of them hold the hash of their weights.
 OUTSIDE = {
     "smollm2": "pretrained/20-smollm2",
     "SmolLM2-135M-Instruct": "pretrained/20-smollm2",
