@@ -17,6 +17,7 @@ from aot_helpers.teaching.rules import (
     RULES,
     Claim,
     as_numbers,
+    foretold,
     judge,
     load_claims,
     verdict_word,
@@ -154,7 +155,10 @@ def cell_of(id: str, floor: str) -> list[str]:
 
 
 def thin(one: Claim, entry: Entry) -> bool:
-    """Whether the verdict turns when every bound of the claim's rules moves by NEAR, up or down."""
+    """Whether the verdict turns when every bound of the claim's rules moves by NEAR, up or down.
+
+    A bound of 0 moves by that share of the numbers' range; a number at its bound is always thin.
+    """
     given = entry.values, entry.control
     values, control = (None if each is None else as_numbers(one.id, each) for each in given)
     for rule in (*RULES, "control"):
@@ -162,8 +166,10 @@ def thin(one: Claim, entry: Entry) -> bool:
         for term in one.terms(rule) if numbers else ():
             if term.group and term.group not in numbers:
                 continue  # the rule is newer than this entry
-            number, room = term.of(numbers), NEAR * abs(term.bound)
-            if 0 < abs(number - term.bound) <= room and _decides(one, entry, rule, term):
+            asked = numbers[term.group] if term.group else sum(numbers.values(), [])
+            size = abs(term.bound) or max(asked) - min(asked)
+            near = abs(term.of(numbers) - term.bound) <= NEAR * size
+            if near and _decides(one, entry, rule, term):
                 return True
     return False
 
@@ -190,14 +196,14 @@ def counts(floor: str = "evidence") -> dict[str, int]:
         entries |= read_ledger(path)
     findings = {id: declared[id] for id in entries if declared[id].kind == "finding"}
     found = {"claims": len(declared), "findings": len(findings)}
-    for verdict in sorted({entries[id].verdict for id in findings}):
-        found[f"findings {verdict}"] = sum(entries[id].verdict == verdict for id in findings)
+    words = {id: verdict_word(one, entries[id].verdict) for id, one in findings.items()}
+    for word in sorted(set(words.values())):
+        found[f"findings {word}"] = sum(each == word for each in words.values())
     before = [one for one in findings.values() if one.declared.startswith("before")]
     found["rules set before the values"] = len(before)
-    in_part = [one for one in before if re.search(r"but for|\bafter\b", one.declared)]
-    found["of these in part"] = len(in_part)
+    found["of these in part"] = sum(not foretold(one) for one in before)
     found["rules set after"] = len(findings) - len(before)
-    found["one model"] = sum(_models(entries[id]) <= 1 for id in findings)
+    found["one model"] = sum(models(entries[id]) == 1 for id in findings)
     found[f"verdict within {NEAR:.0%} of a bound"] = sum(
         thin(one, entries[id]) for id, one in findings.items()
     )
@@ -207,10 +213,13 @@ def counts(floor: str = "evidence") -> dict[str, int]:
     return found
 
 
-def _models(entry: Entry) -> int:
-    """How many trained models a claim's values rest on."""
-    runs = {run_of(name) for name in _flat(entry.of)}
-    return len(runs) or entry.seeds or 1
+def models(entry: Entry) -> int:
+    """How many trained models a claim's values rest on; 0 of texts alone or of untrained ones."""
+    names = _flat(entry.of)
+    several = [int(each[1]) for name in names if (each := re.match(r"(\d+) models", name))]
+    runs = {run_of(name).partition("@")[0] for name in names}
+    known = sum(bool(hash_of(run) or log_of(run)) for run in runs)
+    return max(sum(several) or known, entry.seeds or 0)
 
 
 def _flat(names: list | dict | None) -> list[str]:
