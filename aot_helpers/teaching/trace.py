@@ -201,9 +201,9 @@ def counts(floor: str = "evidence") -> dict[str, int]:
         found[f"findings {word}"] = sum(each == word for each in words.values())
     before = [one for one in findings.values() if one.declared.startswith("before")]
     found["rules set before the values"] = len(before)
-    found["of these in part"] = sum(not foretold(one) for one in before)
+    found["of these in part"] = sum(map(in_part, before))
     found["rules set after"] = len(findings) - len(before)
-    found["one model"] = sum(models(entries[id]) == 1 for id in findings)
+    found["one model"] = sum(models_of(entries[id]) == 1 for id in findings)
     found[f"verdict within {NEAR:.0%} of a bound"] = sum(
         thin(one, entries[id]) for id, one in findings.items()
     )
@@ -213,7 +213,12 @@ def counts(floor: str = "evidence") -> dict[str, int]:
     return found
 
 
-def models(entry: Entry) -> int:
+def in_part(one: Claim) -> bool:
+    """Whether something of a claim that was set before its values has changed since."""
+    return one.declared.startswith("before") and not foretold(one)
+
+
+def models_of(entry: Entry) -> int:
     """How many trained models a claim's values rest on; 0 of texts alone or of untrained ones."""
     names = _flat(entry.of)
     several = [int(each[1]) for name in names if (each := re.match(r"(\d+) models", name))]
