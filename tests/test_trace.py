@@ -24,8 +24,17 @@ def test_a_hash_is_that_of_the_file_itself():
     torus = DATA / "torus" / "heads3-dim3.safetensors"
     assert hashlib.sha256(torus.read_bytes()).hexdigest().startswith(trace.hash_of(torus.stem))
     assert trace.hash_of("trained-here") is None
+    for name in trace.OUTSIDE:  # not here: the hash is in what was measured of them
+        assert len(trace.hash_of(name)) == trace.DIGITS
     with pytest.raises(ValueError, match="stories-2l has no weights of step 401; there are"):
         trace.hash_of("stories-2l@401")
+
+
+def test_a_run_without_weights_leads_to_its_log():
+    assert trace.log_of("gpt2-init-seed0") == "training/gpt2-init-seed0.json"
+    assert trace.log_of("ladder/2-layers+d_mlp-128/none/seed-0") == "autopsy.json"
+    assert trace.log_of("sweep/20-4-128") == "sweep.json" and trace.log_of("chance") is None
+    assert "gpt2-init-seed2 not kept; its log is data/results/training/" in trace.trace("09.14")
 
 
 def test_the_last_step_is_meant_where_none_is_said():

@@ -6,7 +6,15 @@ import math
 
 from aot_helpers.teaching import ledger
 from aot_helpers.teaching.ledger import Entry, ledger_path, measured, read_ledger, results_folder
-from aot_helpers.teaching.rules import AFTER, Claim, as_numbers, judge, load_claims, verdict_word
+from aot_helpers.teaching.rules import (
+    AFTER,
+    Claim,
+    as_numbers,
+    foretold,
+    judge,
+    load_claims,
+    verdict_word,
+)
 from aot_helpers.teaching.trace import named, weights_of
 
 __all__ = [  # what notebooks use
@@ -73,7 +81,7 @@ def claim(
     if floor == "tour":
         print(f"Claim {id} {verdict_word(one, verdict)}: {_sentence(one, entry, says)}")
     else:
-        print(f"{id} {verdict}: {one.statement} ({measured(one, entry)})")
+        print(f"{id} {verdict_word(one, verdict)}: {one.statement} ({measured(one, entry)})")
 
 
 def _sizes(numbers: dict[str, list[float]]) -> dict[str, int]:
@@ -117,12 +125,12 @@ def claims_table(notebook: str, floor: str = "tour"):
     rows = ["| | claim | kind | measured | verdict |", "|---|---|---|---|---|"]
     for id, entry in entries.items():
         one, proof = declared[id], proofs.get(id, entry)
-        word = verdict_word if floor == "tour" else lambda one, verdict: verdict
-        verdict = word(one, entry.verdict)
+        verdict = verdict_word(one, entry.verdict)
         if proof.verdict != entry.verdict or (proof.seeds or 1) > (entry.seeds or 1):
             on = proof.measured_on()
-            verdict += f"; evidence: {word(one, proof.verdict)}, {on}".rstrip(", ")
+            verdict += f"; evidence: {verdict_word(one, proof.verdict)}, {on}".rstrip(", ")
         kind = one.kind + ", rule set after" * one.declared.startswith("after")
+        kind += ", in part after" * (one.declared.startswith("before") and not foretold(one))
         shown = f"[{id}](evidence/{link.name})" if link else id
         cells = (shown, one.statement, kind, measured(one, entry), verdict)
         rows.append(f"| {' | '.join(cell.replace('|', '∣') for cell in cells)} |")

@@ -24,6 +24,8 @@ NEEDS = {  # kind of claim: what it must have besides statement, source and hold
     "open": ("why",),  # cannot be tested here
     "withdrawn": ("why",),  # was judged once and no longer is; it stays in sight
 }
+# What `declared` says where something of a claim that was set before has changed since.
+CHANGED = re.compile(r"\b(but for|after|since|until|now|changed|for a time|at first|were first)\b")
 AFTER = {"confirmed": "holds", "partly": "holds in part", "refuted": "fails"}  # nobody foretold it
 UNJUDGED = {"open": "not testable here", "withdrawn": "withdrawn"}  # kind: what stands as verdict
 SIGNS = {"<=": float.__le__, ">=": float.__ge__, "<": float.__lt__, ">": float.__gt__}
@@ -181,6 +183,11 @@ def _flat(values) -> list[float]:
     return [float(f"{values:.4g}")]
 
 
+def foretold(one: Claim) -> bool:
+    """Whether all of a claim, its control too, was set before its values and has not changed."""
+    return one.declared.startswith("before") and not CHANGED.search(one.declared)
+
+
 def verdict_word(one: Claim, verdict: str) -> str:
-    """What a tour calls a verdict: a rule that was set after its values were known only holds."""
-    return verdict if one.declared.startswith("before") else AFTER.get(verdict, verdict)
+    """What a verdict is called: a claim that was not foretold only holds, in part, or fails."""
+    return verdict if foretold(one) else AFTER.get(verdict, verdict)

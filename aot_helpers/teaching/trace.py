@@ -17,6 +17,7 @@ from aot_helpers.teaching.rules import (
     RULES,
     Claim,
     as_numbers,
+    foretold,
     judge,
     load_claims,
     verdict_word,
@@ -24,6 +25,12 @@ from aot_helpers.teaching.rules import (
 
 NEAR = 0.1  # a verdict that turns when the bounds move by this share has a thin margin
 DIGITS = 12  # of a sha256
+# Models from outside: the results that were measured of them hold the hash of their weights.
+OUTSIDE = {
+    "smollm2": "pretrained/20-smollm2",
+    "SmolLM2-135M-Instruct": "pretrained/20-smollm2",
+    "minilm": "geometry/minilm",
+}
 
 
 def run_of(name: str) -> str:
@@ -32,11 +39,16 @@ def run_of(name: str) -> str:
 
 
 def hash_of(run: str) -> str | None:
-    """The first digits of the sha256 of the weights of "name" or "name@step"; None: not shipped.
+    """The first digits of the sha256 of the weights of "name" or "name@step"; None: not kept.
 
-    Checkpoints have a step, the last one by default; pretrained models and torus runs have none.
+    Checkpoints have a step, the last one by default; pretrained models and torus runs have none. Of
+    a model from outside it is the hash of its parameters, as they were read.
     """
     name, _, step = run.partition("@")
+    if name in OUTSIDE:
+        return read_json(files.DATA / "results" / f"{OUTSIDE[name]}.json")["weights_sha256"][
+            :DIGITS
+        ]
     checkpoint = files.DATA / "checkpoints" / name / "checkpoint.json"
     pretrained = files.DATA / "pretrained" / name / "provenance.json"
     if checkpoint.is_file():
@@ -49,6 +61,21 @@ def hash_of(run: str) -> str | None:
         return read_json(pretrained)["sha256"]["model.safetensors"][:DIGITS]
     torus = read_json(files.DATA / "torus" / "runs.json")
     return torus[name]["sha256"][:DIGITS] if name in torus else None
+
+
+def log_of(run: str) -> str | None:
+    """Where the numbers of a run stand whose weights were not kept: its log, below data/results."""
+    results, name = files.DATA / "results", run.partition("@")[0]
+    group, slash, _ = name.partition(
+        "/"
+    )  # "sweep/20-4-128", "ladder/2-layers+d_mlp-128/none/seed-0"
+    if (results / "training" / f"{name}.json").is_file():
+        return f"training/{name}.json"
+    if group == "sweep":
+        return "sweep.json"
+    trained = read_json(results / "autopsy.json")["runs"] if slash else {}
+    groups = {each.split(" | ")[0].replace(" ", "-") for each in trained}
+    return "autopsy.json" if group in groups else None
 
 
 def weights_of(*names: list | dict | None, model: str | None = None, step=None) -> dict[str, str]:
@@ -107,6 +134,10 @@ def _of_floor(one: Claim, entry: Entry, floor: str) -> list[str]:
             shown = ", ".join(f"{name} {number:.4g}".strip() for name, number in told)
             lines.append(f"  {what}{f' ({group})' * bool(group)}, {one.unit}: {shown}")
     lines += [f"  weights: {run} sha256 {sha256}…" for run, sha256 in (entry.weights or {}).items()]
+    without = {run_of(name) for names in (entry.of, entry.control_of) for name in _flat(names)}
+    for run in sorted(without - (entry.weights or {}).keys()):
+        log = log_of(run)
+        lines += [f"  weights: {run} not kept; its log is data/results/{log}"] if log else []
     return lines + [f"  {each}" for each in cell_of(one.id, floor)]
 
 
@@ -124,7 +155,10 @@ def cell_of(id: str, floor: str) -> list[str]:
 
 
 def thin(one: Claim, entry: Entry) -> bool:
-    """Whether the verdict turns when every bound of the claim's rules moves by NEAR, up or down."""
+    """Whether the verdict turns when every bound of the claim's rules moves by NEAR, up or down.
+
+    A bound of 0 moves by that share of the numbers' range; a number at its bound is always thin.
+    """
     given = entry.values, entry.control
     values, control = (None if each is None else as_numbers(one.id, each) for each in given)
     for rule in (*RULES, "control"):
@@ -132,8 +166,10 @@ def thin(one: Claim, entry: Entry) -> bool:
         for term in one.terms(rule) if numbers else ():
             if term.group and term.group not in numbers:
                 continue  # the rule is newer than this entry
-            number, room = term.of(numbers), NEAR * abs(term.bound)
-            if 0 < abs(number - term.bound) <= room and _decides(one, entry, rule, term):
+            asked = numbers[term.group] if term.group else sum(numbers.values(), [])
+            size = abs(term.bound) or max(asked) - min(asked)
+            near = abs(term.of(numbers) - term.bound) <= NEAR * size
+            if near and _decides(one, entry, rule, term):
                 return True
     return False
 
@@ -160,14 +196,14 @@ def counts(floor: str = "evidence") -> dict[str, int]:
         entries |= read_ledger(path)
     findings = {id: declared[id] for id in entries if declared[id].kind == "finding"}
     found = {"claims": len(declared), "findings": len(findings)}
-    for verdict in sorted({entries[id].verdict for id in findings}):
-        found[f"findings {verdict}"] = sum(entries[id].verdict == verdict for id in findings)
+    words = {id: verdict_word(one, entries[id].verdict) for id, one in findings.items()}
+    for word in sorted(set(words.values())):
+        found[f"findings {word}"] = sum(each == word for each in words.values())
     before = [one for one in findings.values() if one.declared.startswith("before")]
     found["rules set before the values"] = len(before)
-    in_part = [one for one in before if re.search(r"but for|\bafter\b", one.declared)]
-    found["of these in part"] = len(in_part)
+    found["of these in part"] = sum(map(in_part, before))
     found["rules set after"] = len(findings) - len(before)
-    found["one model"] = sum(_models(entries[id]) <= 1 for id in findings)
+    found["one model"] = sum(models_of(entries[id]) == 1 for id in findings)
     found[f"verdict within {NEAR:.0%} of a bound"] = sum(
         thin(one, entries[id]) for id, one in findings.items()
     )
@@ -177,10 +213,18 @@ def counts(floor: str = "evidence") -> dict[str, int]:
     return found
 
 
-def _models(entry: Entry) -> int:
-    """How many trained models a claim's values rest on."""
-    runs = {run_of(name) for name in _flat(entry.of)}
-    return len(runs) or entry.seeds or 1
+def in_part(one: Claim) -> bool:
+    """Whether something of a claim that was set before its values has changed since."""
+    return one.declared.startswith("before") and not foretold(one)
+
+
+def models_of(entry: Entry) -> int:
+    """How many trained models a claim's values rest on; 0 of texts alone or of untrained ones."""
+    names = _flat(entry.of)
+    several = [int(each[1]) for name in names if (each := re.match(r"(\d+) models", name))]
+    runs = {run_of(name).partition("@")[0] for name in names}
+    known = sum(bool(hash_of(run) or log_of(run)) for run in runs)
+    return max(sum(several) or known, entry.seeds or 0)
 
 
 def _flat(names: list | dict | None) -> list[str]:

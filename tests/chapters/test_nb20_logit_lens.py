@@ -241,8 +241,7 @@ def tiny_gpt2(tmp_path):
     """A random GPT-2 in Hugging Face format, whose tokenizer has the words of the facts."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    facts = templates.FACTS.items()
-    texts = [t.format(pair.replace(" ", " is ")) for t, pairs in facts for pair in pairs.split(",")]
+    texts = [f"{fact.prompt} {fact.answer}" for fact in templates.our_facts()]
     tokenizer = train_bpe(texts * 3, 900)
     shape = dict(n_positions=128, n_embd=24, n_layer=2, n_head=3)
     torch.manual_seed(0)
@@ -260,20 +259,46 @@ def test_a_folder_is_measured_and_gpt2_out_of_reach_is_said(
 
     monkeypatch.setattr(templates, "predictions", half_right)
     measure = results.measure
-    monkeypatch.setattr(results, "measure", lambda m, counts: measure(m, counts=(6, 4, 4)))
+    few = {"counts": (6, 4, 4)}
+    monkeypatch.setattr(results, "measure", lambda m, **given: measure(m, **given | few))
     out = tmp_path / "out"
     tool.pretrained([str(tiny_gpt2), "gpt2"], 0, ["20"], out)
-    assert "gpt2 is left out" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "gpt2 is left out" in said and "is asked for facts of ours: CounterFact is out" in said
     found = json.loads((out / f"20-{tiny_gpt2.name}.json").read_text("utf-8"))
     assert found["family"] == "gpt2" and found["prompts"]["right"] == 6
+    assert found["facts"] == "ours" and len(found["weights_sha256"]) == 64
     assert len(found["example"]["top"]) == 3
     assert found["shares"]["right"]["head | final"]["mean"] >= 0
     assert found["tests"]["heads: sharing, words"]["layers"][0] is not None
 
 
-def test_a_model_that_knows_no_fact_is_refused(tiny_gpt2):
+def test_a_gpt2_is_asked_for_counterfact_where_the_hub_gives_it(tiny_gpt2, tmp_path, monkeypatch):
+    """Its rows as the hub has them; a random model knows none, so it is told which are right."""
+    known = templates.our_facts()[:40]
+    rows = [{"subject": s, "prompt": p, "target_true": f" {a}", "id": 1} for s, p, a in known]
+    asked = []
+    monkeypatch.setattr("datasets.load_dataset", lambda name, split: asked.append(name) or rows)
+    assert sorted(templates.counterfact()) == sorted(known) and len(templates.counterfact(7)) == 7
+    assert asked == ["NeelNanda/counterfact-tracing"] * 2
+
+    def half_right(model, prompts):
+        return torch.where(torch.arange(len(prompts.last)) % 2 == 0, prompts.answers, 0)
+
+    monkeypatch.setattr(templates, "predictions", half_right)
+    measure, few = results.measure, {"counts": (6, 4, 4)}
+    monkeypatch.setattr(results, "measure", lambda m, **given: measure(m, **given | few))
+    found = results.pretrained(load_pretrained(tiny_gpt2), "gpt2")
+    assert found["facts"] == "CounterFact" and found["prompts"]["right"] == 6
+    assert 0 < found["subjects"][0] <= 6
+
+
+def test_a_model_that_knows_no_fact_is_refused_and_left_out(tiny_gpt2, tmp_path, capsys):
     with pytest.raises(ValueError, match="answers .* of the kind that it was trained on"):
         results.measure(load_pretrained(tiny_gpt2))
+    tool.pretrained([str(tiny_gpt2)], 0, ["20"], tmp_path / "out")
+    assert "notebook 20 is left out: of " in capsys.readouterr().out
+    assert not (tmp_path / "out").exists()
 
 
 @torch.no_grad()

@@ -10,8 +10,10 @@ from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.heads import head_scores, induction_scores
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.text.batches import repeated_tokens
+from aot_helpers.text.corpora import load_corpus
 
 FRIEND = "Grace Hopper"  # whom the made-up names meet
+SPLITS = ("train", "test")
 REMOVED = (1, 2, 4, 8, 16)  # so many heads of a pretrained model are ablated
 
 
@@ -74,6 +76,13 @@ def made_up_names(n: int, seed: int) -> list[str]:
     letters = torch.randint(26, (n, 2, 6), generator=generator)
     words = [["".join(chr(97 + int(x)) for x in word).title() for word in pair] for pair in letters]
     return [" ".join(pair) for pair in words]
+
+
+def unread_names(n: int) -> list[str]:
+    """The first n names of the stories held out, made by the same grammar, that no other has."""
+    names = {split: load_corpus("stories", split, quiet=True).truth.names for split in SPLITS}
+    known = {name for pair in names["train"] for name in pair}
+    return [name for name in dict.fromkeys(sum(names["test"], ())) if name not in known][:n]
 
 
 def mention_losses(

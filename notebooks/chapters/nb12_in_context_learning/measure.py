@@ -150,7 +150,7 @@ def at_step(name: str, step: int, length: int = 32) -> tuple[float, float, float
 
 
 def best_heads(names: list[str]) -> dict[str, list[float]]:
-    """Best induction score of shipped runs, "name" or "name@step": {"8 tokens": [run], …}, to 63.
+    """Best induction score of layer 1 of "name" or "name@step": {"8 tokens": [run], …}, to 63.
 
     The lengths are 8, 22 and 63 tokens of a random segment written twice.
     """
@@ -159,7 +159,7 @@ def best_heads(names: list[str]) -> dict[str, list[float]]:
         with torch.random.fork_rng():  # loading draws numbers, too
             model = load_checkpoint(name, int(step) if step else None)
         for length, scores in by_length(induction_scores, model, (8, 22, 63)).items():
-            found[f"{length} tokens"].append(scores.max().item())
+            found[f"{length} tokens"].append(scores[1].max().item())
     return found
 
 

@@ -12,7 +12,15 @@ from aot_helpers.reading.logit_lens import lens, probability, rank
 from aot_helpers.text.corpora import load_corpus
 from chapters.nb20_logit_lens import patching, readings, removals
 from chapters.nb20_logit_lens.readings import HEAD, LOTS, WHOSE, K, Readings, by_norm, shared
-from chapters.nb20_logit_lens.templates import Prompts, by_kind, predictions, some, subjects
+from chapters.nb20_logit_lens.templates import (
+    Fact,
+    Prompts,
+    by_kind,
+    counterfact,
+    predictions,
+    some,
+    subjects,
+)
 
 EXAMPLE = "The capital of Norway is"
 TARGETS = ("attention output", "block output", "final")
@@ -117,15 +125,17 @@ def measure(
     counts: tuple[int, int, int] = (70, 40, 40),
     k: int = K,
     seed: int = 0,
+    known: list[Fact] | None = None,
 ) -> dict:
     """Everything of one model: {"shares": {kind: {name: summary}}, "tests": {name: summary}, …}.
 
     "said": what it says most of each kind, and how often a name (" Oslo"); "subjects": of facts,
     how many there are among the right ones, and among those tested.
 
-    texts: windows of these; None: facts, for a model that knows some. counts: how many prompts
-    answered rightly, how many of each other kind, on how many the causal tests are made. Of more
-    than 8 layers every third is read, and the tests are made in every sixth, the last among them.
+    texts: windows of these; None: facts, for a model that knows some: those known, or ours. counts:
+    how many prompts answered rightly, how many of each other kind, on how many the causal tests are
+    made. Of more than 8 layers every third is read, and the tests are made in every sixth, the last
+    among them.
     Raises ValueError for a k beyond the vocabulary.
     """
     n, n_others, n_tests = counts
@@ -133,7 +143,7 @@ def measure(
     many = n_layers > 8
     layers = [i for i in range(n_layers) if not many or (n_layers - 1 - i) % 3 == 0]
     tested = layers[::-1][:: 2 if many else 1][::-1]
-    kinds, found = by_kind(model, texts, n, n_others, seed), {"shares": {}, "said": {}}
+    kinds, found = by_kind(model, texts, n, n_others, seed, known), {"shares": {}, "said": {}}
     right, few, compared = kinds["right"], slice(n_tests), "p of the prediction"
     for kind, prompts in kinds.items():
         r = readings.read_prompts(model, prompts, k, layers, full=kind == "right", seed=seed)
@@ -156,7 +166,7 @@ def measure(
     how_many = {kind: len(prompts.last) for kind, prompts in kinds.items()}
     facts |= {"layers": layers, "tested": tested, "prompts": how_many, "seed": seed}
     if texts is None:
-        facts["subjects"] = [subjects(model, some(right, rows)) for rows in (slice(n), few)]
+        facts["subjects"] = [subjects(model, some(right, rows), known) for rows in (slice(n), few)]
     return facts | {"n_tests": min(n_tests, how_many["right"])} | found
 
 
@@ -223,8 +233,16 @@ def example(model: Model, text: str = EXAMPLE) -> dict:
 def pretrained(model: Model, name: str) -> dict:
     """What `make data WHAT=pretrained` keeps of a model for notebook 20.
 
-    A model of docstrings reads windows of docstrings; all others are asked for facts.
+    A model of docstrings reads windows of docstrings; all others are asked for facts: a GPT-2 for
+    those of CounterFact, as in the source, where the hub gives it; the others for ours.
     """
     if name.startswith("docstrings"):
         return measure(model, load_corpus("docstrings", "test", quiet=True).texts)
-    return measure(model, counts=(60, 40, 40)) | {"example": example(model)}
+    known, told = None, "ours"
+    if model.config.family == "gpt2":
+        try:
+            known, told = counterfact(), "CounterFact"
+        except OSError as error:
+            print(f"{name} is asked for facts of ours: {error}")
+    found = measure(model, counts=(60, 40, 40), known=known)
+    return found | {"facts": told, "example": example(model)}

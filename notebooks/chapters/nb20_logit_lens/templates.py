@@ -1,7 +1,7 @@
 """The prompts of notebook 20: facts with one-token answers, windows of text, random tokens.
 
 VISIT, section 3 and appendix D.1, reads at the last position of 100 prompts of CounterFact that the
-model answers rightly, and of random ones.
+model answers rightly, and of random ones. CounterFact comes from the hub; elsewhere facts are ours.
 """
 
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from aot_helpers.models.protocol import Model
+from aot_helpers.offline import network
 from aot_helpers.text.batches import pad_batch
 
 _CAPITALS = """\
@@ -42,11 +43,41 @@ FACTS = {
     "People in {} speak": _LANGUAGES,
     "The opposite of {} is": _OPPOSITES,
 }
+COUNTERFACT = "NeelNanda/counterfact-tracing"  # Meng et al. 2022, with one prompt a row
+ASKED = 1500  # of its 21,919 prompts: more than 100 of them are answered by a small GPT-2
 NAMED = "Then Mila Toren met {} {}. Mila Toren gave {}"
 FIRST = ("Deko", "Tavi", "Orin", "Kela", "Bruno", "Sana", "Nuri", "Palo")
 LAST = ("Balis", "Zorin", "Reban", "Tomak", "Sorel", "Dunar", "Feltz", "Marov")
 LOGITS = 4_000_000  # so many at a time: 16 MB
 LENGTHS = (24, 72)  # tokens of a window, at least and at most
+
+
+class Fact(NamedTuple):
+    """What a fact is about, the prompt that asks for it, and how it goes on: "Oslo"."""
+
+    subject: str
+    prompt: str
+    answer: str
+
+
+def our_facts() -> list[Fact]:
+    """Every thing of FACTS in every template."""
+    pairs = [(t, pair.split(" ")) for t, all_ in FACTS.items() for pair in all_.split(",")]
+    return [Fact(thing, t.format(thing), answer) for t, (thing, answer) in pairs]
+
+
+def counterfact(n: int = ASKED, seed: int = 0) -> list[Fact]:
+    """Draw n prompts of CounterFact. Raises OSError where the hub does not give it."""
+
+    def read_hub(repository: str) -> list[Fact]:
+        from datasets import load_dataset
+
+        rows = load_dataset(repository, split="train")
+        return [Fact(r["subject"], r["prompt"].strip(), r["target_true"].strip()) for r in rows]
+
+    found, _ = network.fetch("CounterFact", (COUNTERFACT, None, None), read_hub, None)
+    order = torch.randperm(len(found), generator=torch.Generator().manual_seed(seed)).tolist()
+    return [found[i] for i in order[:n]]
 
 
 class Prompts(NamedTuple):
@@ -95,35 +126,34 @@ def some(prompts: Prompts, which: Tensor | slice) -> Prompts:
     return Prompts(*(part[which] for part in prompts))
 
 
-def facts(model: Model, seed: int = 0) -> Prompts:
+def facts(model: Model, seed: int = 0, known: list[Fact] | None = None) -> Prompts:
     """All facts whose answer is one token of this model, in an order drawn by lot.
 
-    No token stands before the text, as in the source. ValueError for a model without a tokenizer.
+    known: which facts; None: ours. No token stands before the text, as in the source. ValueError
+    for a model without a tokenizer.
     """
     if model.tokenizer is None:
         raise ValueError("this model has no tokenizer, so facts cannot be asked: give one that has")
     texts, answers = [], []
-    for template, pairs in FACTS.items():
-        for pair in pairs.split(","):
-            subject, answer = pair.split(" ")
-            ids = model.tokenizer.encode(" " + answer)
-            if len(ids) == 1:
-                texts.append(model.tokenizer.encode(template.format(subject)))
-                answers.append(int(ids[0]))
+    for _, prompt, answer in our_facts() if known is None else known:
+        ids = model.tokenizer.encode(" " + answer)
+        if len(ids) == 1:
+            texts.append(model.tokenizer.encode(prompt))
+            answers.append(int(ids[0]))
     order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(seed)).tolist()
     return gather([texts[i] for i in order], [answers[i] for i in order])
 
 
-def subjects(model: Model, prompts: Prompts) -> int:
+def subjects(model: Model, prompts: Prompts, known: list[Fact] | None = None) -> int:
     """How many different things some facts are about: Norway once, in however many templates."""
-    found = set()
-    for template, pairs in FACTS.items():
-        for subject in (pair.split(" ")[0] for pair in pairs.split(",")):
-            text = model.tokenizer.encode(template.format(subject))
-            fits = prompts.tokens[prompts.last == len(text) - 1, : len(text)]
-            if len(fits) and (fits == text).all(dim=1).any():
-                found.add(subject)
-    return len(found)
+    asked = {
+        tuple(tokens[: last + 1].tolist())
+        for tokens, last in zip(prompts.tokens, prompts.last, strict=True)
+    }
+    known = our_facts() if known is None else known
+    return len(
+        {f.subject for f in known if tuple(model.tokenizer.encode(f.prompt).tolist()) in asked}
+    )
 
 
 def named(model: Model) -> Prompts:
@@ -167,15 +197,20 @@ def random_tokens(model: Model, like: Prompts, seed: int = 0) -> Prompts:
 
 
 def by_kind(
-    model: Model, texts: list[str] | None = None, n: int = 70, n_others: int = 40, seed: int = 0
+    model: Model,
+    texts: list[str] | None = None,
+    n: int = 70,
+    n_others: int = 40,
+    seed: int = 0,
+    known: list[Fact] | None = None,
 ) -> dict[str, Prompts]:
     """At most n prompts that this model answers "right", at most n_others of each other kind.
 
-    texts: windows of these; None: facts, those that begin alike set `apart`. "wrong": answered
-    otherwise; "random tokens": as long as the right ones. Raises ValueError for a model that
-    answers fewer than 4 rightly, or fewer than 2 wrongly.
+    texts: windows of these; None: facts (those known, or ours), those that begin alike set `apart`.
+    "wrong": answered otherwise; "random tokens": as long as the right ones. Raises ValueError for a
+    model that answers fewer than 4 rightly, or fewer than 2 wrongly.
     """
-    asked = facts(model, seed) if texts is None else windows(model, texts, len(texts), seed)
+    asked = facts(model, seed, known) if texts is None else windows(model, texts, len(texts), seed)
     right = predictions(model, asked) == asked.answers
     if right.sum() < 4 or (~right).sum() < 2:
         raise ValueError(
