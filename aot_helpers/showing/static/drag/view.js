@@ -42,17 +42,19 @@ function mountTraining(root, source) {
     at(kind).innerHTML = `<span><b>${names[kind][0]}</b><small>${names[kind][1]}</small></span>`;
     at(kind).onclick = () => {
       state.off ^= kind === "previous" ? 1 : 2;
-      at(kind).setAttribute("aria-checked", !(state.off & (kind === "previous" ? 1 : 2)));
+      const on = !(state.off & (kind === "previous" ? 1 : 2));
+      at(kind).setAttribute("aria-checked", on);
+      at(kind).querySelector("small").textContent = on ? names[kind][1] : "switched off: zero-ablated";
       compute(); draw();
     };
   }
-  at("why").innerHTML = `A piece of the text is the lighter, the more probable the model found it before it read it: the <b class="first">first mention</b> of a made-up name stays dark, because nothing could tell it, and the <b class="second">second mention</b> lights up once the model has learned to copy. Copying takes two layers: the previous-token head adds to each token which one stood before it, and the induction heads use this to find where the present token stood last time, attend to what followed it (the <b class="share">induction stripe</b>, in the dotted box) and copy that. Switch off either kind (zero ablation), and the second mention turns dark again.`;
+  at("why").innerHTML = `The lighter a piece of the text, the more probable the model found it before it read it: nothing can tell the <b class="first">first mention</b> of a made-up name, but the <b class="second">second mention</b> can be copied. Copying takes two layers: a previous-token head tells each token which one stands before it, and induction heads use this to attend to what followed the present token last time (the <b class="share">induction stripe</b> in the dotted box) and to copy it. Switch off either kind (zero ablation), and the second mention turns dark again.`;
   const slider = at("step");
   slider.max = last;
   source.steps.forEach((step, k) => {
     const label = document.createElement("i");
     label.textContent = step.toLocaleString("en-US");
-    label.className = k % 2 ? "between" : "";
+    label.className = (k % 2 && k < last) || k === last - 1 ? "between" : "";  // no room on a phone
     label.style.left = `calc(9px + ${k / last} * (100% - 18px))`;
     at("slide").append(label);
   });
@@ -109,7 +111,7 @@ function mountTraining(root, source) {
     const frame = now(), { tokens } = state.reading, n = tokens.length, [night, day] = ["--dark", "--light"].map((name) => color(name).split(",").map(Number)), row = state.pointed === null ? null : frame.induction.slice(state.pointed * (n + 1), (state.pointed + 1) * (n + 1));
     at("text").querySelectorAll("span").forEach((cell, i) => {
       const shade = mixed(night, day, frame.p[i]);
-      cell.style.background = `rgb(${shade.map(Math.round)})`;
+      cell.style.backgroundColor = `rgb(${shade.map(Math.round)})`;
       cell.style.color = shade[0] * 0.3 + shade[1] * 0.6 + shade[2] * 0.1 > 140 ? "#222" : "#fff";
       cell.style.setProperty("--look", row && i < state.pointed ? Math.min(1, row[i + 1]).toFixed(2) : 0);
       cell.classList.toggle("pointed", i === state.pointed);
