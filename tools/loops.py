@@ -17,6 +17,8 @@ from aot_helpers.base.files import write_atomically
 from aot_helpers.base.results import RESULTS
 from chapters.nb09_phase_change import dragged
 from chapters.nb09_phase_change.measure import read_name
+from chapters.torus.journey import Journey
+from chapters.torus.training import list_runs, load_run
 
 COLORS = 96
 
@@ -26,7 +28,12 @@ def training() -> Iterable[tuple[np.ndarray, int]]:
     return dragged.film(read_name("Quzo Fipja"), title)
 
 
-LOOPS: dict[str, Callable] = {"training": training}
+def torus() -> Iterable[tuple[np.ndarray, int]]:
+    run = "heads3-dim3"
+    return Journey(load_run(run).nets[0], list_runs()[run].targets()[0]).film()
+
+
+LOOPS: dict[str, Callable] = {"training": training, "torus": torus}
 
 
 def gif(frames: Iterable[tuple[np.ndarray, int]], colors: int = COLORS) -> bytes:
