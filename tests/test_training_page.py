@@ -64,7 +64,9 @@ def cases(tokenizer):
     tokens += list(aot.repeated_tokens(1024, 24, 1, tokenizer.bos, seed=3))
     offs = [[], ["L0H3"], ["L1H0", "L1H2"], ALL_OFF]
     steps = [*range(len(training_page.STEPS)), -1]
-    return [(step, each, offs[i % 4 if i < 4 else 0]) for step in steps for i, each in enumerate(tokens)]
+    return [
+        (step, each, offs[i % 4 if i < 4 else 0]) for step in steps for i, each in enumerate(tokens)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +112,9 @@ def test_probabilities_and_patterns_are_those_of_pytorch(answer, cases):
         kind = "floats" if step < 0 else "packed"
         worst[kind] = max(worst[kind], apart.abs().max().item())
         if step < 0:
-            heads = [cache[f"L{layer}.pattern"][0, head].flatten() for layer, head in ((0, 3), (1, 0))]
+            heads = [
+                cache[f"L{layer}.pattern"][0, head].flatten() for layer, head in ((0, 3), (1, 0))
+            ]
             apart = (numbers(found["patterns"]) - torch.cat(heads)).abs().max().item()
             worst["patterns of floats"] = max(worst["patterns of floats"], apart)
     print(worst)
@@ -123,7 +127,9 @@ def test_a_name_is_read_as_the_notebook_reads_it(answer):
     steps = training_page.STEPS[-2:]
     for name, found in zip(READ, answer["names"], strict=False):
         reading = measure.read_name(name, steps)
-        assert found["tokens"] == reading.tokens and found["spans"] == [list(s) for s in reading.spans]
+        assert found["tokens"] == reading.tokens and found["spans"] == [
+            list(s) for s in reading.spans
+        ]
         assert np.abs(np.array(found["p"]) - reading.p[-1]).max() <= 1e-2, name
 
 
@@ -146,7 +152,9 @@ def test_both_kinds_of_heads_are_needed_and_are_what_they_are_called():
     named = lambda heads: {(h.layer, h.head) for h in map(aot.Head.parse, heads)}  # noqa: E731
     found = {tuple(at) for at in (of("induction") > 0.5).nonzero().tolist()}
     assert found == named(training_page.INDUCTION)
-    assert {tuple(at) for at in (of("previous") > 0.5).nonzero().tolist()} == named(training_page.PREVIOUS)
+    assert {tuple(at) for at in (of("previous") > 0.5).nonzero().tolist()} == named(
+        training_page.PREVIOUS
+    )
 
 
 def test_the_page_is_small_whole_and_asks_for_nothing(tmp_path, run):

@@ -14,9 +14,10 @@ from PIL import Image
 
 import here  # noqa: F401
 from aot_helpers.base.files import write_atomically
-from aot_helpers.base.results import RESULTS
+from aot_helpers.base.results import RESULTS, read
 from chapters.nb09_phase_change import dragged
 from chapters.nb09_phase_change.measure import read_name
+from chapters.nb18_queries_meet_keys import shifting
 from chapters.torus.journey import Journey
 from chapters.torus.training import list_runs, load_run
 
@@ -33,7 +34,12 @@ def torus() -> Iterable[tuple[np.ndarray, int]]:
     return Journey(load_run(run).nets[0], list_runs()[run].targets()[0]).film()
 
 
-LOOPS: dict[str, Callable] = {"training": training, "torus": torus}
+def shifted_keys() -> Iterable[tuple[np.ndarray, int]]:
+    shifted = shifting.Shifted(read("geometry/minilm"))
+    return shifting.film(shifted, shifting.DRAWN, "Keys move, attention does not")
+
+
+LOOPS: dict[str, Callable] = {"training": training, "torus": torus, "shifted-keys": shifted_keys}
 
 
 def gif(frames: Iterable[tuple[np.ndarray, int]], colors: int = COLORS) -> bytes:
@@ -43,7 +49,9 @@ def gif(frames: Iterable[tuple[np.ndarray, int]], colors: int = COLORS) -> bytes
     sheet = Image.new("RGB", (some[0].width, some[0].height * len(some)))
     for i, each in enumerate(some):
         sheet.paste(each, (0, i * each.height))
-    palette = sheet.quantize(colors, method=Image.Quantize.MEDIANCUT, kmeans=1, dither=Image.Dither.NONE)
+    palette = sheet.quantize(
+        colors, method=Image.Quantize.MEDIANCUT, kmeans=1, dither=Image.Dither.NONE
+    )
     few = [each.quantize(palette=palette, dither=Image.Dither.NONE) for each in pictures]
     few[0].save(
         packed := io.BytesIO(), format="gif", save_all=True, append_images=few[1:],

@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHADES, SHARE, canvas, say
 from aot_helpers.showing.texts import LETTER
-from aot_helpers.showing.training_page import INDUCTION, PREVIOUS, Reading
+from aot_helpers.showing.training_page import INDUCTION, PREVIOUS, Reading, TrainingView
 
 DARK = np.array([62, 56, 72]) / 255  # of a piece that was not expected
 WIDTH, HEIGHT, LINE = 8.0, 4.3, 7.4  # inches: of the picture, and where a line of text ends
@@ -31,6 +31,11 @@ def dragged(reading: Reading, at: float, title: str, state: int = 0) -> Figure:
     for left, name, pattern in zip((3.2, 5.66), names, patterns, strict=True):
         _map(axis, reading, _mixed(pattern, at), left, name)
     return figure
+
+
+def view(reading: Reading, title: str) -> TrainingView:
+    """The training in the page, to be dragged; where no script runs, the last step as a picture."""
+    return TrainingView(reading, dragged(reading, len(reading.steps) - 1, title))
 
 
 def film(reading: Reading, title: str, per_second: int = 12) -> Iterator[tuple[np.ndarray, int]]:
@@ -64,7 +69,9 @@ def _text(axis, reading, p):
         if token.startswith(" ") and x + ADVANCE * len(word) + 0.1 > LINE:
             x, y = 0.2, y - 0.46
         shade = DARK + known * (1 - DARK)
-        axis.add_patch(Rectangle((x, y - tall / 2), wide - 0.02, tall, fc=shade, ec="#e0dee5", lw=0.6))
+        axis.add_patch(
+            Rectangle((x, y - tall / 2), wide - 0.02, tall, fc=shade, ec="#e0dee5", lw=0.6)
+        )
         for (start, end), color in zip(reading.spans, (KEY, QUERY), strict=True):
             if start <= i < end:
                 axis.add_patch(Rectangle((x, y - tall / 2 - 0.045), wide - 0.02, 0.04, fc=color))
@@ -113,14 +120,21 @@ def _map(axis, reading, pattern, left, name):
     """An attention pattern; the dotted box is where the second mention attends to the first."""
     side, low, n = 2.3, 0.14, len(pattern)
     shown = np.where(np.tri(n, dtype=bool)[..., None], SHADES(pattern.clip(0, 1))[..., :3], 1.0)
-    axis.imshow(shown, extent=(left, left + side, low, low + side), interpolation="nearest", zorder=2)
+    axis.imshow(
+        shown, extent=(left, left + side, low, low + side), interpolation="nearest", zorder=2
+    )
     cell, top = side / n, low + side
-    edge = [(left, top), *[(left + cell * (i // 2 + i % 2), top - cell * (i // 2)) for i in range(1, 2 * n)]]
+    edge = [
+        (left, top),
+        *[(left + cell * (i // 2 + i % 2), top - cell * (i // 2)) for i in range(1, 2 * n)],
+    ]
     edge += [(left + side, low), (left, low), (left, top)]
     axis.plot(*zip(*edge, strict=True), color="#cfccd6", lw=0.8, zorder=3)
     (a, b), (c, d) = [(start + 1, end + 1) for start, end in reading.spans]
     box = {"fc": "none", "ec": INK, "lw": 0.9, "ls": ":", "zorder": 4}
-    axis.add_patch(Rectangle((left + cell * a, top - cell * d), cell * (b - a), cell * (d - c), **box))
+    axis.add_patch(
+        Rectangle((left + cell * a, top - cell * d), cell * (b - a), cell * (d - c), **box)
+    )
     axis.add_patch(Rectangle((left + cell * a, top + 0.02), cell * (b - a), 0.04, fc=KEY))
     axis.add_patch(Rectangle((left - 0.06, top - cell * d), 0.04, cell * (d - c), fc=QUERY))
     say(axis, left - 0.06, 2.72, name, SHARE, size=11, ha="left", weight="bold")

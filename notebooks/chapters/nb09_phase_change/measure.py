@@ -70,7 +70,9 @@ def read_name(name: str, steps: Sequence[int] = STEPS) -> Reading:
             chances = logits[0, :-1].softmax(dim=-1)
             p.append(chances.gather(1, tokens[0, 1:, None])[:, 0])
             guesses.append(tokenizer.token_strings(chances.argmax(dim=-1)))
-            patterns.append([cache[f"L{h.layer}.pattern"][0, h.head] for h in (previous[0], induction[0])])
+            patterns.append(
+                [cache[f"L{h.layer}.pattern"][0, h.head] for h in (previous[0], induction[0])]
+            )
     n, p = len(models), torch.stack(p).numpy()
     of_previous, of_induction = (
         torch.stack(each).unflatten(0, (n, 4)).numpy() for each in zip(*patterns, strict=True)

@@ -12,13 +12,14 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from aot_helpers.models.protocol import Head
-from aot_helpers.showing import forms
-from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE
+from aot_helpers.showing import diagrams, forms
+from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE
 from aot_helpers.showing.widgets import Page
 from chapters.nb18_queries_meet_keys.geometry import QueriesKeys, distances, nearest_is_top
 
 HEAD = Head(1, 9)  # of MiniLM, whose keys lie along a line in the order of their positions
 SHARES = (0.0, 0.2, 0.4, 0.55, 0.7, 0.8, 0.9, 0.95, 1.0)  # of the shift that makes centers one
+DRAWN = 20  # of the first text: the query that is drawn first
 TEXTS = 4  # so many texts are on the maps
 
 
@@ -73,15 +74,21 @@ class Shifted:
     """The film of a results file: maps [share, point, 2] in -1 … 1 and attention [query, key]."""
 
     def __init__(self, result: Mapping, head: Head = HEAD):
-        film = next((each.get("shift film") for each in result["heads"] if each["head"] == str(head)), None)
+        film = next(
+            (each.get("shift film") for each in result["heads"] if each["head"] == str(head)), None
+        )
         if film is None:
-            raise ValueError(f"{result['model']} has no film of {head}: run make data WHAT=geometry")
+            raise ValueError(
+                f"{result['model']} has no film of {head}: run make data WHAT=geometry"
+            )
         self.film, self.head, self.shares = film, head, film["shares"]
         self.tokens = result["tokens"][0]
         lengths = [len(tokens) for tokens in result["tokens"][: film["texts"]]]
         self.pos, self.n = np.concatenate([np.arange(n) for n in lengths]), sum(lengths)
         read = lambda text: np.frombuffer(b64decode(text), np.uint8)  # noqa: E731
-        self.maps = np.stack([read(each) for each in film["maps"]]).reshape(-1, 2 * self.n, 2) / 127.5 - 1
+        self.maps = (
+            np.stack([read(each) for each in film["maps"]]).reshape(-1, 2 * self.n, 2) / 127.5 - 1
+        )
         self.attention = read(film["attention"]).reshape([len(self.tokens)] * 2) / 255
 
     def at(self, place: float):
@@ -102,9 +109,18 @@ class ShiftView(Page):
         super().__init__(Path(__file__).with_name("shift.js"), data, still, said)
 
 
+def view(shifted: Shifted, query: int, title: str) -> ShiftView:
+    """The film in the page; where no script runs, three of its frames."""
+    last = len(shifted.shares) - 1
+    return ShiftView(shifted, query, frames(shifted, query, (0, last // 2, last), title))
+
+
 def frames(shifted: Shifted, query: int, places: Sequence[float], title: str) -> Figure:
     """The map at some places, and below each the attention of one query, which stays as it is."""
-    figure, axes = forms.panels(2, len(places), 3.4 * len(places), 4.6, title=title)
+    figure = Figure(figsize=(3.2 * len(places), 4.4), dpi=DPI)
+    axes = figure.subplots(2, len(places), height_ratios=[4.2, 1])
+    figure.subplots_adjust(0.03, 0.1, 0.98, 0.85, hspace=0.08)
+    diagrams.headline(figure, title)
     for place, (above, below) in zip(places, axes.T, strict=True):
         draw(shifted, query, place, above, below)
     return figure
@@ -116,11 +132,16 @@ def draw(shifted: Shifted, query: int, place: float, above, below) -> None:
     later = 0.25 + 0.75 * shifted.pos / shifted.pos.max()
     for points, color, marker in ((at[:n], QUERY, "o"), (at[n:], KEY, "s")):
         rgb = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
-        above.scatter(*points.T, c=1 - later[:, None] * (1 - rgb), s=16, marker=marker, linewidths=0)
+        above.scatter(
+            *points.T, c=1 - later[:, None] * (1 - rgb), s=16, marker=marker, linewidths=0
+        )
     keys = at[n : n + length]  # of the first text, in which the query stands
     nearest = np.linalg.norm(keys - at[query], axis=1).argmin()
     liked = shifted.attention[query].argmax()
-    for key, look in ((liked, {"color": SHARE, "lw": 2.2}), (nearest, {"color": INK, "lw": 1.6, "ls": "--"})):
+    for key, look in (
+        (liked, {"color": SHARE, "lw": 2.2}),
+        (nearest, {"color": INK, "lw": 1.6, "ls": "--"}),
+    ):
         above.plot(*zip(at[query], keys[key], strict=True), **look)
     above.scatter(*at[query], s=90, fc="none", ec=INK, lw=1.6, zorder=5)
     above.set(xlim=(-1.06, 1.06), ylim=(-1.06, 1.06), xticks=[], yticks=[])
@@ -130,7 +151,9 @@ def draw(shifted: Shifted, query: int, place: float, above, below) -> None:
     above.set_title(f"{100 * share:.0f} % of the shift", **forms.TITLE)
     below.bar(range(length), shifted.attention[query], color=SHARE, width=0.8)
     below.set(ylim=(0, 1), yticks=[0, 1], xticks=[])
-    below.set_xlabel(f"attention of “{shifted.tokens[query]}” to the tokens of its text", size=9.5, color=PALE)
+    below.set_xlabel(
+        f"attention of “{shifted.tokens[query]}” to the tokens of its text", size=9.5, color=PALE
+    )
 
 
 def film(shifted: Shifted, query: int, title: str) -> Iterator[tuple[np.ndarray, int]]:

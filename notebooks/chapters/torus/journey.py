@@ -96,7 +96,11 @@ class Journey:
         k = min(int(t), len(STAGES) - 2)
         (*_, low, left), (*_, high, right) = STAGES[k : k + 2]
         x = ease(t - k, 0)
-        view, wide, scale = camera(low + x * (high - low), left + x * (right - left)), 2 * side, 0.94 * side
+        view, wide, scale = (
+            camera(low + x * (high - low), left + x * (right - left)),
+            2 * side,
+            0.94 * side,
+        )
         image, there = np.ones((wide, wide, 3), np.float32), ease(t, 4)
         seen = look(mesh, view, scale, (wide, wide))
         hit, depth = np.isfinite(seen.depth), seen.depth
@@ -123,7 +127,8 @@ class Journey:
             for a, b, written, fact in zip(*self.pairs, self.written, self.facts, strict=True)
         ]
         axes = [
-            {"axis": axis.tolist(), "color": color} for axis, color in zip(self.cells(), shades, strict=False)
+            {"axis": axis.tolist(), "color": color}
+            for axis, color in zip(self.cells(), shades, strict=False)
         ]
         right = (self.shape(len(STAGES) - 1)[1] @ self.cells().T).argmax(-1) == self.facts
         counts = {"known": int(right.sum()), "all": len(right)}

@@ -104,9 +104,7 @@ class JourneyView(Page):
 
 def journey_strip(journey: Journey, title: str) -> Figure:
     """The stages of a journey, side by side."""
-    figure, axes = forms.panels(
-        1, len(STAGES), 10, 2.3, title=title, figure_class=Shaded
-    )
+    figure, axes = forms.panels(1, len(STAGES), 10, 2.3, title=title, figure_class=Shaded)
     colors = journey.colors(360)
     for k, axis in enumerate(axes[0]):
         show_picture(axis, journey.picture(k, 165, colors), title=STAGES[k][0].rstrip("."))
