@@ -39,7 +39,7 @@ def view(reading: Reading, title: str) -> TrainingView:
 
 
 def film(reading: Reading, title: str, per_second: int = 12) -> Iterator[tuple[np.ndarray, int]]:
-    """(picture [y, x, 3], milliseconds) of each frame of a loop: from the first step to the last."""
+    """(picture [y, x, 3], milliseconds) of a loop's frames, from the first step to the last."""
     last = len(reading.steps) - 1
     pause, wide = 1000 // per_second, 7  # frames from step to step
     for k in range(last * wide + 1):

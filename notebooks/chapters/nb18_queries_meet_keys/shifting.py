@@ -127,7 +127,7 @@ def frames(shifted: Shifted, query: int, places: Sequence[float], title: str) ->
 
 
 def draw(shifted: Shifted, query: int, place: float, above, below) -> None:
-    """One frame: a map with the query's nearest key and most attended key, bars of its attention."""
+    """One frame: a map with a query, its nearest and its most attended key; its attention."""
     at, n, length = shifted.at(place), shifted.n, len(shifted.tokens)
     later = 0.25 + 0.75 * shifted.pos / shifted.pos.max()
     for points, color, marker in ((at[:n], QUERY, "o"), (at[n:], KEY, "s")):

@@ -7,11 +7,9 @@ heads: their residual stream. First words go around the tube.
 import math
 from base64 import b64encode
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 
 from chapters.torus import networks as torus
 from chapters.torus.palette import CLASS_COLORS, painted, predictor
@@ -21,11 +19,15 @@ TUBE = 0.52  # of the torus, whose ring has radius 1
 # (name, what is said of it, elevation and azimuth from which it is seen) at times 0, 1, 2 …
 STAGES = (
     ("The map.", "What the network answers after any two words; pearls are the 25 facts.", 66, -90),
-    ("A tube.", "The first word's angle comes back to itself, so left and right are glued.", 34, -70),
-    ("A torus.", "So does the second word's: top and bottom are glued, and no edge is left.", 42, -62),
-    ("Heads turned up.", "They add what they write for each pair, and the torus crumples.", 20, -60),
-    ("Onto the globe.", "Only directions count for the answer: every point slides outward.", 26, -30),
-    ("Pearls in cells.", "The unembedding divides the globe: {known} of {all} facts lie in their own.",
+    ("A tube.", "The first word's angle comes back to itself: left and right are glued.", 34, -70),
+    ("A torus.", "So does the second word's: top and bottom are glued, and no edge is left.",
+     42, -62),
+    ("Heads turned up.", "They add what they write for each pair, and the torus crumples.",
+     20, -60),
+    ("Onto the globe.", "Only directions count for the answer: every point slides outward.",
+     26, -30),
+    ("Pearls in cells.",
+     "The unembedding divides the globe: {known} of {all} facts lie in their own.",
      32, 0),
 )  # fmt: skip
 
