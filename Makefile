@@ -15,7 +15,7 @@ export OMP_NUM_THREADS OMP_WAIT_POLICY
 
 .DEFAULT_GOAL := help
 .PHONY: help help-all run lab test evidence notebooks data clean
-.PHONY: test-all checkpoints sweep bench browser pins
+.PHONY: test-all checkpoints sweep bench loops browser pins
 
 # Targets described after ## are listed by `make`, those after #: by `make help-all` as well.
 LIST = sed -nE 's/^([a-z-]+):.*$(1) (.*)/\1@\2/p' Makefile | awk -F@ '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -92,6 +92,9 @@ sweep: $(MADE) #: sweep a report's settings, going on where it stopped; WORKERS=
 
 bench: $(MADE) #: measure training, the phase change, a busy neighbor and skip-trigram tables
 	$(PY) tools/bench.py
+
+loops: $(MADE) #: draw the README's moving picture and two others again
+	$(PY) tools/loops.py
 
 browser: $(MADE) #: try the first notebook in a real browser (needs Chromium)
 	$(PY) -m pip install --quiet playwright==1.65.2

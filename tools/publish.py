@@ -223,15 +223,6 @@ def readme_text(root: Path, measured: dict) -> str:
     return replace_repository(f"{before}{start}\n{table}\n{end}{after}", repository_name(root))
 
 
-def readme_picture(copies: list[Path]) -> bytes | None:
-    """The picture of the one cell that is tagged `readme-picture`, where it has been executed."""
-    for copy in copies:
-        for cell in nbformat.read(copy, as_version=4).cells:
-            if "readme-picture" in cell.metadata.get("tags", []):
-                return base64.b64decode(cell.outputs[-1].data["image/png"])
-    return None
-
-
 def claims_file(results: Path, notebook: Path) -> Path:
     """Where a notebook's claims stand: by its floor and number."""
     floor = "evidence" if notebook.parent.name == "evidence" else "tour"
@@ -266,7 +257,6 @@ def publish(notebooks: list[Path], results: list[dict], root: Path) -> None:
     readme = readme_text(root, measured)
     repository = repository_name(root)
     copies = [root / "runs" / f"{key(each)}.ipynb" for each in notebooks]
-    picture = readme_picture(copies)
     new = {each: clean_copy(copy, repository) for each, copy in zip(notebooks, copies, strict=True)}
     for each in (each for floor in every for each in floor):
         old = each.read_text(encoding="utf-8")
@@ -283,7 +273,5 @@ def publish(notebooks: list[Path], results: list[dict], root: Path) -> None:
             shutil.copyfile(made, kept)
         if each.parent.name == "evidence":
             publish_figures(each, root / "runs/results/figures", path.parent / "figures")
-    if picture is not None:
-        (path.parent / "picture.png").write_bytes(picture)
     machine = describe_machine() if results else known.get("machine", {})
     path.write_text(json.dumps({"machine": machine, "notebooks": measured}, indent=1) + "\n")

@@ -10,7 +10,7 @@ import torch
 from aot_helpers.base import results
 from aot_helpers.models.protocol import Head
 from chapters.nb18_queries_meet_keys import figures as drawings
-from chapters.nb18_queries_meet_keys import geometry
+from chapters.nb18_queries_meet_keys import geometry, shifting
 from chapters.nb18_queries_meet_keys import measure as study
 from chapters.nb18_queries_meet_keys.geometry import (
     QueriesKeys,
@@ -469,3 +469,37 @@ def test_a_map_comes_again_from_its_seed_and_keeps_clouds_apart(method):
 def test_a_map_that_cannot_be_made_says_why(given, said):
     with pytest.raises(ValueError, match=said):
         geometry.joint_map(*clouds(), **given)
+
+
+# ---- keys that are moved step by step ----
+
+
+def test_the_film_of_moved_keys_is_what_its_vectors_say():
+    draw = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, 48, 6, generator=draw, dtype=torch.float64)
+    k = 0.2 * k + 4
+    text = torch.arange(6).repeat_interleave(8)
+    v = geometry.QueriesKeys(q, k, text, torch.arange(8).repeat(6))
+    film = shifting.shift_film(v)
+    kept = geometry.QueriesKeys(*(each[text < shifting.TEXTS] for each in v))
+    moved = kept.k + kept.q.mean(dim=0) - kept.k.mean(dim=0)
+    for at, keys in ((0, kept.k), (-1, moved)):
+        apart = torch.cdist(kept.q, keys).masked_fill(~kept.allowed(False), torch.inf)
+        best = (kept.q @ kept.k.T).masked_fill(~kept.allowed(False), -torch.inf).argmax(dim=-1)
+        liked = (apart.argmin(dim=-1) == best).double().mean().item()
+        assert film["liked"][at] == pytest.approx(liked)
+    heads, tokens = [{"head": "L1H9", "shift film": film}], [["a"] * 8] * 6
+    shown = shifting.Shifted({"model": "m", "heads": heads, "tokens": tokens})
+    assert shown.maps.shape == (len(shifting.SHARES), 2 * 4 * 8, 2) and abs(shown.maps).max() <= 1
+    pattern = (q[:8] @ (k[:8] + 3).T / 6**0.5).softmax(dim=-1)  # the same for keys moved alike
+    assert abs(shown.attention - pattern.numpy()).max() <= 1 / 255
+    with pytest.raises(ValueError, match=r"m has no film of L0H0: run make data WHAT=geometry"):
+        shifting.Shifted({"model": "m", "heads": heads, "tokens": tokens}, Head(0, 0))
+
+
+def test_the_view_of_moved_keys_carries_the_published_film():
+    shown = shifting.Shifted(results.read("geometry/minilm"))
+    view = shifting.view(shown, shifting.DRAWN, "a title")
+    assert len(view.html()) < 80_000 and view.data["liked"][0] > 0.7 > 0.3 > view.data["liked"][-1]
+    (frame, long), *_ = shifting.film(shown, shifting.DRAWN, "a title")
+    assert frame.shape == (450, 378, 3) and long == 900

@@ -21,6 +21,7 @@ from chapters.torus import palette as torus_colors
 from chapters.torus import render as torus_render
 from chapters.torus import surfaces as torus_surfaces
 from chapters.torus import training as torus_training
+from chapters.torus.journey import Journey
 from chapters.torus.networks import TorusNets, new_nets
 from chapters.torus.surfaces import angle_colors, ring, turns
 from chapters.torus.training import (
@@ -32,7 +33,7 @@ from chapters.torus.training import (
     targets,
     train_nets,
 )
-from chapters.torus.views import SurfaceView, TorusView
+from chapters.torus.views import JourneyView, SurfaceView, TorusView
 from figure_checks import check_figures
 
 SHAPES = [(5, 3, 3), (2, 1, 1), (12, 2, 2), (7, 4, 5)]  # d_vocab, n_heads, d_head
@@ -529,3 +530,58 @@ def test_names_of_networks_and_of_what_sums_them_up():
     ]
     low, *_ = naming.summed_up("longer")
     assert low == "longer nets 0 to 49, low end, 95 %" and run_of(low) == "longer"
+
+
+# ---- the way from the map to the globe ----
+
+SHAPE = """
+const { data, times } = JSON.parse(require("fs").readFileSync(0, "utf8"));
+const journey = SCRIPT(null, data);
+process.stdout.write(JSON.stringify(times.map((t) => {
+  const { points, dots } = journey.shape(t);
+  return [Array.from(points), dots.map((dot) => dot.slice(0, 3))]; })));
+"""
+
+
+@pytest.fixture(scope="module")
+def journey():
+    return Journey(NET, FACTS, n=12)
+
+
+def test_the_journey_begins_flat_and_ends_on_the_cells_of_the_unembedding(journey):
+    mesh, pearls = journey.shape(0)
+    assert np.abs(mesh[..., 2]).max() < 0.01 and np.ptp(mesh[..., 0]) == pytest.approx(
+        np.ptp(mesh[..., 1]), rel=0.01
+    )
+    torus_mesh, _ = journey.shape(2)
+    for first, last in ((torus_mesh[0], torus_mesh[-1]), (torus_mesh[:, 0], torus_mesh[:, -1])):
+        assert np.abs(first - last).max() < 1e-6
+    heads = torus.attend(NET.double(), *torus.on_grid(12))
+    stream = (heads.out.sum(dim=1) + heads.residual)[0].view(12, 12, 3).numpy() @ journey.turned.T
+    assert np.abs(journey.place(3, *journey.grid, journey.heads)[:-1, :-1] - stream).max() < 1e-6
+    mesh, pearls = journey.shape(5)
+    assert np.allclose(np.linalg.norm(mesh, axis=-1), 1)
+    assert (pearls @ journey.cells().T).argmax(-1).tolist() == FACTS.tolist()
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="the page's script runs in Node.js")
+def test_the_page_bends_the_mesh_as_python_does(journey):
+    times = [0, 0.4, 1, 1.7, 2, 2.6, 3, 3.5, 4, 5]
+    script = (CHAPTERS / "torus" / "journey.js").read_text(encoding="utf-8")
+    script = f"const SCRIPT = {script[script.index('(root') :]};\n{SHAPE}"
+    asked = json.dumps({"data": journey.data(8), "times": times})
+    done = subprocess.run(
+        ["node", "-e", script], input=asked, capture_output=True, text=True, check=True
+    )
+    for t, (points, dots) in zip(times, json.loads(done.stdout), strict=True):
+        mesh, pearls = journey.shape(t)
+        assert np.abs(np.reshape(points, mesh.shape) - mesh).max() < 2e-3, t
+        assert np.abs(np.array(dots) - pearls).max() < 2e-3, t
+
+
+def test_the_journey_in_the_page_is_small_and_its_film_short(journey):
+    view = JourneyView(NET, FACTS, "a title")
+    assert len(view.html()) < 150_000 and view.picture().startswith(PNG)
+    assert "makeMesh" in view.html() and "http" not in view.html()
+    (picture, long), *_ = journey.film(side=40, frames=60)
+    assert picture.shape == (40, 40, 3) and long == 800

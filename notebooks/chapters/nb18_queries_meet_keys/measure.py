@@ -15,6 +15,7 @@ from torch import Tensor
 from aot_helpers.base.results import rounded
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.models.transformer import AttentionOnlyTransformer
+from chapters.nb18_queries_meet_keys import shifting
 from chapters.nb18_queries_meet_keys.geometry import (
     SCALES,
     QueriesKeys,
@@ -197,6 +198,8 @@ def examine(model: Model, name: str, seed: int = 0, maps: tuple = ("tsne",)) -> 
         each["tsne, no shift"] = packed_map(*joint_map(v.q, v.k, seed=seed))
         if head in FILMED and "umap" in maps:
             each["film"] = film(v, seed)
+        if head == shifting.HEAD and "umap" in maps:
+            each["shift film"] = shifting.shift_film(v, seed)
         heads.append(rounded(each, ".5g"))
         print(name, head, flush=True)
     tokens = [model.tokenizer.token_strings(each) for each in texts]

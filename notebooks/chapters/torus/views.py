@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from aot_helpers.showing import forms
 from aot_helpers.showing.widgets import Page
 from chapters.torus import networks as torus
-from chapters.torus.palette import CLASS_COLORS, SHARES
-from chapters.torus.surfaces import centered, surface
+from chapters.torus.journey import STAGES, Journey
+from chapters.torus.palette import CLASS_COLORS, SHARES, Shaded
+from chapters.torus.surfaces import centered, show_picture, surface
 
 
 class SurfaceView(Page):
@@ -59,6 +61,7 @@ class SurfaceView(Page):
             data["dots"] = np.concatenate([places, shades], axis=1).round(4).tolist()
         still = still or surface(points, colors, "", elevation, azimuth, stretch=stretch)
         super().__init__(Path(__file__).with_name("surface.js"), data, still, description)
+        self._script = _with_mesh(self._script)
 
 
 class TorusView(Page):
@@ -83,6 +86,35 @@ class TorusView(Page):
             still,
             "a torus network, to drag and to turn",
         )
+
+
+class JourneyView(Page):
+    """A whole network on one mesh, with a slider from its map over the torus to the globe.
+
+    net: one network of five words. facts: [pair]. title: of the figure for places without scripts.
+    """
+
+    def __init__(self, net: torus.TorusNets, facts, title: str):
+        journey = Journey(net, facts)
+        still = journey_strip(journey, title)
+        said = "a network on one mesh: map, tube, torus, after its heads, on the globe"
+        super().__init__(Path(__file__).with_name("journey.js"), journey.data(), still, said)
+        self._script = _with_mesh(self._script)
+
+
+def journey_strip(journey: Journey, title: str) -> Figure:
+    """The stages of a journey, side by side."""
+    figure, axes = forms.panels(1, len(STAGES), 10, 2.3, title=title, figure_class=Shaded)
+    colors = journey.colors(360)
+    for k, axis in enumerate(axes[0]):
+        show_picture(axis, journey.picture(k, 165, colors), title=STAGES[k][0].rstrip("."))
+    return figure
+
+
+def _with_mesh(script: str) -> str:
+    """A view's script with the renderer that it calls, makeMesh."""
+    head, body = script[script.index("(root") :].split("{", 1)
+    return f"{head}{{\n{Path(__file__).with_name('mesh.js').read_text('utf-8')}\n{body}"
 
 
 def _packed(numbers) -> str:

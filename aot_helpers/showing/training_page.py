@@ -1,0 +1,188 @@
+"""A training that can be dragged: a model at some of its steps, run in the reader's tab.
+
+`python -m aot_helpers.showing.training_page build/drag.html` writes it: a file that a browser opens
+and that asks for nothing, with the shipped weights of `stories-2l` at eight steps. Its parts lie in
+static/drag: the engine (model, tokenizer), the view, the style. `TrainingView` is the same view in
+a notebook, of one text whose numbers were measured before.
+"""
+
+import json
+import sys
+import zlib
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from aot_helpers.base import files
+from aot_helpers.showing.widgets import Page
+
+PARTS = Path(__file__).parent / "static" / "drag"
+STEPS = (0, 300, 500, 700, 800, 900, 1200, 4000)
+STORY = ("One day", ' found a red kite near the sea. "Is this your red kite?" asked')  # and a name
+NAME = "Quzo Fipja"
+PREVIOUS, INDUCTION = ("L0H3",), ("L1H0", "L1H2")  # heads of stories-2l
+
+# Weights become whole numbers of grains. So small that no probability changes by 0.01: at 8 bits a
+# row, some change by up to 0.07. What is read of the first steps bears coarser grains.
+GRAINS = {"W_E": 8e-4, "W_U": 1.8e-3, "W_Q": 9e-4, "W_K": 9e-4, "W_V": 7e-4, "W_O": 7e-4,
+          "b_rel": 5e-4}  # fmt: skip
+COARSE = {0: 4, 1: 1}  # of the first two files: so many times a grain is doubled
+
+
+def _part(name: str) -> str:
+    return (PARTS / name).read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A model at some training steps: its shape, {step: {name: array}}, and its tokenizer.json."""
+
+    config: dict
+    weights: Mapping[int, Mapping[str, np.ndarray]]
+    tokenizer: dict
+
+
+def read_run(name: str = "stories-2l", steps: Sequence[int] = STEPS) -> Run:
+    """A shipped model at some of its steps, without torch.
+
+    Raises ValueError for a step that is not shipped and for a damaged file.
+    """
+    from safetensors.numpy import load
+
+    folder = files.DATA / "checkpoints" / name
+    manifest = files.read_json(folder / "checkpoint.json")
+    if missing := [step for step in steps if str(step) not in manifest["steps"]]:
+        there = ", ".join(manifest["steps"])
+        raise ValueError(f"{name} has no weights of steps {missing}; there are: {there}")
+
+    def read(file):
+        what, sha256 = f"{file} of checkpoint {name}", manifest["sha256"].get(file)
+        return files.read_verified(folder / file, sha256, what, f"data/checkpoints/{name}")
+
+    weights = {step: load(read(manifest["steps"][str(step)])) for step in steps}
+    return Run(manifest["config"], weights, json.loads(read("tokenizer.json")))
+
+
+def packed_weights(weights: Mapping[int, Mapping[str, np.ndarray]]) -> dict:
+    """All steps in few bytes: whole numbers of grains, as differences to the step before.
+
+    A difference is folded (0, -1, 1, -2 … are 0, 1, 2, 3 …), then all low bytes stand before all
+    high ones, which are mostly 0, so that deflate packs them well.
+    """
+    first = next(iter(weights.values()))
+    grains, packed = [GRAINS[name.split(".")[-1]] for name in first], []
+    before = [0.0] * len(first)
+    for k, step in enumerate(weights.values()):  # their names may be in another order
+        unit = 2 ** COARSE.get(k, 0)
+        wanted = [step[name].astype(np.float64).ravel() for name in first]
+        moved = [
+            np.rint((W / grain - old) / unit).astype(np.int64)
+            for W, grain, old in zip(wanted, grains, before, strict=True)
+        ]
+        before = [old + unit * change for old, change in zip(before, moved, strict=True)]
+        change = np.concatenate(moved)
+        folded = np.where(change < 0, -2 * change - 1, 2 * change)
+        if folded.max() > 65535:
+            raise ValueError(f"a weight moves by {folded.max() // 2} grains: make GRAINS coarser")
+        planes = folded.astype("<u2").view(np.uint8).reshape(-1, 2).T
+        packed.append(b64encode(zlib.compress(planes.tobytes(), 9)).decode())
+    shapes = {name: list(W.shape) for name, W in first.items()}
+    coarse = [COARSE.get(k, 0) for k in range(len(packed))]
+    return {"shapes": shapes, "grains": grains, "coarse": coarse, "files": packed}
+
+
+def packed_tokenizer(tokenizer: dict) -> dict:
+    """What the page needs of a tokenizer.json of byte-pair encoding; ValueError for another."""
+    kinds = tokenizer["model"]["type"], (tokenizer["pre_tokenizer"] or {}).get("type")
+    if kinds != ("BPE", "ByteLevel"):
+        raise ValueError(f"the page reads byte-level byte-pair encoding only, got {kinds}")
+    vocabulary, bos = tokenizer["model"]["vocab"], tokenizer["added_tokens"][0]["id"]
+    tokens = sorted(vocabulary, key=vocabulary.get)
+    merges = [" ".join(pair) for pair in tokenizer["model"]["merges"]]
+    return {"tokens": tokens, "merges": merges, "bos": bos}
+
+
+def run_data(run: Run, name: str = NAME) -> dict:
+    """All that the page knows, for JSON."""
+    return {
+        "config": run.config, "steps": list(run.weights), "story": STORY, "name": name,
+        "previous": PREVIOUS, "induction": INDUCTION,
+        "weights": packed_weights(run.weights), "tokenizer": packed_tokenizer(run.tokenizer),
+    }  # fmt: skip
+
+
+def training_page(run: Run, name: str = NAME) -> str:
+    """The whole page as HTML: under 4 MB, alive from file://, without a request to any host."""
+    data = json.dumps(run_data(run, name)).replace("</", "<\\/")  # no end of a script in a string
+    script = "\n".join([f"const RUN = {data};", _part("engine.js"), _part("view.js")])
+    page = _part("page.html")
+    for mark, part in (("/*STYLE*/", _part("style.css")), ("/*SCRIPT*/", script)):
+        before, after = page.split(mark)
+        page = f"{before}{part}{after}"
+    return page
+
+
+def save_training_page(path: str | Path, run: Run | None = None) -> int:
+    """Write the page to a file, of the shipped run if none is given; its size in bytes."""
+    path, content = Path(path), training_page(run or read_run()).encode()
+    files.check_writable(path.parent)
+    files.write_atomically(path, content)
+    return len(content)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a model at each step expected of one text with a name in it twice.
+
+    spans: where each mention begins and ends, in tokens. p, guesses [step][state][token]: the
+    probability that the token was given before it was read, and the best guess. States: all heads,
+    without the previous-token head, without the induction heads, without both. previous [step][
+    query, key] and induction [step][state][query, key]: attention patterns; BOS is the first key.
+    """
+
+    name: str
+    steps: Sequence[int]
+    tokens: Sequence[str]
+    spans: Sequence[tuple[int, int]]
+    p: np.ndarray
+    guesses: Sequence[Sequence[Sequence[str]]]
+    previous: np.ndarray
+    induction: np.ndarray
+
+    def mean(self, which: int, state: int = 0) -> np.ndarray:
+        """Mean probability [step] of the pieces of a mention (0 or 1), without its first."""
+        start, end = self.spans[which]
+        return self.p[:, state, min(start + 1, end - 1) : end].mean(axis=1)
+
+
+class TrainingView(Page):
+    """A training that can be dragged, of one text. still: a figure, for where no script runs."""
+
+    def __init__(self, reading: Reading, still: Figure):
+        lower = np.tril_indices(len(reading.tokens) + 1)
+
+        def packed(patterns):
+            shares = (255 * np.asarray(patterns)[..., lower[0], lower[1]]).round().astype(np.uint8)
+            return b64encode(np.ascontiguousarray(shares).tobytes()).decode()
+
+        data = {
+            "name": reading.name, "steps": list(reading.steps), "tokens": list(reading.tokens),
+            "spans": [list(span) for span in reading.spans], "guesses": reading.guesses,
+            "p": np.asarray(reading.p, dtype=float).round(4).tolist(),
+            "previous": packed(reading.previous), "induction": packed(reading.induction),
+            "heads": {"previous": PREVIOUS, "induction": INDUCTION},
+        }  # fmt: skip
+        said = "a training that can be dragged, and two attention patterns that form in it"
+        super().__init__("drag/recorded.js", data, still, said)
+        style = f"const STYLE = {json.dumps(_part('style.css'))};"
+        head, body = self._script.split("{", 1)
+        self._script = f"{head}{{\n{style}\n{_part('view.js')}\n{body}"
+
+
+if __name__ == "__main__":
+    target = sys.argv[1] if len(sys.argv) > 1 else "build/drag.html"
+    print(f"{target}: {save_training_page(target) / 1e6:.2f} MB")

@@ -1,0 +1,172 @@
+"""Keys of a head that are moved step by step onto the queries, while attention stays as it is."""
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from aot_helpers.models.protocol import Head
+from aot_helpers.showing import diagrams, forms
+from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE
+from aot_helpers.showing.widgets import Page
+from chapters.nb18_queries_meet_keys.geometry import QueriesKeys, distances, nearest_is_top
+
+HEAD = Head(1, 9)  # of MiniLM, whose keys lie along a line in the order of their positions
+SHARES = (0.0, 0.2, 0.4, 0.55, 0.7, 0.8, 0.9, 0.95, 1.0)  # of the shift that makes centers one
+DRAWN = 20  # of the first text: the query that is drawn first
+TEXTS = 4  # so many texts are on the maps
+
+
+def shift_film(v: QueriesKeys, seed: int = 0) -> dict:
+    """Maps by t-SNE of the first texts with more and more of the shift; each begins at the last.
+
+    "maps": packed, queries first, one scale for all. "liked", "above": the share of queries whose
+    nearest key, by the vectors themselves, has the top score, or the score most above average.
+    "attention": of the first text, in 255ths.
+    """
+    from sklearn.manifold import TSNE
+
+    kept = v.text < TEXTS
+    v = QueriesKeys(*(each[kept] for each in v))
+    way, at, maps, liked, above = v.q.mean(dim=0) - v.k.mean(dim=0), None, [], [], []
+    for share in SHARES:
+        k, allowed = v.k + share * way, v.allowed(causal=False)
+        begin = "pca" if at is None else 1e-4 * at / at.std(axis=0)
+        both = torch.cat([v.q, k]).cpu().numpy()
+        new = TSNE(2, perplexity=30, init=begin, random_state=seed).fit_transform(both)
+        at = new - new.mean(axis=0) if at is None else _turned_to(at, new)
+        maps.append(at)
+        apart = distances(v.q, k)
+        liked.append(nearest_is_top(v.q, v.k, apart, allowed))
+        above.append(nearest_is_top(v.q - v.q.mean(dim=0), v.k, apart, allowed))
+    whole = np.stack(maps)
+    packed = (127.5 + 127.5 * whole / np.abs(whole).max()).round().astype(np.uint8)
+    first = v.text == 0
+    shares = attention(v.q[first], v.k[first])
+    return {
+        "shares": list(SHARES), "texts": TEXTS, "liked": liked, "above": above,
+        "maps": [b64encode(each.tobytes()).decode() for each in packed],
+        "attention": b64encode((255 * shares).round().numpy().astype(np.uint8).tobytes()).decode(),
+    }  # fmt: skip
+
+
+def attention(
+    q: Float[Tensor, "pos d_head"], k: Float[Tensor, "pos d_head"]
+) -> Float[Tensor, "pos pos"]:
+    """The attention pattern of a head that looks both ways."""
+    return (q @ k.T / q.shape[1] ** 0.5).softmax(dim=-1)
+
+
+def _turned_to(before, new):
+    """A map turned or mirrored, around its middle, so that it lies as the one before it did."""
+    new = new - new.mean(axis=0)
+    left, _, right = np.linalg.svd(new.T @ before)
+    return new @ left @ right
+
+
+class Shifted:
+    """The film of a results file: maps [share, point, 2] in -1 … 1 and attention [query, key]."""
+
+    def __init__(self, result: Mapping, head: Head = HEAD):
+        film = next(
+            (each.get("shift film") for each in result["heads"] if each["head"] == str(head)), None
+        )
+        if film is None:
+            raise ValueError(
+                f"{result['model']} has no film of {head}: run make data WHAT=geometry"
+            )
+        self.film, self.head, self.shares = film, head, film["shares"]
+        self.tokens = result["tokens"][0]
+        lengths = [len(tokens) for tokens in result["tokens"][: film["texts"]]]
+        self.pos, self.n = np.concatenate([np.arange(n) for n in lengths]), sum(lengths)
+        read = lambda text: np.frombuffer(b64decode(text), np.uint8)  # noqa: E731
+        self.maps = (
+            np.stack([read(each) for each in film["maps"]]).reshape(-1, 2 * self.n, 2) / 127.5 - 1
+        )
+        self.attention = read(film["attention"]).reshape([len(self.tokens)] * 2) / 255
+
+    def at(self, place: float):
+        """The map [point, 2] at a place between the shares; in between it is mixed."""
+        k = min(int(place), len(self.maps) - 2)
+        return self.maps[k] + (place - k) * (self.maps[k + 1] - self.maps[k])
+
+
+class ShiftView(Page):
+    """The film in the page: a slider moves the keys, and bars of attention never move."""
+
+    def __init__(self, shifted: Shifted, query: int, still: Figure):
+        film = shifted.film
+        data = {name: film[name] for name in ("shares", "maps", "liked", "above", "attention")}
+        data |= {"tokens": shifted.tokens, "pos": shifted.pos.tolist(), "query": query}
+        data |= {"head": str(shifted.head)}
+        said = f"queries and keys of {shifted.head}, whose keys are moved while attention stays"
+        super().__init__(Path(__file__).with_name("shift.js"), data, still, said)
+
+
+def view(shifted: Shifted, query: int, title: str) -> ShiftView:
+    """The film in the page; where no script runs, three of its frames."""
+    last = len(shifted.shares) - 1
+    return ShiftView(shifted, query, frames(shifted, query, (0, last // 2, last), title))
+
+
+def frames(shifted: Shifted, query: int, places: Sequence[float], title: str) -> Figure:
+    """The map at some places, and below each the attention of one query, which stays as it is."""
+    figure = Figure(figsize=(3.2 * len(places), 4.4), dpi=DPI)
+    axes = figure.subplots(2, len(places), height_ratios=[4.2, 1])
+    figure.subplots_adjust(0.03, 0.1, 0.98, 0.85, hspace=0.08)
+    diagrams.headline(figure, title)
+    for place, (above, below) in zip(places, axes.T, strict=True):
+        draw(shifted, query, place, above, below)
+    return figure
+
+
+def draw(shifted: Shifted, query: int, place: float, above, below) -> None:
+    """One frame: a map with a query, its nearest and its most attended key; its attention."""
+    at, n, length = shifted.at(place), shifted.n, len(shifted.tokens)
+    later = 0.25 + 0.75 * shifted.pos / shifted.pos.max()
+    for points, color, marker in ((at[:n], QUERY, "o"), (at[n:], KEY, "s")):
+        rgb = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+        above.scatter(
+            *points.T, c=1 - later[:, None] * (1 - rgb), s=16, marker=marker, linewidths=0
+        )
+    keys = at[n : n + length]  # of the first text, in which the query stands
+    nearest = np.linalg.norm(keys - at[query], axis=1).argmin()
+    liked = shifted.attention[query].argmax()
+    for key, look in (
+        (liked, {"color": SHARE, "lw": 2.2}),
+        (nearest, {"color": INK, "lw": 1.6, "ls": "--"}),
+    ):
+        above.plot(*zip(at[query], keys[key], strict=True), **look)
+    above.scatter(*at[query], s=90, fc="none", ec=INK, lw=1.6, zorder=5)
+    above.set(xlim=(-1.06, 1.06), ylim=(-1.06, 1.06), xticks=[], yticks=[])
+    above.set_aspect("equal")
+    above.spines[:].set(visible=True, color="0.85")
+    share = shifted.shares[round(place)]
+    above.set_title(f"{100 * share:.0f} % of the shift", **forms.TITLE)
+    below.bar(range(length), shifted.attention[query], color=SHARE, width=0.8)
+    below.set(ylim=(0, 1), yticks=[0, 1], xticks=[])
+    below.set_xlabel(
+        f"attention of “{shifted.tokens[query]}” to the tokens of its text", size=9.5, color=PALE
+    )
+
+
+def film(shifted: Shifted, query: int, title: str) -> Iterator[tuple[np.ndarray, int]]:
+    """(picture, milliseconds) of each frame of a loop, to the whole shift and back."""
+    last, wide = len(shifted.shares) - 1, 4
+    there = [k / wide for k in range(last * wide + 1)]
+    for place in there + there[-2:0:-1]:
+        figure = Figure(figsize=(4.2, 5.0), dpi=90)
+        above, below = figure.subplots(2, 1, height_ratios=[4.2, 1])
+        figure.subplots_adjust(0.08, 0.09, 0.97, 0.86, hspace=0.08)
+        figure.text(0.03, 0.955, title, size=12, weight="bold", va="center")
+        draw(shifted, query, place, above, below)
+        drawn = FigureCanvasAgg(figure)
+        drawn.draw()
+        picture = np.asarray(drawn.buffer_rgba())[..., :3].copy()
+        yield picture, 900 if place in (0, last) else 90

@@ -1,0 +1,153 @@
+"""A whole network on one mesh: its map becomes a tube, a torus, what the heads make of it, a globe.
+
+The circle of second words is the ring of the torus, so that the ring is what is left of it without
+heads: their residual stream. First words go around the tube.
+"""
+
+import math
+from base64 import b64encode
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from chapters.torus import networks as torus
+from chapters.torus.palette import CLASS_COLORS, painted, predictor
+from chapters.torus.render import camera, lit, look, pearl, texture
+
+TUBE = 0.52  # of the torus, whose ring has radius 1
+# (name, what is said of it, elevation and azimuth from which it is seen) at times 0, 1, 2 …
+STAGES = (
+    ("The map.", "What the network answers after any two words; pearls are the 25 facts.", 66, -90),
+    ("A tube.", "The first word's angle comes back to itself: left and right are glued.", 34, -70),
+    ("A torus.", "So does the second word's: top and bottom are glued, and no edge is left.",
+     42, -62),
+    ("Heads turned up.", "They add what they write for each pair, and the torus crumples.",
+     20, -60),
+    ("Onto the globe.", "Only directions count for the answer: every point slides outward.",
+     26, -30),
+    ("Pearls in cells.",
+     "The unembedding divides the globe: {known} of {all} facts lie in their own.",
+     32, 0),
+)  # fmt: skip
+
+
+def ease(t: float, start: float) -> float:
+    """From 0 before the start to 1 one later, smoothly."""
+    x = min(max(t - start, 0.0), 1.0)
+    return x * x * (3 - 2 * x)
+
+
+class Journey:
+    """One network's mesh [n + 1, n + 1] of pairs of angles, θ2 down and θ1 across, and its pearls.
+
+    Directions are turned so that the second word's circle lies flat with radius 1. facts: [pair].
+    """
+
+    def __init__(self, net: torus.TorusNets, facts, n: int = 48):
+        u, v = torus.PLANE.numpy()
+        self.turned = np.stack([-v, u, np.cross(u, v)]) / torus.RADIUS
+        self.net, self.facts, self.n = net.double(), np.asarray(facts), n
+        self.offset = self.turned @ self.net.W_pos[0, 1].numpy()
+        angle = np.arange(n + 1) * 2 * math.pi / n
+        theta = torus.angles(net)[0].numpy().astype(float)
+        self.grid = np.meshgrid(angle, angle)  # θ1 across, θ2 down
+        self.pairs = theta.repeat(len(theta)), np.tile(theta, len(theta))
+        self.heads, self.written = self.of_heads(*self.grid), self.of_heads(*self.pairs)
+
+    def of_heads(self, theta1, theta2):
+        """What all heads write for pairs of angles, [.., 3]."""
+        flat = (torus.circle(torch.tensor(theta.ravel()))[None] for theta in (theta1, theta2))
+        out = torus.attend(self.net, *flat).out.sum(dim=1)[0].numpy()
+        return (out @ self.turned.T).reshape(*theta1.shape, 3)
+
+    def place(self, t: float, theta1, theta2, written):
+        """Where pairs of angles are at a time; written: what the heads add for them."""
+        rolled, bent = max(ease(t, 0), 1e-3), max(ease(t, 1), 1e-3)
+        turned, power = ease(t, 2), 1 - ease(t, 3)
+        tube = (1 + (TUBE - 1) * ease(t, 1)) * (1 - turned) / rolled
+        turn, swing = (theta1 - math.pi) * rolled, (theta2 - math.pi) * bent
+        wide = 1 / bent - tube * np.sin(turn)
+        up = tube * (1 - rolled - np.cos(turn))
+        at = np.stack([wide * np.sin(swing), 1 / bent - wide * np.cos(swing) - bent, up], -1)
+        at = at + turned**3 * (self.offset + written)
+        return at * np.linalg.norm(at, axis=-1, keepdims=True) ** (power - 1) if t > 3 else at
+
+    def shape(self, t: float):
+        """(mesh [n + 1, n + 1, 3], pearls [pair, 3]) at a time, inside a ball of radius 1."""
+        mesh, pearls = (
+            self.place(t, *where, written)
+            for where, written in ((self.grid, self.heads), (self.pairs, self.written))
+        )
+        middle = (mesh.min(axis=(0, 1)) + mesh.max(axis=(0, 1))) / 2 * (1 - ease(t, 3))
+        reach = np.linalg.norm(mesh - middle, axis=-1).max()
+        return (mesh - middle) / reach, (pearls - middle) / reach
+
+    def cells(self):
+        """The columns of W_U [word, 3], in the mesh's directions: the largest product is a cell."""
+        axes = (self.turned @ self.net.W_U[0].numpy()).T
+        return axes / np.linalg.norm(axes, axis=1).max()
+
+    def colors(self, cells: int):
+        """The network's answer on the mesh, [θ2, θ1, 3]."""
+        return painted(predictor(self.net), cells)
+
+    def picture(self, t: float, side: int, colors):
+        """A lit picture [side, side, 3] at a time, drawn twice as large and halved."""
+        mesh, pearls = self.shape(t)
+        k = min(int(t), len(STAGES) - 2)
+        (*_, low, left), (*_, high, right) = STAGES[k : k + 2]
+        x = ease(t - k, 0)
+        view, wide, scale = (
+            camera(low + x * (high - low), left + x * (right - left)),
+            2 * side,
+            0.94 * side,
+        )
+        image, there = np.ones((wide, wide, 3), np.float32), ease(t, 4)
+        seen = look(mesh, view, scale, (wide, wide))
+        hit, depth = np.isfinite(seen.depth), seen.depth
+        image[hit] = lit(texture(np.asarray(colors, np.float32), seen.place), seen.normal)
+        if there:
+            x, y = np.meshgrid(*[(np.arange(wide) + 0.5 - side) / scale] * 2)
+            ball = x**2 + y**2 < 1
+            normal = np.stack([x, -y, np.sqrt(np.clip(1 - x**2 - y**2, 0, None))], -1)[ball]
+            which = (normal @ view @ self.cells().T).argmax(-1)
+            shown = lit(1 - 0.75 * (1 - CLASS_COLORS[which]), normal)
+            image[ball] += there * (shown - image[ball])
+            depth[ball] = np.maximum(depth[ball], normal[:, 2])
+        for at, fact in zip(pearls @ view.T, self.facts, strict=True):
+            pearl(image, depth, at + [0, 0, 0.03], scale, CLASS_COLORS[fact], 0.042)
+        return image.reshape(side, 2, side, 2, 3).mean(axis=(1, 3))
+
+    def data(self, cells: int = 72) -> dict:
+        """What journey.js needs, for JSON."""
+        unit = np.abs(self.heads).max() / 32767
+        packed = lambda numbers: b64encode(np.ascontiguousarray(numbers).tobytes()).decode()  # noqa: E731
+        shades = (255 * CLASS_COLORS).round().astype(int).tolist()
+        pearls = [
+            {"theta": [a, b], "written": written.tolist(), "color": shades[fact]}
+            for a, b, written, fact in zip(*self.pairs, self.written, self.facts, strict=True)
+        ]
+        axes = [
+            {"axis": axis.tolist(), "color": color}
+            for axis, color in zip(self.cells(), shades, strict=False)
+        ]
+        right = (self.shape(len(STAGES) - 1)[1] @ self.cells().T).argmax(-1) == self.facts
+        counts = {"known": int(right.sum()), "all": len(right)}
+        stages = [
+            {"name": name, "said": said.format(**counts), "view": view}
+            for name, said, *view in STAGES
+        ]
+        return {
+            "n": self.n, "unit": unit, "heads": packed((self.heads / unit).round().astype("<i2")),
+            "offset": self.offset.tolist(), "pearls": pearls, "cells": axes, "stages": stages,
+            "colors": packed((255 * self.colors(cells)).round().astype(np.uint8)), "m": cells,
+        }  # fmt: skip
+
+    def film(self, side: int = 300, frames: int = 60) -> Iterator[tuple[np.ndarray, int]]:
+        """(picture, milliseconds) of each frame of a loop of about eight seconds."""
+        colors, last = self.colors(360), len(STAGES) - 1
+        for k in range(frames + 1):
+            image = self.picture(last * k / frames, side, colors)
+            long = {0: 800, frames: 1600}.get(k, 90)
+            yield (255 * image).round().astype(np.uint8), long

@@ -1,0 +1,77 @@
+"""Make the moving pictures in data/results/figures again: `make loops`, or `tools/loops.py NAME …`.
+
+training: the README's, a training of stories-2l that is dragged from its first step to its last.
+torus: a whole network of notebook 13, from its map to the globe. shifted-keys: a head of notebook
+18, whose keys are moved while its attention stays. They are drawn from shipped files only.
+"""
+
+import argparse
+import io
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from PIL import Image
+
+import here  # noqa: F401
+from aot_helpers.base.files import write_atomically
+from aot_helpers.base.results import RESULTS, read
+from chapters.nb09_phase_change import dragged
+from chapters.nb09_phase_change.measure import read_name
+from chapters.nb18_queries_meet_keys import shifting
+from chapters.torus.journey import Journey
+from chapters.torus.training import list_runs, load_run
+
+COLORS = 96
+
+
+def training() -> Iterable[tuple[np.ndarray, int]]:
+    title = "When does a network learn to copy a name that it has never read?"
+    return dragged.film(read_name("Quzo Fipja"), title)
+
+
+def torus() -> Iterable[tuple[np.ndarray, int]]:
+    run = "heads3-dim3"
+    return Journey(load_run(run).nets[0], list_runs()[run].targets()[0]).film()
+
+
+def shifted_keys() -> Iterable[tuple[np.ndarray, int]]:
+    shifted = shifting.Shifted(read("geometry/minilm"))
+    return shifting.film(shifted, shifting.DRAWN, "Keys move, attention does not")
+
+
+LOOPS: dict[str, Callable] = {"training": training, "torus": torus, "shifted-keys": shifted_keys}
+
+
+def gif(frames: Iterable[tuple[np.ndarray, int]], colors: int = COLORS) -> bytes:
+    """(picture [y, x, 3], milliseconds) of each frame as a loop of one palette, without dither."""
+    pictures, long = zip(*((Image.fromarray(each), ms) for each, ms in frames), strict=True)
+    some = pictures[:: max(1, len(pictures) // 12)]
+    sheet = Image.new("RGB", (some[0].width, some[0].height * len(some)))
+    for i, each in enumerate(some):
+        sheet.paste(each, (0, i * each.height))
+    palette = sheet.quantize(
+        colors, method=Image.Quantize.MEDIANCUT, kmeans=1, dither=Image.Dither.NONE
+    )
+    few = [each.quantize(palette=palette, dither=Image.Dither.NONE) for each in pictures]
+    few[0].save(
+        packed := io.BytesIO(), format="gif", save_all=True, append_images=few[1:],
+        duration=list(long), loop=0, optimize=True,
+    )  # fmt: skip
+    return packed.getvalue()
+
+
+def main() -> None:
+    """Make the loops that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(LOOPS))
+    names = parser.parse_args().names or list(LOOPS)
+    if unknown := [name for name in names if name not in LOOPS]:
+        parser.error(f"no loop is called {', '.join(unknown)}; there are: {', '.join(LOOPS)}")
+    for name in names:
+        content = gif(LOOPS[name]())
+        write_atomically(RESULTS / "figures" / f"{name}.gif", content)
+        print(f"{name}.gif: {len(content) / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()
