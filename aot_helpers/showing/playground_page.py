@@ -1,23 +1,116 @@
 """The playground: an attention-only transformer that learns to copy in the reader's tab.
 
-`python -m aot_helpers.showing.playground_page build/playground.html` writes it: a file that a
+`python -m aot_helpers.showing.playground_page` writes build/book/playground.html: a file that a
 browser opens and that asks for nothing. Its parts lie in static/playground: the engine (model,
-gradients, optimizers), the worker that trains, the view, six experiments, the style, and the
-engine's two kernels, kernels.c, as WebAssembly (kernels.wasm; build_kernels.sh makes it anew).
+gradients, optimizers), the worker that trains, the article, the view, six experiments, the style,
+and the engine's two kernels, kernels.c, as WebAssembly (kernels.wasm; build_kernels.sh makes it
+anew). The numbers in its text come from measured.json, which tools/playground.py measures.
 """
 
 import base64
 import json
+import math
+import re
 import sys
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from aot_helpers.base.files import check_writable, write_atomically
+from aot_helpers.showing.diagrams import SHADES
+from aot_helpers.showing.widgets import Page
 
 PARTS = Path(__file__).parent / "static" / "playground"
+MEASURED = PARTS / "measured.json"
+FILM = (0, 50, 100, 130, 150, 200)  # training steps of the still
+FEW = 0.6  # share of windows written twice in the fourth experiment
+EARLY = 100  # the step at which the sixth experiment tries names early
+
+CONDITIONS = {  # what tools/playground.py measures: settings, and when training ends
+    "seeds": {"settings": {}, "limit": 400},
+    "two_layers": {
+        "settings": {}, "limit": 400, "after": 60, "ablate": True, "names": EARLY,
+        "film": list(FILM), "cool": 100,
+    },
+    "no_stories": {"settings": {"randomShare": 1}, "limit": 400, "after": 60},
+    "one_layer": {"settings": {"nLayers": 1}, "limit": 600},
+    "smeared": {"settings": {"nLayers": 1, "smearedKeys": True}, "limit": 600},
+    "few": {"settings": {"repeatShare": FEW}, "limit": 1000},
+    "ninety": {"settings": {"repeatShare": 0.9}, "limit": 600},
+    "none": {"settings": {"positions": "none"}, "limit": 600},
+    "none_smeared": {"settings": {"positions": "none", "smearedKeys": True}, "limit": 600},
+}  # fmt: skip
 
 
 def _part(name: str) -> str:
     return (PARTS / name).read_text(encoding="utf-8")
+
+
+def measured() -> dict:
+    """What tools/playground.py has measured: for every condition, a run for each seed."""
+    return json.loads(MEASURED.read_text("utf-8"))
+
+
+def _between(values, unit: str = "", digits: int = 0) -> str:
+    low, high = (f"{each:.{digits}f}" for each in (min(values), max(values)))
+    return f"{low}{unit}" if low == high else f"{low} to {high}{unit}"
+
+
+def _percent(values) -> str:
+    return _between([100 * each for each in values], " %")
+
+
+def _of(runs: list[dict], name: str) -> list:
+    return [run[name] for run in runs]
+
+
+def phrases() -> dict[str, str]:
+    """The numbers of the page, by their names in double braces, from what was measured."""
+    runs = measured()
+    whole, seeds = runs["two_layers"], runs["seeds"]
+    others = [
+        share
+        for run in whole
+        for head, share in enumerate(run["withoutEach"])
+        if head not in run["induction"]
+    ]
+    several = [run for run in whole if len(run["induction"]) > 1]
+    alone = [run["withoutEach"][head] for run in several for head in run["induction"]]
+    return {
+        "two_layers": _between(_of(whole, "at")),
+        "one_layer": _percent(_of(runs["one_layer"], "copied")),
+        "smeared": _between(_of(runs["smeared"], "at")),
+        "whole": _percent(_of(whole, "copied")),
+        "no_induction": _percent(_of(whole, "withoutInduction")),
+        "others": _percent(others),
+        "two_induction": f"(In {len(several)} of the five, several heads are induction heads; "
+        f"without one of these alone, {_percent(alone)} was left.)" if several else "",
+        "no_previous": _percent(_of(whole, "withoutPrevious")),
+        "few": str(FEW),
+        "few_percent": f"{100 * FEW:.0f} %",
+        "few_copied": _percent(_of(runs["few"], "copied")),
+        "ninety": _between(_of(runs["ninety"], "at")),
+        "none_previous": f"{max(s['previous'] for r in runs['none'] for s in sum(r['scores'], [])):.2f}",
+        "none_smeared": _between(_of(runs["none_smeared"], "at")),
+        "names": _percent(_of(whole, "names")),
+        "names_early": _percent(_of(whole, "namesEarly")),
+        "names_without": _percent(_of(whole, "namesWithout")),
+        "early": str(EARLY),
+        "first_end": _between([run["curve"][-1][1] for run in whole], "", 2),
+        "first_cooled": _between(_of(whole, "cooled"), "", 2),
+        "no_stories": _between([run["curve"][-1][1] for run in runs["no_stories"]], "", 2),
+        "wasted": _percent(_of(whole, "wasted")),
+        "even": f"{100 * sum(i / 63 for i in range(23)) / 23:.0f} %",
+        "guess": f"{math.log(63):.2f}",
+        "n_seeds": str(len(seeds)),
+        "n_copied": str(sum(run["at"] is not None for run in seeds)),
+        "slowest": str(max(run["at"] or 0 for run in seeds)),
+    }  # fmt: skip
+
+
+def filled(text: str, words: dict[str, str]) -> str:
+    """The text with every {{name}} in it replaced."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: words[found[1]], text)
 
 
 def worker_script() -> str:
@@ -30,8 +123,13 @@ def worker_script() -> str:
 
 def view_script() -> str:
     """The script that draws the page: mountPlayground(root, WORKER) builds it in an element."""
-    worker = json.dumps(worker_script()).replace("</", "<\\/")  # no end of a script in a string
-    return "\n".join([f"const WORKER = {worker};", _part("experiments.js"), _part("view.js")])
+    words = phrases()
+    strings = {"WORKER": worker_script(), "ARTICLE": filled(_part("article.html"), words)}
+    data = [  # no end of a script in a string
+        f"const {name} = {json.dumps(text, ensure_ascii=False)};".replace("</", "<\\/")
+        for name, text in strings.items()
+    ]
+    return "\n".join([*data, filled(_part("experiments.js"), words), _part("view.js")])
 
 
 def playground_page() -> str:
@@ -46,11 +144,33 @@ def playground_page() -> str:
 def save_playground(path: str | Path) -> int:
     """Write the page to a file; its size in bytes."""
     path, content = Path(path), playground_page().encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
     check_writable(path.parent)
     write_atomically(path, content)
     return len(content)
 
 
+def film_strip(title: str) -> Figure:
+    """How the induction head of the run with seed 1 formed, in six patterns."""
+    run = measured()["two_layers"][0]
+    curve = {step: copied for step, _, _, copied in run["curve"]}
+    figure = Figure(figsize=(10, 2.5), layout="constrained")
+    for axes, step, pattern in zip(figure.subplots(1, len(FILM)), FILM, run["film"], strict=True):
+        side = math.isqrt(len(pattern))
+        rows = [pattern[i * side : (i + 1) * side] for i in range(side)]
+        axes.imshow(rows, cmap=SHADES, vmin=0, vmax=255)
+        axes.set(xticks=[], yticks=[], xlabel=f"{100 * curve[step]:.0f} % copied")
+        axes.set_title(f"step {step}", fontsize=11)
+    figure.suptitle(title, fontsize=13)
+    return figure
+
+
+def playground_view(title: str) -> Page:
+    """The whole page in a frame of a notebook; the film strip where scripts cannot run."""
+    said = f"the playground, in which a transformer is trained in the browser. {title}"
+    return Page("playground/frame.js", {"page": playground_page()}, film_strip(title), said)
+
+
 if __name__ == "__main__":
-    target = sys.argv[1] if len(sys.argv) > 1 else "build/playground.html"
+    target = sys.argv[1] if len(sys.argv) > 1 else "build/book/playground.html"
     print(f"{target}: {save_playground(target) / 1000:.0f} kB")

@@ -6,7 +6,7 @@ const BOS = 0, D_VOCAB = LETTERS.length + 1;
 const DEFAULTS = {
   nLayers: 2, nHeads: 4, dModel: 64, dHead: 16, nCtx: 48, batch: 16, positions: "relative", smearedKeys: false,
   tiedStart: false, looksBackStart: false, repeatShare: 1, randomShare: 0.7, shortest: 4, longest: 23, smearStart: 0, seed: 1,
-  rate: 0.02, rateHeads: 0.02, rateRelative: 0.1, warmup: 20, clipNorm: 1, beta1: 0.9, beta2: 0.98, optimizer: "muon",
+  rate: 0.02, rateHeads: 0.03, rateRelative: 0.1, warmup: 20, clipNorm: 1, beta1: 0.9, beta2: 0.98, optimizer: "muon",
 };
 
 // ---- Numbers -------------------------------------------------------------------------------
@@ -22,9 +22,13 @@ function uniformNumbers(seed) {
   };
 }
 
+/** Nearly normal numbers: sums of twelve uniform ones. Only plus and times, which are alike in all browsers, so that a link replays a run. */
 function fillNormal(values, scale, uniform) {
-  for (let i = 0; i < values.length; i++)
-    values[i] = scale * Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
+  for (let i = 0; i < values.length; i++) {
+    let sum = -6;
+    for (let j = 0; j < 12; j++) sum += uniform();
+    values[i] = scale * sum;
+  }
 }
 
 /** A heap and the two kernels that take nearly all the time: products of matrices, and softmax. */
@@ -94,7 +98,7 @@ function plainKernels(M) {
 function makeModel(settings, wasmModule) {
   const c = { ...DEFAULTS, ...settings }, heap = makeHeap(wasmModule), { alloc } = heap;
   const E = c.nHeads * c.dHead, T = c.batch * c.nCtx, uniform = uniformNumbers(c.seed);
-  const model = { config: c, heap, W: {}, parameters: [], step: 0, E };
+  const model = { config: c, heap, W: {}, parameters: [], step: 0, powers: [1, 1], E };
   const add = (name, kind, rows, columns, scale) => {
     const size = rows * columns, w = { name, kind, rows, columns, size, at: alloc(size), grad: alloc(size), m: alloc(size), v: alloc(size) };
     fillNormal(heap.M.subarray(w.at, w.at + size), scale, uniform);
@@ -104,22 +108,22 @@ function makeModel(settings, wasmModule) {
   add("W_E", "other", D_VOCAB, c.dModel, 0.3);
   if (c.positions === "standard") add("W_pos", "other", c.nCtx, c.dModel, 0.3);
   for (let l = 0; l < c.nLayers; l++) {
-    for (const name of ["W_Q", "W_K", "W_V"]) add(`L${l}.${name}`, "heads", c.dModel, E, c.dModel ** -0.5);
-    add(`L${l}.W_O`, "heads", E, c.dModel, (E * 2 * c.nLayers) ** -0.5);
+    for (const name of ["W_Q", "W_K", "W_V"]) add(`L${l}.${name}`, "heads", c.dModel, E, 1 / Math.sqrt(c.dModel));
+    add(`L${l}.W_O`, "heads", E, c.dModel, 1 / Math.sqrt(E * 2 * c.nLayers));
     if (c.positions === "relative") add(`L${l}.b_rel`, "relative", c.nHeads, c.nCtx, 0);
     if (c.smearedKeys) {
       const smear = add(`L${l}.smear`, "other", c.nHeads, 1, 0);
       heap.M.fill(c.smearStart, smear.at, smear.at + smear.size);
     }
   }
-  add("W_U", "other", c.dModel, D_VOCAB, c.dModel ** -0.5);
+  add("W_U", "other", c.dModel, D_VOCAB, 1 / Math.sqrt(c.dModel));
   giveStarts(model);
   const square = c.batch * c.nHeads * c.nCtx * c.nCtx;
   model.layers = Array.from({ length: c.nLayers }, () => ({
     x: alloc(T * c.dModel), q: alloc(T * E), k: alloc(T * E), smeared: alloc(T * E), v: alloc(T * E), z: alloc(T * E), pattern: alloc(square),
   }));
   for (const [name, size] of [["x", T * c.dModel], ["dx", T * c.dModel], ["probs", T * D_VOCAB], ["dq", T * E], ["dk", T * E], ["dv", T * E],
-    ["dz", T * E], ["dScores", c.nCtx * c.nCtx], ["X", 512 * 64], ["XX", 64 * 64], ["P", 64 * 64], ["Y", 512 * 64]]) model[name] = alloc(size);
+    ["dz", T * E], ["dScores", c.nCtx * c.nCtx], ["X", 512 * 64], ["XX", 64 * 64], ["P", 64 * 64], ["Y", 512 * 64], ["pair", 4]]) model[name] = alloc(size);
   model.losses = new Float32Array(T);
   model.means = Array.from({ length: c.nLayers * c.nHeads }, () => new Float32Array(c.dHead));  // of z, on the probe: what mean ablation writes
   return model;
@@ -132,7 +136,7 @@ function giveStarts({ config: c, heap: { M }, W }) {
   if (c.looksBackStart && W["L0.b_rel"]) for (let h = 0; h < c.nHeads; h++) M[W["L0.b_rel"].at + h * c.nCtx + h] += 3;
 }
 
-/** Logits, as probabilities, at every position of tokens [batch, n]; `ablated` maps names like "1.3" to "zero" or "mean". */
+/** Logits, as probabilities, at every position of tokens [batch, n]; `ablated` maps names like "L1H3" to "zero" or "mean". */
 function forward(model, tokens, batch, n, ablated = new Map()) {
   const { config: c, heap: { M, gemm, softmax }, W, E } = model, d = c.dModel, T = batch * n;
   for (let t = 0; t < T; t++) for (let i = 0; i < d; i++)
@@ -145,11 +149,11 @@ function forward(model, tokens, batch, n, ablated = new Map()) {
     const keys = c.smearedKeys ? layer.smeared : layer.k;
     for (let b = 0; b < batch; b++) for (let h = 0; h < c.nHeads; h++) {
       const here = b * n * E + h * c.dHead, pattern = layer.pattern + (b * c.nHeads + h) * n * n;
-      gemm(n, n, c.dHead, layer.q + here, E, 1, keys + here, 1, E, pattern, n, c.dHead ** -0.5);
+      gemm(n, n, c.dHead, layer.q + here, E, 1, keys + here, 1, E, pattern, n, 1 / Math.sqrt(c.dHead));
       if (of("b_rel")) for (let i = 0, bias = of("b_rel").at + h * c.nCtx; i < n; i++) for (let j = 0; j <= i; j++) M[pattern + i * n + j] += M[bias + i - j];
       softmax(pattern, n, n, true);
       gemm(n, c.dHead, n, pattern, n, 1, layer.v + here, E, 1, layer.z + here, E);
-      const how = ablated.get(`${l}.${h}`), mean = model.means[l * c.nHeads + h];
+      const how = ablated.get(`L${l}H${h}`), mean = model.means[l * c.nHeads + h];
       if (how) for (let i = 0; i < n; i++) for (let e = 0; e < c.dHead; e++) M[layer.z + here + i * E + e] = how === "mean" ? mean[e] : 0;
     }
     gemm(T, d, E, layer.z, E, 1, of("W_O").at, d, 1, model.x, d, 1, 1);
@@ -159,11 +163,17 @@ function forward(model, tokens, batch, n, ablated = new Map()) {
 }
 
 /** Each key mixed with the key before it; sigmoid(smear) is a key's own share. */
-function smearKeys({ config: c, heap: { M }, E }, layer, smear, T, n) {
+function smearKeys({ config: c, heap, heap: { M }, E, pair }, layer, smear, T, n) {
+  const shares = ownShares(c, heap, smear, pair);
   for (let t = 0; t < T; t++) for (let e = 0; e < E; e++) {
-    const own = 1 / (1 + Math.exp(-M[smear.at + ((e / c.dHead) | 0)])), k = layer.k + t * E + e, before = t % n ? k - E : k;
+    const own = shares[(e / c.dHead) | 0], k = layer.k + t * E + e, before = t % n ? k - E : k;
     M[layer.smeared + t * E + e] = M[before] + own * (M[k] - M[before]);
   }
+}
+
+/** sigmoid(smear) for each head, as the softmax of smear and 0. */
+function ownShares({ nHeads }, { M, softmax }, smear, pair) {
+  return Array.from({ length: nHeads }, (_, h) => { M[pair] = M[smear.at + h]; M[pair + 1] = 0; softmax(pair, 1, 2, false); return M[pair]; });
 }
 
 /** Gradients of the mean loss (nats) of `targets`, after forward; returns that loss. */
@@ -206,8 +216,8 @@ function backwardThroughHeads(model, l, batch, n) {
       for (let j = i + 1; j < n; j++) M[g + j] = 0;
       if (bias) for (let j = 0, at = bias.grad + h * c.nCtx + i; j <= i; j++) M[at - j] += M[g + j];
     }
-    gemm(n, e, n, dScores, n, 1, keys + here, E, 1, dq + here, E, e ** -0.5);
-    gemm(n, e, n, dScores, 1, n, layer.q + here, E, 1, dk + here, E, e ** -0.5);
+    gemm(n, e, n, dScores, n, 1, keys + here, E, 1, dq + here, E, 1 / Math.sqrt(e));
+    gemm(n, e, n, dScores, 1, n, layer.q + here, E, 1, dk + here, E, 1 / Math.sqrt(e));
   }
   if (c.smearedKeys) unsmearGradients(model, layer, of("smear"), T, n);
   for (const [name, g] of [["W_Q", dq], ["W_K", dk], ["W_V", dv]]) {
@@ -217,9 +227,10 @@ function backwardThroughHeads(model, l, batch, n) {
 }
 
 /** dk from the gradient of the smeared keys to that of the keys, in place. */
-function unsmearGradients({ config: c, heap: { M }, E, dk }, layer, smear, T, n) {
+function unsmearGradients({ config: c, heap, heap: { M }, E, dk, pair }, layer, smear, T, n) {
+  const shares = ownShares(c, heap, smear, pair);
   for (let t = 0; t < T; t++) for (let e = 0; e < E; e++) {  // in order of t: dk at t + 1 is still that of smeared keys
-    const h = (e / c.dHead) | 0, own = 1 / (1 + Math.exp(-M[smear.at + h])), g = dk + t * E + e, k = layer.k + t * E + e;
+    const h = (e / c.dHead) | 0, own = shares[h], g = dk + t * E + e, k = layer.k + t * E + e;
     if (t % n) M[smear.grad + h] += M[g] * (M[k] - M[k - E]) * own * (1 - own);
     const fromNext = t % n < n - 1 ? (1 - own) * M[g + E] : 0;
     M[g] = (t % n ? own : 1) * M[g] + fromNext;
@@ -235,6 +246,7 @@ function update(model) {
   for (const w of model.parameters) for (let i = 0; i < w.size; i++) norm += M[w.grad + i] ** 2;
   const shrink = Math.min(1, c.clipNorm / (Math.sqrt(norm) + 1e-6));
   model.step++;
+  model.powers = [model.powers[0] * c.beta1, model.powers[1] * c.beta2];  // of the betas: Math.pow differs between browsers
   for (const w of model.parameters) {
     if (shrink < 1) for (let i = 0; i < w.size; i++) M[w.grad + i] *= shrink;
     if (w.kind === "heads" && c.optimizer === "muon") muon(model, w, warm * c.rateHeads);
@@ -242,8 +254,8 @@ function update(model) {
   }
 }
 
-function adam({ config: { beta1, beta2 }, heap: { M }, step }, { at, grad, m, v, size }, rate) {
-  const bias1 = 1 - beta1 ** step, bias2 = 1 - beta2 ** step;
+function adam({ config: { beta1, beta2 }, heap: { M }, powers }, { at, grad, m, v, size }, rate) {
+  const bias1 = 1 - powers[0], bias2 = 1 - powers[1];
   for (let i = 0; i < size; i++) {
     const g = M[grad + i];
     M[m + i] += (1 - beta1) * (g - M[m + i]);

@@ -1,0 +1,59 @@
+"""Measure what the playground's page says of itself: `python tools/playground.py`.
+
+Trains every run that the page and its six experiments speak of in Node.js, seeds 1 to 5 each (the
+default settings: 1 to 30), and writes static/playground/measured.json, from which the page is
+built. About ten minutes on one core; the names of single conditions measure only these again.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import here  # noqa: F401
+from aot_helpers.base.files import write_atomically
+from aot_helpers.showing.playground_page import CONDITIONS, MEASURED
+
+ENGINE = Path(__file__).resolve().parent.parent / "tests" / "playground" / "engine.mjs"
+SEEDS = (1, 2, 3, 4, 5)
+
+
+def train(runs: list[dict]) -> list[dict]:
+    """What came of each run, from tests/playground/engine.mjs."""
+    asked = json.dumps({"train": runs})
+    done = subprocess.run(
+        ["node", ENGINE], input=asked, text=True, capture_output=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"the engine stopped: {done.stderr[-2000:]}")
+    return json.loads(done.stdout)["train"]
+
+
+def rounded(value):
+    """Numbers of three decimals, in lists and dicts as well."""
+    if isinstance(value, dict):
+        return {name: rounded(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [rounded(each) for each in value]
+    return round(value, 3) if isinstance(value, float) else value
+
+
+def main(names: list[str]) -> None:
+    measured = json.loads(MEASURED.read_text("utf-8")) if MEASURED.exists() else {}
+    for name in names or CONDITIONS:
+        asked = dict(CONDITIONS[name])
+        settings, seeds = asked.pop("settings"), range(1, 31) if name == "seeds" else SEEDS
+        measured[name] = []
+        for seed in seeds:
+            (run,) = train([{**asked, "settings": {**settings, "seed": seed}}])
+            run["curve"] = run["curve"] if name == "two_layers" else run["curve"][-1:]
+            film = run.pop("film")
+            if film and seed == 1:  # of the induction head alone
+                run["film"] = [layers[1][run["induction"][0]] for layers in film]
+            measured[name].append(rounded({"seed": seed, **run}))
+            print(name, seed, "at", run["at"], "copied", round(run["copied"], 3), flush=True)
+        write_atomically(MEASURED, (json.dumps(measured, separators=(",", ":")) + "\n").encode())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
