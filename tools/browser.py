@@ -3,8 +3,8 @@
 Runs all cells, moves the explorer, hovers over the attention view; drags a word, scales heads and
 turns the torus, and compares what the page says with PyTorch; trains the playground until it
 copies, by keyboard, ablates its induction heads, looks back, loads its saved weights and does an
-experiment. Fails on a page error or a request to another host. The screenshots go to runs/. Says why it skips where there is no
-Chromium.
+experiment. Fails on a page error or a request to another host. The screenshots go to runs/. Says
+why it skips where there is no Chromium.
 """
 
 import contextlib
@@ -28,7 +28,8 @@ from playwright.sync_api import expect, sync_playwright
 import here  # noqa: F401
 from aot_helpers.models.losses import copy_accuracy
 from aot_helpers.models.playground import load_playground
-from aot_helpers.showing.playground_page import save_playground
+from aot_helpers.reading.heads import induction_scores
+from aot_helpers.showing.playground_page import playground_view, save_playground
 from aot_helpers.text.batches import repeated_tokens
 from chapters.torus import networks as torus
 from chapters.torus.palette import predictor
@@ -241,7 +242,8 @@ def try_torus(page) -> list[str]:
 SHIFTS = """() => { window.shifted = 0; new PerformanceObserver((list) => {
   for (const e of list.getEntries()) if (!e.hadRecentInput) window.shifted += e.value;
 }).observe({ type: "layout-shift", buffered: true }); }"""
-NAMELESS = """() => [...document.querySelectorAll("button:not([hidden]), select, input, canvas, summary, [role=img]")]
+NAMELESS = """() => [...document.querySelectorAll(
+    "button:not([hidden]), select, input, canvas, summary, [role=img]")]
   .filter((e) => !(e.ariaLabel || e.labels?.length || e.innerText?.trim() || e.closest(".head")))
   .map((e) => e.outerHTML)"""
 
@@ -269,7 +271,7 @@ def try_playground(page, width: int, theme: str) -> list[str]:
     wrong += [f"the first tab stop is {first}, not the button that trains"] * (first != "play")
     started = time.perf_counter()
     page.keyboard.press("Enter")
-    page.wait_for_function(f"{state}.copied !== null", timeout=90_000)
+    page.wait_for_function(f"{state}.copied !== null", timeout=240_000)
     took, frames, born = time.perf_counter() - started, now("frames"), now("copied")
     load = os.getloadavg()[0]
     print(f"{width} px, {theme}: 90 % at step {born}, {took:.1f} s after the click, ", end="")
@@ -291,14 +293,14 @@ def try_playground(page, width: int, theme: str) -> list[str]:
     for i in range(head.count()):
         head.nth(i).focus()
         page.keyboard.press("Enter")
-    page.wait_for_function(f"{state}.last.copied < 0.5", timeout=9000)
+    page.wait_for_function(f"{state}.last.copied < 0.5", timeout=30_000)
     picture("ablated")
     page.select_option("[data-id=how]", "mean")
     page.wait_for_timeout(500)
     wrong += ["mean ablation leaves it copying"] * (now("last.copied") > 0.5)
     for i in range(head.count()):
         head.nth(i).click()
-    page.wait_for_function(f"{state}.last.copied > 0.9", timeout=9000)
+    page.wait_for_function(f"{state}.last.copied > 0.9", timeout=30_000)
     page.focus("[data-id=text]")
     for _ in range(20):
         page.keyboard.press("ArrowRight")
@@ -309,17 +311,19 @@ def try_playground(page, width: int, theme: str) -> list[str]:
 
     film = "const f = document.querySelector('[data-id=film]'); f.value = 0; "
     page.evaluate(f"() => {{ {film} f.dispatchEvent(new Event('input')) }}")
-    page.wait_for_function(f"{state}.last.step === 0", timeout=9000)
+    page.wait_for_function(f"{state}.last.step === 0", timeout=30_000)
     wrong += ["at step 0 it copies"] * (now("last.copied") > 0.1)
     page.click("[data-id=step]")  # goes on from the newest step
-    page.wait_for_function(f"{state}.last.step > {born}", timeout=9000)
+    page.wait_for_function(f"{state}.last.step > {born}", timeout=30_000)
     for name, ending in (("weights", "safetensors"), ("card", "png")):
         with page.expect_download() as saved:
             page.click(f"[data-id={name}]")
         saved.value.save_as(ROOT / "runs" / f"playground_{width}.{ending}")
     model = load_playground(ROOT / "runs" / f"playground_{width}.safetensors")
-    copied = copy_accuracy(model, repeated_tokens(64, 20, 40, model.tokenizer.bos))
+    letters = repeated_tokens(64, 20, 40, model.tokenizer.bos)
+    copied, score = copy_accuracy(model, letters), induction_scores(model, letters).max()
     wrong += [f"the saved weights copy {copied:.2f} of random letters"] * (copied < 0.8)
+    wrong += [f"their highest induction score is {score:.2f}"] * (score < 0.5)
 
     page.click("summary")
     page.select_option("[data-set=nLayers]", "1")
@@ -336,7 +340,7 @@ def try_experiment(page, state: str, picture) -> list[str]:
     item = page.locator(".experiments li").nth(2)
     item.locator(".answers button").first.click()
     item.locator(".run").click()
-    page.wait_for_function(f"{state}.experiment?.trained", timeout=90_000)
+    page.wait_for_function(f"{state}.experiment?.trained", timeout=240_000)
     born = page.evaluate(f"{state}.copied")
     wrong = ["the outcome is told too early"] * item.locator(".outcome").is_visible()
     page.locator(".head[data-kind=induction]").first.click()
@@ -346,9 +350,19 @@ def try_experiment(page, state: str, picture) -> list[str]:
     picture("experiment")
     page.click("[data-id=reset]")
     page.click("[data-id=play]")
-    page.wait_for_function(f"{state}.copied !== null", timeout=90_000)
+    page.wait_for_function(f"{state}.copied !== null", timeout=240_000)
     again = page.evaluate(f"{state}.copied")
     return wrong + [f"the same run copied by step {born}, then by {again}"] * (again != born)
+
+
+def try_frame(page) -> list[str]:
+    """The playground as a notebook shows it: in a frame, which has no address of its own."""
+    page.set_content(playground_view("An induction head forms").html())
+    frame = page.frame_locator("iframe")
+    frame.locator("[data-id=step]").click(timeout=30_000)
+    expect(frame.locator("[data-id=count]")).to_have_text("step 1", timeout=30_000)
+    hidden = frame.locator("[data-id=link]").is_hidden()
+    return [] if hidden else ["in a frame there is no link to copy"]
 
 
 def main() -> int:
@@ -377,6 +391,7 @@ def main() -> int:
             page = browser.new_page()
             found = try_playground(page, width, theme)
             wrong += [f"playground at {width} px: {each}" for each in found]
+        wrong += [f"playground: {each}" for each in try_frame(browser.new_page())]
         browser.close()
     problems = [*(f"page error: {e}" for e in errors), *(f"request to {u}" for u in elsewhere)]
     for problem in [*problems, *wrong]:

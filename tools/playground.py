@@ -1,7 +1,7 @@
 """Measure what the playground's page says of itself: `python tools/playground.py`.
 
-Trains every run that the page and its six experiments speak of in Node.js, seeds 1 to 5 each (the
-default settings: 1 to 30), and writes static/playground/measured.json, from which the page is
+Trains every run that the page and its six experiments speak of in Node.js, seeds 1 to 5 each and
+more of the default settings, and writes static/playground/measured.json, from which the page is
 built. About ten minutes on one core; the names of single conditions measure only these again.
 """
 
@@ -42,16 +42,15 @@ def main(names: list[str]) -> None:
     measured = json.loads(MEASURED.read_text("utf-8")) if MEASURED.exists() else {}
     for name in names or CONDITIONS:
         asked = dict(CONDITIONS[name])
-        settings, seeds = asked.pop("settings"), range(1, 31) if name == "seeds" else SEEDS
+        settings, seeds = asked.pop("settings"), asked.pop("seeds", SEEDS)
         measured[name] = []
         for seed in seeds:
             (run,) = train([{**asked, "settings": {**settings, "seed": seed}}])
-            run["curve"] = run["curve"] if name == "two_layers" else run["curve"][-1:]
-            film = run.pop("film")
-            if film and seed == 1:  # of the induction head alone
-                run["film"] = [layers[1][run["induction"][0]] for layers in film]
+            if "film" in run:  # of one induction head
+                film, head = run.pop("film"), run["induction"][0]
+                run |= {"film": [layers[1][head] for layers in film]} if seed == 1 else {}
             measured[name].append(rounded({"seed": seed, **run}))
-            print(name, seed, "at", run["at"], "copied", round(run["copied"], 3), flush=True)
+            print(name, seed, "at", run["at"], "change", run["change"], flush=True)
         write_atomically(MEASURED, (json.dumps(measured, separators=(",", ":")) + "\n").encode())
 
 

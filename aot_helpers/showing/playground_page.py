@@ -26,11 +26,15 @@ FILM = (0, 50, 100, 130, 150, 200)  # training steps of the still
 FEW = 0.6  # share of windows written twice in the fourth experiment
 EARLY = 100  # the step at which the sixth experiment tries names early
 
-CONDITIONS = {  # what tools/playground.py measures: settings, and when training ends
-    "seeds": {"settings": {}, "limit": 400},
+CONDITIONS = {  # what tools/playground.py measures: settings, seeds (1 to 5), when training ends
+    "seeds": {"settings": {}, "seeds": range(1, 31), "limit": 400, "brief": True},
+    "slow_heads": {"settings": {"rateHeads": 0.02}, "seeds": [9], "limit": 400},
+    "slow_heads_no_stories": {
+        "settings": {"rateHeads": 0.02, "randomShare": 1}, "seeds": [9], "limit": 400,
+    },
     "two_layers": {
         "settings": {}, "limit": 400, "after": 60, "ablate": True, "names": EARLY,
-        "film": list(FILM), "cool": 100,
+        "film": list(FILM), "cool": 100, "curve": True,
     },
     "no_stories": {"settings": {"randomShare": 1}, "limit": 400, "after": 60},
     "one_layer": {"settings": {"nLayers": 1}, "limit": 600},
@@ -64,6 +68,14 @@ def _of(runs: list[dict], name: str) -> list:
     return [run[name] for run in runs]
 
 
+def _steps(runs: list[dict], limit: int) -> str:
+    """When 90 % were copied; of runs that never did, how many there were."""
+    steps = [at for at in _of(runs, "at") if at is not None]
+    some = f"{len(steps)} of {len(runs)} runs"
+    missing = "" if len(steps) == len(runs) else f" in {some} (in the others not by {limit})"
+    return f"step {_between(steps)}{missing}"
+
+
 def phrases() -> dict[str, str]:
     """The numbers of the page, by their names in double braces, from what was measured."""
     runs = measured()
@@ -76,6 +88,7 @@ def phrases() -> dict[str, str]:
     ]
     several = [run for run in whole if len(run["induction"]) > 1]
     alone = [run["withoutEach"][head] for run in several for head in run["induction"]]
+    no_positions = [each for run in runs["none"] for layer in run["scores"] for each in layer]
     return {
         "two_layers": _between(_of(whole, "at")),
         "one_layer": _percent(_of(runs["one_layer"], "copied")),
@@ -89,22 +102,24 @@ def phrases() -> dict[str, str]:
         "few": str(FEW),
         "few_percent": f"{100 * FEW:.0f} %",
         "few_copied": _percent(_of(runs["few"], "copied")),
-        "ninety": _between(_of(runs["ninety"], "at")),
-        "none_previous": f"{max(s['previous'] for r in runs['none'] for s in sum(r['scores'], [])):.2f}",
+        "ninety": _steps(runs["ninety"], CONDITIONS["ninety"]["limit"]),
+        "none_previous": f"{max(each['previous'] for each in no_positions):.2f}",
         "none_smeared": _between(_of(runs["none_smeared"], "at")),
         "names": _percent(_of(whole, "names")),
         "names_early": _percent(_of(whole, "namesEarly")),
         "names_without": _percent(_of(whole, "namesWithout")),
         "early": str(EARLY),
-        "first_end": _between([run["curve"][-1][1] for run in whole], "", 2),
+        "first_end": _between(_of(whole, "first"), "", 2),
         "first_cooled": _between(_of(whole, "cooled"), "", 2),
-        "no_stories": _between([run["curve"][-1][1] for run in runs["no_stories"]], "", 2),
+        "no_stories": _between(_of(runs["no_stories"], "first"), "", 2),
         "wasted": _percent(_of(whole, "wasted")),
         "even": f"{100 * sum(i / 63 for i in range(23)) / 23:.0f} %",
         "guess": f"{math.log(63):.2f}",
         "n_seeds": str(len(seeds)),
         "n_copied": str(sum(run["at"] is not None for run in seeds)),
         "slowest": str(max(run["at"] or 0 for run in seeds)),
+        "stuck_copied": _percent(_of(runs["slow_heads"], "copied")),
+        "freed": _between(_of(runs["slow_heads_no_stories"], "at")),
     }  # fmt: skip
 
 

@@ -26,11 +26,13 @@ function gradients({ settings, tokens, weights, kernels }) {
 /**
  * Trains until 90 % are copied and `after` steps more, or to `limit`. Measures every five steps, as the page does.
  * Asks: `film` (steps at which patterns are kept), `names` (a step at which made-up names are tried early), `ablate`, `file`,
- * `cool` (steps more at a tenth of the rates, after which the first copy's loss is measured again).
+ * `cool` (steps more at a tenth of the rates, after which the first copy's loss is measured again), `curve` (of losses and
+ * the share copied), or only when 90 % were copied (`brief`).
  */
-function train({ settings, limit, after = 0, film = [], names, ablate, file, cool }) {
+function train({ settings, limit, after = 0, film, names, ablate, file, cool, curve, brief }) {
   const model = engine.makeModel(settings, wasm), probe = engine.makeProbe(model), uniform = engine.uniformNumbers(model.config.seed + 1000);
-  const run = { at: null, change: null, curve: [], film: [] };
+  const run = { at: null, change: null, curve: [] };
+  if (film) run.film = [];
   for (let step = 0; ; step++) {
     if (step === names) run.namesEarly = namesCopied(model);
     if (step % 5 === 0) {
@@ -38,12 +40,14 @@ function train({ settings, limit, after = 0, film = [], names, ablate, file, coo
       run.curve.push([step, first, second, copied]);
       if (run.change === null && second <= 0.6 * first) run.change = step;
       if (run.at === null && copied >= 0.9) run.at = step;
-      Object.assign(run, { copied, scores, wasted: wasted(model, probe) });
-      if (film.includes(step)) run.film.push(patternsOf(model, probe));
+      Object.assign(run, { first, copied, scores, wasted: wasted(model, probe) });
+      if (film?.includes(step)) run.film.push(patternsOf(model, probe));
     }
     if (step >= limit || (run.at !== null && step >= run.at + after)) break;
     engine.trainStep(model, story, uniform);
   }
+  if (brief) return { at: run.at, change: run.change };
+  if (!curve) delete run.curve;
   if (names !== undefined) run.names = namesCopied(model);
   if (ablate) Object.assign(run, ablations(model, probe, names !== undefined));
   if (cool) {

@@ -13,12 +13,19 @@ from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.transformer import AttentionOnlyTransformer
 from aot_helpers.showing.diagrams import KEY, PALE, QUERY, SHADES
 from aot_helpers.showing.forms import TITLE, grids, lines, panels
+from aot_helpers.showing.playground_page import playground_view
 from aot_helpers.showing.texts import token_rows
+from aot_helpers.showing.widgets import Page
 from chapters.nb09_phase_change.measure import Texts
 
 # Two colors of this notebook alone: stories and the names in them, and random tokens.
 STORIES, RANDOM = "#137177", "#C2255C"
 CONTROL = "0.45"
+
+
+def playground(title: str) -> Page:
+    """A page in which a model of the reader's own settings is trained in the browser."""
+    return playground_view(title)
 
 
 @torch.no_grad()

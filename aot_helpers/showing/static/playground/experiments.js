@@ -13,7 +13,7 @@ const EXPERIMENTS = [
     outcome: "Nearly nothing: {{whole}} fell to {{no_induction}} in five runs. Without any one of the other heads of layer 1 it was still {{others}}. {{two_induction}} The previous-token heads of layer 0 matter as much: without those with a score above 0.3, {{no_previous}}." },
   { title: "Fewer repeats", settings: { repeatShare: {{few}} }, steps: 1000, answers: ["by step 300", "by step 1000", "not by step 1000"], right: 2,
     question: "Only {{few_percent}} of the windows are written twice, the others are stories. When will 90 % be copied?",
-    outcome: "Not by step 1000, in none of five runs: {{few_copied}} were copied. With 90 % of the windows written twice it took {{ninety}} steps, with all of them {{two_layers}}. Whether such heads form hangs on how often copying pays." },
+    outcome: "Not by step 1000, in none of five runs: {{few_copied}} were copied. With 90 % of the windows written twice they were by {{ninety}}; with all of them by step {{two_layers}}. Whether such heads form hangs on how often copying pays." },
   { title: "No positions", settings: { positions: "none" }, steps: 600, answers: ["yes", "no"], right: 1,
     question: "Nothing tells a head how far away a letter is; it only cannot see ahead. Will two layers copy?",
     outcome: "No, in none of five runs by step 600: no head finds the letter before (previous-token scores of at most {{none_previous}}). Now tick <b>Smeared keys</b> in the settings and train: five of five runs copied, after {{none_smeared}} steps. Of all distances, copying needs only the step to the letter before." },

@@ -266,12 +266,19 @@ function drawCells(element, guesses, width, attends, pointed) {
     const cell = element.children[i], [actual, best] = cell.children;
     say(actual, visible(letter));
     say(best, visible(guess));
-    cell.className = (letter === guess ? "right" : "") + (i === pointed ? " pointed" : "");
-    cell.style.setProperty("--surprise", Math.min(1, surprise / 5).toFixed(2));
-    if (attends !== undefined) cell.style.setProperty("--look", attends ? attends[i].toFixed(2) : 0);
+    const name = (letter === guess ? "right" : "") + (i === pointed ? " pointed" : "");
+    if (cell.className !== name) cell.className = name;
+    shade(cell, "--surprise", Math.min(1, surprise / 5));
+    shade(cell, "--look", attends ? attends[i] : 0);
   });
   const right = guesses.filter(({ letter, guess }) => letter === guess).length;
   element.setAttribute("aria-label", `Letters ${guesses.map((g) => g.letter).join(" ")}; guessed right: ${right} of ${guesses.length}`);
+}
+
+/** A property in twentieths, set only if it is new: the browser styles again what is set. */
+function shade(cell, property, value) {
+  const twentieths = Math.round(20 * value) / 20;
+  if (cell[property] !== twentieths) cell.style.setProperty(property, (cell[property] = twentieths));
 }
 
 /** A canvas's context, cleared, in CSS pixels. */
@@ -288,8 +295,9 @@ function colorsOf(root, dark) {
   const style = getComputedStyle(root), names = ["ink", "pale", "rule", "query", "key", "value", "share"];
   return { dark, ...Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()])) };
 }
-const lastStepShown = (history) => { const now = history.length ? history[history.length - 1].step : 0; return [300, 1000, 3000, 10000, 30000, 1e5].find((s) => s >= now) ?? now; };
-const acrossOf = (end, left, right) => (step) => left + ((right - left) * Math.log(Math.max(step, 1))) / Math.log(end);
+const ENDS = [300, 600, 1000, 2000, 5000, 10000, 20000, 50000, 1e5];  // of the axis of steps
+const lastStepShown = (history) => { const now = history.length ? history[history.length - 1].step : 0; return ENDS.find((step) => step >= now) ?? now; };
+const acrossOf = (end, left, right) => (step) => left + ((right - left) * step) / end;
 
 function drawLosses(canvas, { history, change, copied, last: shown, colors }) {
   const { g, w, h } = fresh(canvas), { ink, pale, rule, query, key, value } = colors, left = 26, right = w - 86, top = 6, bottom = h - 20, high = 5;
@@ -297,15 +305,15 @@ function drawLosses(canvas, { history, change, copied, last: shown, colors }) {
   g.font = "12px system-ui, sans-serif";
   g.lineWidth = 1;
   for (let loss = 0; loss <= 4; loss += 1) line(g, left, down(loss), right, down(loss), rule, String(loss), left - 8, down(loss) + 4, pale, "right");
-  for (let step = 1; step <= end; step *= 10) line(g, across(step), bottom, across(step), bottom + 4, pale, String(step), across(step), h - 4, pale, step > 1 ? "center" : "left");
-  if (end / 10 ** Math.floor(Math.log10(end)) > 1.5) line(g, right, bottom, right, bottom + 4, pale, String(end), right, h - 4, pale, "center");
+  for (let i = 0, parts = end > 600 ? 5 : 3; i <= parts; i++) { const step = (end * i) / parts; line(g, across(step), bottom, across(step), bottom + 4, pale, String(step), across(step), h - 4, pale, "center"); }
   if (!history.length) return;
   const guess = Math.log(63), now = history[history.length - 1];
   g.setLineDash([2, 3]);
   line(g, left, down(guess), right, down(guess), pale, ...(change > 30 ? ["plateau", left + 6, down(guess) + 16, pale, "left"] : []));
   if (shown.step < shown.newest) { g.setLineDash([]); line(g, across(shown.step), top, across(shown.step), bottom, pale); g.setLineDash([2, 3]); }
-  if (change !== null) line(g, across(change), top, across(change), bottom, ink, `change: step ${change}`, across(change) - 5, down(0.75), ink, "right");
-  if (copied !== null) line(g, across(copied), top, across(copied), bottom, value, `90 % copied: step ${copied}`, across(copied) - 5, down(0.25), value, "right");
+  const mark = across(copied ?? change ?? 0), early = mark < (left + right) / 2, x = early ? mark + 6 : across(change ?? 0) - 6, side = early ? "left" : "right";
+  if (change !== null) line(g, across(change), top, across(change), bottom, ink, `change: step ${change}`, x, down(2.9), ink, side);
+  if (copied !== null) line(g, across(copied), top, across(copied), bottom, value, `90 % copied: step ${copied}`, x, down(2.4), value, side);
   g.setLineDash([]);
   const ends = { first: down(now.first) + 4, second: down(now.second) + 4 };
   if (ends.second - ends.first < 15) { const middle = (ends.first + ends.second) / 2; ends.first = middle - 7.5; ends.second = middle + 7.5; }

@@ -1,0 +1,32 @@
+"""The playground's six experiments again, five seeds each: what its page says of them comes out."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from aot_helpers.showing.playground_page import CONDITIONS, measured
+
+ENGINE = Path(__file__).parents[1] / "playground" / "engine.mjs"
+SAME = ("at", "change", "copied", "namesEarly", "names", "induction", "withoutInduction")
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="the engine runs in Node.js")
+@pytest.mark.parametrize("name", [name for name in CONDITIONS if name != "seeds"])
+def test_a_condition_comes_out_as_measured(name):
+    """Not only alike: the engine computes the same numbers wherever it runs."""
+    published = measured()[name]
+    condition = {key: each for key, each in CONDITIONS[name].items() if key != "seeds"}
+    runs = [
+        {**condition, "settings": {**condition["settings"], "seed": run["seed"]}}
+        for run in published
+    ]
+    done = subprocess.run(
+        ["node", ENGINE], input=json.dumps({"train": runs}), capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    for run, known in zip(json.loads(done.stdout)["train"], published, strict=True):
+        for each in set(SAME) & set(known):
+            assert run[each] == pytest.approx(known[each], abs=1e-3), (known["seed"], each)
