@@ -164,10 +164,9 @@ def counts(floor: str = "evidence") -> dict[str, int]:
         found[f"findings {verdict}"] = sum(entries[id].verdict == verdict for id in findings)
     before = [one for one in findings.values() if one.declared.startswith("before")]
     found["rules set before the values"] = len(before)
-    in_part = [one for one in before if re.search(r"but for|\bafter\b", one.declared)]
-    found["of these in part"] = len(in_part)
+    found["of these in part"] = sum(map(in_part, before))
     found["rules set after"] = len(findings) - len(before)
-    found["one model"] = sum(_models(entries[id]) <= 1 for id in findings)
+    found["one model"] = sum(models_of(entries[id]) <= 1 for id in findings)
     found[f"verdict within {NEAR:.0%} of a bound"] = sum(
         thin(one, entries[id]) for id, one in findings.items()
     )
@@ -177,7 +176,12 @@ def counts(floor: str = "evidence") -> dict[str, int]:
     return found
 
 
-def _models(entry: Entry) -> int:
+def in_part(one: Claim) -> bool:
+    """Whether a rule that was set before the values was so only in part, as it says itself."""
+    return bool(re.search(r"but for|\bafter\b", one.declared))
+
+
+def models_of(entry: Entry) -> int:
     """How many trained models a claim's values rest on."""
     runs = {run_of(name) for name in _flat(entry.of)}
     return len(runs) or entry.seeds or 1
