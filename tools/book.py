@@ -53,10 +53,10 @@ def toctree(caption: str, pages: list[str]) -> str:
     return f"```{{toctree}}\n:caption: {caption}\n:hidden:\n\n" + "\n".join(pages) + "\n```\n"
 
 
-def contents(tours: list[Path], proofs: list[Path]) -> str:
+def contents(tours: list[str]) -> str:
     """The table of contents: the tours by part, the evidence as appendices, then the rest."""
     parts = {
-        name: [f"notebooks/{p.stem}" for p in tours if int(p.stem[:2]) in numbers]
+        name: [f"notebooks/{stem}" for stem in tours if int(stem[:2]) in numbers]
         for name, numbers in PARTS.items()
     }
     looked_up = ["ledger", "glossary", *(f"docs/{name}" for name in DOCS)]
@@ -64,29 +64,35 @@ def contents(tours: list[Path], proofs: list[Path]) -> str:
     return "\n".join(toctree(*part) for part in parts.items())
 
 
-def cards(readme: str) -> str:
+def cards(readme: str, titles: dict[str, str]) -> str:
     """The routes of the README as cards of the start page."""
     lines = ["::::{grid} 1 1 3 3", ":gutter: 3", ""]
-    for have, stops, _ in book_pages.routes(readme):
-        row = next(r for r in readme.splitlines() if r.startswith(f"| {have} |"))
-        take, will = (cell.strip() for cell in row.strip("|").split(" | ")[1:])
-        take = re.sub(r"\]\(notebooks/", "](notebooks/", take)
-        lines += [f":::{{grid-item-card}} {have[0].upper()}{have[1:]}", take, "+++"]
-        lines += [f"You will have {will}", ":::", ""] if stops else [will, ":::", ""]
+    for have, stops, will in book_pages.routes(readme):
+        linked = [f"[{titles[stop]}](notebooks/{stop}.ipynb)" for stop in stops]
+        if len(stops) == 1:
+            take = f"All {len(titles)} tours, from {linked[0]} on"
+        elif len(stops) <= 4:
+            take = "\n".join(f"- {each}" for each in linked)
+        else:
+            take = " · ".join(f"[{stop[:2]}](notebooks/{stop}.ipynb)" for stop in stops)
+        lines += [f":::{{grid-item-card}} {have[0].upper()}{have[1:]}", take, ""]
+        lines += [f"You will have {will}.", ":::", ""]
     return "\n".join([*lines, "::::"])
 
 
-def start_page(root: Path, tours: list[Path], proofs: list[Path]) -> str:
+def start_page(root: Path, titles: dict[str, str]) -> str:
     """docs/book/index.md with the README's routes and picture, the counts and the contents."""
-    readme, text = (root / "README.md").read_text("utf-8"), (root / "docs/book/index.md").read_text("utf-8")
+    readme, text = (
+        (root / name).read_text("utf-8") for name in ("README.md", "docs/book/index.md")
+    )
     found = book_ledger.trace.counts()
     filled = {
-        "ROUTES": cards(readme),
-        "TOURS": str(len(tours)),
+        "ROUTES": cards(readme, titles),
+        "TOURS": str(len(titles)),
         "CLAIMS": str(found["claims"]),
         "BEFORE": str(found["rules set before the values"]),
         "FINDINGS": str(found["findings"]),
-        "CONTENTS": contents(tours, proofs),
+        "CONTENTS": contents(list(titles)),
     }
     return re.sub(r"\{\{ (\w+) \}\}", lambda match: filled[match[1]], text)
 
@@ -126,7 +132,7 @@ def write_source(root: Path, source: Path) -> list[str]:
     numbered = {number: titles[stem] for number, stem in stems.items()}
     known = {path.stem: book_pages.title_of(path) for path in proofs}
     pages = {
-        "index": start_page(root, tours, proofs),
+        "index": start_page(root, titles),
         "evidence": evidence_page(proofs, known),
         "ledger": book_ledger.ledger_page(root, stems, numbered),
         "glossary": book_pages.glossary_page(load_glossary(), stems),

@@ -99,6 +99,10 @@ def details(row: Row, stems: dict[str, str]) -> str:
     said += [(rule if rule != "control" else "its control must have", getattr(one, rule))
              for rule in (*RULES, "control")]  # fmt: skip
     said += [("why", one.why), ("history", one.history)]
+    if one.kind == "finding":
+        margin = f"{row.margin}: its verdict {'turns' if row.margin == 'thin' else 'stays'} when "
+        margin += f"its bounds move by {trace.NEAR:.0%}"
+        said += [("rests on", f"{row.models} model{'s' * (row.models != 'one')}"), ("margin", margin)]
     lines = [f"<dt>{name}<dd>{escape(text)}" for name, text in said if text]
     for floor, entry in row.entries.items():
         stem, verdict = stems[one.id[:2]], verdict_word(one, entry.verdict)
@@ -132,6 +136,11 @@ def line(row: Row, stems: dict[str, str]) -> str:
     )
 
 
+def plural(n: int) -> str:
+    """Such as "1 claim" and "2 claims"."""
+    return f"{n} claim{'s' * (n != 1)}"
+
+
 def source_tables(every: list[Row], names: dict[str, str]) -> str:
     """For each source a table of what it says, what it reports, and what came of it."""
     by_source: dict[str, list[Row]] = {}
@@ -139,11 +148,11 @@ def source_tables(every: list[Row], names: dict[str, str]) -> str:
         if row.sources[0] != "ours":
             by_source.setdefault(row.sources[0], []).append(row)
     parts = []
-    for source, said in sorted(by_source.items(), key=lambda pair: (pair[0] == "others", pair[0])):
+    for source, said in sorted(by_source.items(), key=lambda pair: (pair[0] not in names, pair[0])):
         count: dict[str, int] = {}
         for row in said:
             count[row.verdict] = count.get(row.verdict, 0) + 1
-        told = ", ".join(f"{n} {verdict}" for verdict, n in sorted(count.items(), key=lambda v: -v[1]))
+        told = ", ".join(f"{v} {n}" for v, n in sorted(count.items(), key=lambda each: -each[1]))
         lines = [
             f'<tr><td><a href="#{anchor(row.claim.id)}">{row.claim.id}</a> '
             f"{escape(row.claim.statement)}<td>{escape(row.claim.source_value or '–')}"
@@ -153,7 +162,7 @@ def source_tables(every: list[Row], names: dict[str, str]) -> str:
         title = f"{source}: {names[source]}" if source in names else source
         head = "<thead><tr><th>claim<th>the source reports<th>verdict</thead>"
         parts.append(
-            f"<details class='source'><summary><b>{escape(title)}</b> · {len(said)} claims: {told}"
+            f"<details class='source'><summary><b>{escape(title)}</b> <br>{plural(len(said))}: {told}"
             f"</summary><table>{head}<tbody>{''.join(lines)}</tbody></table></details>"
         )
     return "".join(parts)

@@ -22,7 +22,7 @@ nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json
 nb_render_markdown_format = "myst"
 nb_code_prompt_show, nb_code_prompt_hide = "Show {type}", "Hide {type}"
 nb_merge_streams = True
-myst_enable_extensions = ["dollarmath", "amsmath", "html_image", "attrs_inline"]
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "html_image", "attrs_inline"]
 myst_heading_anchors = 3
 mathjax_path = "tex-svg-full.js"  # tools/book.py copies it beside the style
 suppress_warnings = ["mystnb.mime_priority", "mystnb.unknown_mime_type", "misc.highlighting_failure"]
@@ -32,16 +32,17 @@ html_static_path = [str(Path(__file__).parent / "_static")]
 templates_path = [str(Path(__file__).parent / "_templates")]
 html_css_files, html_js_files = ["book.css"], ["book.js"]
 html_sidebars = {
-    "**": ["search-button-field.html", "playground-link.html", "sbt-sidebar-nav.html"]
+    "**": ["brand.html", "search-button-field.html", "sbt-sidebar-nav.html"]
 }
 html_copy_source = html_show_sourcelink = html_use_index = False
 html_theme_options = {
     "repository_url": f"https://github.com/{publish.repository_name(ROOT)}",
     "use_repository_button": True,
     "use_download_button": False,
+    "use_fullscreen_button": False,
+    "navbar_persistent": [],
     "show_navbar_depth": 1,
     "show_toc_level": 2,
-    "home_page_in_toc": True,
 }
 
 GLOSSARY = load_glossary()
