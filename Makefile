@@ -93,9 +93,10 @@ sweep: $(MADE) #: sweep a report's settings, going on where it stopped; WORKERS=
 bench: $(MADE) #: measure training, the phase change, a busy neighbor and skip-trigram tables
 	$(PY) tools/bench.py
 
-browser: $(MADE) #: try the first notebook in a real browser (needs Chromium)
+browser: $(MADE) #: try the first notebook, live views and the book in a real browser (needs Chromium)
 	$(PY) -m pip install --quiet playwright==1.65.2
 	$(PY) tools/browser.py
+	$(PY) tools/book_browser.py
 
 book: $(MADE) #: build the book from the committed notebooks, in build/book; nothing is run
 	$(PY) -m pip install --quiet -r docs/book/requirements.txt

@@ -99,7 +99,12 @@ def start_page(root: Path, titles: dict[str, str]) -> str:
 
 def evidence_page(proofs: list[Path], titles: dict[str, str]) -> str:
     """The list of the evidence, which stands behind the tours."""
-    lines = ["# Evidence", "", "Behind each tour stands a notebook with more seeds, controls, and audits of the sources.", ""]
+    lines = [
+        "# Evidence",
+        "",
+        "Behind each tour stands a notebook with more seeds, controls, and audits of the sources.",
+        "",
+    ]
     lines += [f"- [{titles[p.stem]}](notebooks/evidence/{p.stem}.ipynb)" for p in proofs]
     entries = "\n".join(f"notebooks/evidence/{p.stem}" for p in proofs)
     return "\n".join([*lines, "", f"```{{toctree}}\n:hidden:\n\n{entries}\n```", ""])
@@ -118,7 +123,9 @@ def write_source(root: Path, source: Path) -> list[str]:
         to = source / path.relative_to(root)
         to.parent.mkdir(parents=True, exist_ok=True)
         is_tour = path in tours
-        foot = book_pages.route_line(path.stem, ways, titles, path.stem in behind) if is_tour else ""
+        foot = (
+            book_pages.route_line(path.stem, ways, titles, path.stem in behind) if is_tour else ""
+        )
         nbformat.write(book_pages.page_of(path, root, inside, foot), to)
     for folder in ("notebooks/badges", "data/results/figures"):
         if (root / folder).is_dir():
@@ -154,7 +161,7 @@ def finish(book: Path, ids: set[str]) -> None:
     """Mend the pages that Sphinx wrote: fewer scripts, what is searched, printed claims as links.
 
     The theme's script of icons is larger than all else together, and its index is only for the
-    page that searches. Each printed "Claim 10.5" leads to its line of the ledger.
+    page that searches. A printed "Claim 10.5", or 10.5 in a table, leads to its line of the ledger.
     """
     for name in ("webpack-macros.html", "sbt-webpack-macros.html"):
         (book / "_static" / name).unlink(missing_ok=True)
@@ -163,22 +170,32 @@ def finish(book: Path, ids: set[str]) -> None:
         text, inside = path.read_text("utf-8"), path.relative_to(book)
         up = "../" * (len(inside.parts) - 1)
         useless = "fontawesome" if inside.name == "search.html" else USELESS
-        text = re.sub(rf'<(script|link)[^>]*(?:{useless})\.js[^>]*>(</script>)?\n?', "", text)
-        text = text.replace('<article class="bd-article"', '<article data-pagefind-body class="bd-article"')
+        text = re.sub(rf"<(script|link)[^>]*(?:{useless})\.js[^>]*>(</script>)?\n?", "", text)
+        text = text.replace(
+            '<article class="bd-article"', '<article data-pagefind-body class="bd-article"'
+        )
 
         def linked(match: re.Match, up=up) -> str:
             if match[2] not in ids:
                 return match[0]
-            return f'{match[1]}<a href="{up}ledger.html#{book_pages.anchor(match[2])}">{match[2]}</a>'
+            return (
+                f'{match[1]}<a href="{up}ledger.html#{book_pages.anchor(match[2])}">{match[2]}</a>'
+            )
 
         if inside.parts[0] == "notebooks":
             text = re.sub(r"(?<=[>\n])(Claim )(\d\d\.\d+)(?= )", linked, text)
+            text = re.sub(
+                r"(<td>(?:<p>)?)<a [^>]*>(?:<span[^>]*>)?(\d\d\.\d+)(?:</span>)?</a>", linked, text
+            )
         path.write_text(text, "utf-8")
 
 
 def build(root: Path, target: Path) -> list[str]:
     """Build the book of `root` in `target`; what is wrong with it."""
-    source, doctrees = target.with_name(f"{target.name}-source"), target.with_name(f"{target.name}-trees")
+    source, doctrees = (
+        target.with_name(f"{target.name}-source"),
+        target.with_name(f"{target.name}-trees"),
+    )
     for old in (target, doctrees):
         shutil.rmtree(old, ignore_errors=True)
     wanted = write_source(root, source)

@@ -1,7 +1,7 @@
-"""The ledger as a page of the book: every claim with its rules, numbers by model and its cells.
+"""The ledger as a page of the book: every claim with its rules, numbers by model and cells.
 
-All of it is read from data/claims and data/results/claims by aot_helpers.teaching; the page is plain
-HTML, and a short script in docs/book/_static/book.js filters its rows.
+All of it is read from data/claims and data/results/claims by aot_helpers.teaching; the page is
+plain HTML, and a short script in docs/book/_static/book.js filters its rows.
 """
 
 import re
@@ -28,7 +28,7 @@ class Row:
     entries: dict[str, Entry]  # by floor, the evidence first
     verdict: str  # of the evidence, or of the tour where that alone makes the claim
     when: str  # its rule was set before or after its values were known; "" without a rule
-    models: str  # "one" or "several"
+    models: int  # how many its values rest on
     margin: str  # "thin": another verdict, were its bounds a tenth further; else "clear"
     sources: tuple[str, ...]
 
@@ -59,9 +59,10 @@ def rows() -> list[Row]:
         if when == "before" and trace.in_part(claim):
             when = "in part"
         models = trace.models_of(first) if first else 0
-        margin = "thin" if first and claim.kind == "finding" and trace.thin(claim, first) else "clear"
-        several = "several" if models > 1 else "one"
-        found.append(Row(claim, entries, verdict, when, several, margin, sources_of(claim)))
+        margin = (
+            "thin" if first and claim.kind == "finding" and trace.thin(claim, first) else "clear"
+        )
+        found.append(Row(claim, entries, verdict, when, models, margin, sources_of(claim)))
     return found
 
 
@@ -71,7 +72,7 @@ def short(number: float) -> str:
 
 
 def numbers_table(claim: Claim, entry: Entry) -> str:
-    """What was measured, a line for each group and model: its values beside those of its control."""
+    """What was measured, a line for each group and model of its values and its control."""
     lines = []
     for what, given, names in (
         ("values", entry.values, entry.of),
@@ -91,6 +92,11 @@ def numbers_table(claim: Claim, entry: Entry) -> str:
     return f"<table>{head}<tbody>{''.join(lines)}</tbody></table>" if lines else ""
 
 
+def plural(n: int, what: str) -> str:
+    """Such as "1 claim" and "2 claims"."""
+    return f"{n} {what}{'s' * (n != 1)}"
+
+
 def details(row: Row, stems: dict[str, str]) -> str:
     """All that is known of a claim, as the page shows it when its line is opened."""
     one = row.claim
@@ -102,7 +108,10 @@ def details(row: Row, stems: dict[str, str]) -> str:
     if one.kind == "finding":
         margin = f"{row.margin}: its verdict {'turns' if row.margin == 'thin' else 'stays'} when "
         margin += f"its bounds move by {trace.NEAR:.0%}"
-        said += [("rests on", f"{row.models} model{'s' * (row.models != 'one')}"), ("margin", margin)]
+        said += [
+            ("rests on", f"{row.models} model{'s' * (row.models != 'one')}"),
+            ("margin", margin),
+        ]
     lines = [f"<dt>{name}<dd>{escape(text)}" for name, text in said if text]
     for floor, entry in row.entries.items():
         stem, verdict = stems[one.id[:2]], verdict_word(one, entry.verdict)
@@ -125,7 +134,7 @@ def line(row: Row, stems: dict[str, str]) -> str:
     """One claim: a line that opens."""
     one, data = row.claim, {"notebook": row.claim.id[:2], "source": "|".join(row.sources)}
     data |= {"kind": one.kind, "verdict": row.verdict, "rule": row.when}
-    data |= {"models": row.models, "margin": row.margin}
+    data |= {"models": "several" if row.models > 1 else "one", "margin": row.margin}
     marks = " ".join(f'data-{name}="{escape(value, True)}"' for name, value in data.items())
     verdict = f'<span class="verdict {tone(row.verdict)}">{escape(row.verdict)}</span>'
     said = f"<b>{one.id}</b> {escape(one.statement)} {verdict}"
@@ -134,11 +143,6 @@ def line(row: Row, stems: dict[str, str]) -> str:
         f'<details class="claim" id="{anchor(one.id)}" {marks}>'
         f"<summary>{said}</summary>{link}{details(row, stems)}</details>"
     )
-
-
-def plural(n: int) -> str:
-    """Such as "1 claim" and "2 claims"."""
-    return f"{n} claim{'s' * (n != 1)}"
 
 
 def source_tables(every: list[Row], names: dict[str, str]) -> str:
@@ -162,8 +166,9 @@ def source_tables(every: list[Row], names: dict[str, str]) -> str:
         title = f"{source}: {names[source]}" if source in names else source
         head = "<thead><tr><th>claim<th>the source reports<th>verdict</thead>"
         parts.append(
-            f"<details class='source'><summary><b>{escape(title)}</b> <br>{plural(len(said))}: {told}"
-            f"</summary><table>{head}<tbody>{''.join(lines)}</tbody></table></details>"
+            f"<details class='source'><summary><b>{escape(title)}</b>"
+            f"<br>{plural(len(said), 'claim')}: {told}</summary>"
+            f"<table>{head}<tbody>{''.join(lines)}</tbody></table></details>"
         )
     return "".join(parts)
 
@@ -220,7 +225,9 @@ def ledger_page(root: Path, stems: dict[str, str], titles: dict[str, str]) -> st
     return f"""\
 # The ledger
 
-Every claim of these notebooks, with the rule that judges it and every number that was measured. The rules stand apart from the measurements; a claim whose rule came after its values *holds* or *fails*, and only one that was declared before is *confirmed* or *refuted*.
+Every claim of these notebooks, with the rule that judges it and every number that was measured.
+The rules stand apart from the measurements. A claim whose rule came after its values *holds* or
+*fails*; only one that was declared before is *confirmed* or *refuted*.
 
 ```{{raw}} html
 {body}

@@ -15,7 +15,9 @@ import here  # noqa: F401
 import publish
 from aot_helpers.teaching.glossary import Term
 
-SET_UP = '"google.colab" in sys.modules'  # stands in the set-up cell of every notebook
+SET_UP = (
+    'Path("attention-only-transformers").exists()'  # stands in the set-up cell of every notebook
+)
 PREDICT = "**Before you run"
 LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 MARKUP = re.compile(r"!\[[^]]*\]\([^)]*\)|\[([^]]*)\]\([^)]*\)|[*`]|<[^>]+>")
@@ -26,15 +28,20 @@ LONGEST_ALT = 300
 # ---- alternative texts ----
 
 
-def spoken(node: ast.expr) -> str:
-    """A text in code as it is shown, with … for what the notebook fills in; "" if it is no text."""
+def spoken(node: ast.expr, known: dict[str, str]) -> str:
+    """A text in code as it is shown, with … for what the notebook fills in; "" if it is no text.
+
+    known: texts by the names of variables.
+    """
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
+    if isinstance(node, ast.Name):
+        return known.get(node.id, "")
     if isinstance(node, ast.JoinedStr):
         parts = [part.value if isinstance(part, ast.Constant) else "…" for part in node.values]
         return "".join(parts)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return spoken(node.left) + spoken(node.right)
+        return spoken(node.left, known) + spoken(node.right, known)
     return ""
 
 
@@ -48,10 +55,14 @@ def figure_title(source: str) -> str:
         statements = ast.parse(re.sub(r"(?m)^\s*[%!].*$|;\s*$", "", source)).body
     except SyntaxError:
         return ""
+    known = {}
+    for node in (node for each in statements for node in ast.walk(each)):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            known[node.targets[0].id] = spoken(node.value, known)
     for statement in reversed(statements):
         calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
-        named = [spoken(k.value) for call in calls for k in call.keywords if k.arg == "title"]
-        placed = [spoken(arg) for call in calls for arg in call.args if statement is statements[-1]]
+        named = [spoken(k.value, known) for c in calls for k in c.keywords if k.arg == "title"]
+        placed = [spoken(a, known) for c in calls for a in c.args if statement is statements[-1]]
         placed = [text for text in placed if len(text.split()) >= 3]
         found = [text for text in named if text] or sorted(placed, key=len)
         if found:
@@ -60,11 +71,15 @@ def figure_title(source: str) -> str:
 
 
 def sentences(markdown: str) -> list[str]:
-    """The sentences of a Markdown cell's paragraphs, without marks, headings, lists and tables."""
+    """The statements of a Markdown cell's paragraphs, without marks: no headings, lists, tables."""
     cut = re.sub(r"(?s)<details>.*?</details>|\$\$.*?\$\$|```.*?```", "", markdown)
-    paragraphs = [p for p in re.split(r"\n\s*\n", cut) if p.strip() and p.strip()[0] not in "#-|>1!$"]
+    paragraphs = [
+        p for p in re.split(r"\n\s*\n", cut) if p.strip() and p.strip()[0] not in "#-|>1!$"
+    ]
     plain = [" ".join(MARKUP.sub(r"\1", each).split()) for each in paragraphs]
-    return [sentence for each in plain for sentence in SENTENCE.split(each) if sentence]
+    said = [sentence for each in plain for sentence in SENTENCE.split(each)]
+    asks = r"Exercise|Before you run|.*[?:]$"
+    return [each for each in said if len(each.split()) > 3 and not re.match(asks, each)]
 
 
 def heading(markdown: str) -> str:
@@ -83,11 +98,12 @@ def alt_text(cells: list, index: int) -> str:
     if not title:
         above = (heading(c.source) for c in reversed(cells[:index]) if c.cell_type == "markdown")
         title = next(filter(None, above), "")
-    after, before = cells[index + 1 : index + 2], cells[index - 1 : index]
-    told = [c.source for c in (*after, *before) if c.cell_type == "markdown"]
-    near = [s for text in told[:1] for s in sentences(text)[:1]]
-    near = near or [s for text in told[1:] for s in sentences(text)[-1:]]
-    said = [re.sub(r"[\s.:]+$", "", title) + "."] + near[:1]
+    after = [c.source for c in cells[index + 1 : index + 2] if c.cell_type == "markdown"]
+    before = [c.source for c in cells[:index] if c.cell_type == "markdown"]
+    near = [said for text in after for said in sentences(text)][:1]
+    near = near or [said for text in before for said in sentences(text)][-1:]
+    title = re.sub(r"[\s.:]+$", "", title)
+    said = [title if title.endswith(("?", "!")) else f"{title}."] + near
     text = " ".join(each for each in said if each.strip(". "))
     return text if len(text) <= LONGEST_ALT else text[: text.rindex(" ", 0, LONGEST_ALT)] + " …"
 
@@ -176,10 +192,13 @@ def to_repository(text: str, folder: Path, root: Path, inside: set[Path]) -> str
 
 
 def routes(readme: str) -> list[tuple[str, list[str], str]]:
-    """The routes of the README's first table: what you have, its tours in order, what you will have."""
+    """The routes of the README's first table: what you have, the tours, what you will have."""
     table = re.search(r"(?m)^\| you have .*\n\|[-|: ]+\n((?:\|.*\n)+)", readme)
     rows = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in table[1].splitlines()]
-    return [(have, re.findall(r"\((?:notebooks/)(\w+)\.ipynb\)", take), will) for have, take, will in rows]
+    return [
+        (have, re.findall(r"\((?:notebooks/)(\w+)\.ipynb\)", take), will)
+        for have, take, will in rows
+    ]
 
 
 def route_line(stem: str, ways: list, titles: dict[str, str], proof: bool) -> str:

@@ -25,15 +25,17 @@ nb_merge_streams = True
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "html_image", "attrs_inline"]
 myst_heading_anchors = 3
 mathjax_path = "tex-svg-full.js"  # tools/book.py copies it beside the style
-suppress_warnings = ["mystnb.mime_priority", "mystnb.unknown_mime_type", "misc.highlighting_failure"]
+suppress_warnings = [
+    "mystnb.mime_priority",
+    "mystnb.unknown_mime_type",
+    "misc.highlighting_failure",
+]
 
 html_theme = "sphinx_book_theme"
 html_static_path = [str(Path(__file__).parent / "_static")]
 templates_path = [str(Path(__file__).parent / "_templates")]
 html_css_files, html_js_files = ["book.css"], ["book.js"]
-html_sidebars = {
-    "**": ["brand.html", "search-button-field.html", "sbt-sidebar-nav.html"]
-}
+html_sidebars = {"**": ["brand.html", "search-button-field.html", "sbt-sidebar-nav.html"]}
 html_copy_source = html_show_sourcelink = html_use_index = False
 html_theme_options = {
     "repository_url": f"https://github.com/{publish.repository_name(ROOT)}",
