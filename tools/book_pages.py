@@ -139,12 +139,13 @@ def fold_set_up(cells: list) -> list:
 
 def fold_answers(cells: list) -> None:
     """Fold the output of each code cell before which the reader is asked for a prediction."""
-    for asked, cell in zip(cells, cells[1:], strict=False):
-        if cell.cell_type == "code" and PREDICT in asked.source and cell.outputs:
+    for before, cell in zip(cells, cells[1:], strict=False):
+        asked = PREDICT in before.source
+        if cell.cell_type == "code" and asked and cell.outputs:
             tags(cell, "hide-output")
-    for cell in cells:
         if "hide-output" in cell.metadata.get("tags", []):
-            cell.metadata["mystnb"] = {"code_prompt_show": "You have a prediction? Show {type}"}
+            said = "You have a prediction? Show the {type}" if asked else "Show the {type}"
+            cell.metadata["mystnb"] = {"code_prompt_show": said}
 
 
 def with_claim_anchors(cells: list) -> list:
