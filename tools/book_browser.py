@@ -39,34 +39,31 @@ def open_page(page, name: str) -> list[str]:
 
 
 def moves(page, view) -> str:
-    """The first way in which a live view answers: "drag", "slider", "button"; "" if in none."""
+    """The first way in which a live view answers: a drag, another choice, …; "" if in none."""
     view.scroll_into_view_if_needed()
-    page.wait_for_timeout(300)
+    page.wait_for_timeout(500)
     before = view.screenshot()
 
-    def drag():
-        box = view.locator("canvas, svg").first.bounding_box()
+    def drag(canvas):
+        box = canvas.bounding_box()
         x, y = box["x"] + 0.45 * box["width"], box["y"] + min(0.45 * box["height"], 300)
         page.mouse.move(x, y)
         page.mouse.down()
         page.mouse.move(x + 40, y + 30, steps=6)
         page.mouse.up()
 
-    def slide():
-        slider = view.locator("input[type=range]").first
-        slider.press(
-            "ArrowRight" if slider.input_value() == slider.get_attribute("min") else "Home"
-        )
-
-    ways = {"drag": drag, "slider": slide}
-    ways |= {"button": lambda: view.locator("button").last.click(timeout=2000)}
-    wanted = {"drag": "canvas, svg", "slider": "input[type=range]", "button": "button"}
-    for way, act in ways.items():
-        if view.locator(wanted[way]).count():
-            act()
-            page.wait_for_timeout(500)
+    ways = {
+        "canvas, svg": drag,
+        "input[type=range]": lambda slider: slider.press("ArrowRight"),
+        "select": lambda choice: choice.select_option(index=1),
+        "button": lambda button: button.click(no_wait_after=True),
+    }
+    for kind, act in ways.items():
+        for part in view.locator(kind).all():
+            act(part)
+            page.wait_for_timeout(1000)
             if view.screenshot() != before:
-                return way
+                return kind.split(",")[0]
     return ""
 
 
