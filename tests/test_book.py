@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
+from PIL import Image
 
 import book
 import book_checks
@@ -135,6 +136,30 @@ def test_the_routes_are_the_readmes():
 def test_the_contents_hold_every_tour_once():
     told = re.findall(r"^notebooks/(\w+)$", book.contents([p.stem for p in TOURS]), flags=re.M)
     assert told == [path.stem for path in TOURS]
+
+
+def test_the_source_of_the_book_has_every_page(tmp_path):
+    wanted = book.write_source(ROOT, tmp_path / "source")
+    assert len(wanted) == len(set(wanted)) > 2 * len(TOURS)
+    for name in set(wanted) - {"search.html"}:
+        page = tmp_path / "source" / name
+        suffix = ".ipynb" if name.startswith("notebooks/") else ".md"
+        assert page.with_suffix(suffix).is_file(), name
+    start = (tmp_path / "source/index.md").read_text("utf-8")
+    assert (
+        "{{ " not in start and "(picture.png)" in start and f"all {len(load_claims())} of" in start
+    )
+
+
+def test_the_start_page_shows_the_last_frame_of_a_loop(tmp_path):
+    frames = [Image.new("RGB", (20, 10), color) for color in ("red", "blue")]
+    frames[0].save(tmp_path / "loop.gif", save_all=True, append_images=frames[1:])
+    alt = "A loop in which red turns into blue, twice"
+    (tmp_path / "README.md").write_text(f"# Title\n\n[![badge](b.svg)](x)\n\n![{alt}](loop.gif)\n")
+    shown = book.picture(tmp_path, tmp_path)
+    assert shown == f"[![{alt}](picture.png)](loop.gif)"
+    with Image.open(tmp_path / "picture.png") as still:
+        assert still.convert("RGB").getpixel((5, 5)) == pytest.approx((0, 0, 255), abs=8)
 
 
 # ---- the ledger ----

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
+from PIL import Image
 
 import book_checks
 import book_ledger
@@ -80,13 +81,29 @@ def cards(readme: str, titles: dict[str, str]) -> str:
     return "\n".join([*lines, "::::"])
 
 
-def start_page(root: Path, titles: dict[str, str]) -> str:
+def picture(root: Path, source: Path) -> str:
+    """The README's first picture for the start page, in Markdown; of a loop its last frame.
+
+    A loop is larger than a start page may be, so that the frame links to it.
+    """
+    alt, file = re.search(
+        r"!\[([^]]{30,})\]\((\S+)\)", (root / "README.md").read_text("utf-8")
+    ).groups()
+    with Image.open(root / file) as image:
+        image.seek(getattr(image, "n_frames", 1) - 1)
+        image.convert("RGB").quantize(256, dither=0).save(source / "picture.png", optimize=True)
+    shown = f"![{alt}](picture.png)"
+    return f"[{shown}]({file})" if file.endswith(".gif") else shown
+
+
+def start_page(root: Path, source: Path, titles: dict[str, str]) -> str:
     """docs/book/index.md with the README's routes and picture, the counts and the contents."""
     readme, text = (
         (root / name).read_text("utf-8") for name in ("README.md", "docs/book/index.md")
     )
     found = book_ledger.trace.counts()
     filled = {
+        "PICTURE": picture(root, source),
         "ROUTES": cards(readme, titles),
         "TOURS": str(len(titles)),
         "CLAIMS": str(found["claims"]),
@@ -130,7 +147,6 @@ def write_source(root: Path, source: Path) -> list[str]:
     for folder in ("notebooks/badges", "data/results/figures"):
         if (root / folder).is_dir():
             shutil.copytree(root / folder, source / folder)
-    shutil.copyfile(root / "data/results/picture.png", source / "picture.png")
     (source / "docs").mkdir()
     for path in docs:
         text = book_pages.to_repository(path.read_text("utf-8"), path.parent, root, inside)
@@ -139,7 +155,7 @@ def write_source(root: Path, source: Path) -> list[str]:
     numbered = {number: titles[stem] for number, stem in stems.items()}
     known = {path.stem: book_pages.title_of(path) for path in proofs}
     pages = {
-        "index": start_page(root, titles),
+        "index": start_page(root, source, titles),
         "evidence": evidence_page(proofs, known),
         "ledger": book_ledger.ledger_page(root, stems, numbered),
         "glossary": book_pages.glossary_page(load_glossary(), stems),
