@@ -94,7 +94,7 @@ def try_ledger(page, width: int) -> list[str]:
     wrong = [f"{shown} of {total} claims fail"] * (not 0 < shown < total)
     wrong += ["the choice is not in the address"] * ("verdict=fails" not in page.url)
     page.goto(f"file://{BOOK}/ledger.html#claim-10-5")
-    expect(page.locator("#claim-10-5")).to_have_attribute("open", "")
+    expect(page.locator("#claim-10-5")).to_have_attribute("open", "", timeout=60_000)
     shot(page, "ledger_claim", width)
     page.locator("#claim-10-5 a[href^='notebooks/evidence']").first.click()
     page.wait_for_load_state()
@@ -122,7 +122,7 @@ def try_search(page, width: int, server: str) -> list[str]:
     ):
         page.goto(f"{base}/search.html?q=induction")
         try:
-            page.locator(found).first.wait_for(timeout=20_000)
+            page.locator(found).first.wait_for(timeout=60_000)
         except Error:
             wrong.append(f"the search from the {name} finds nothing")
         shot(page, f"search_{name}", width)
@@ -155,6 +155,7 @@ def main() -> int:
         for width in WIDTHS:
             page = browser.new_page()
             page.set_viewport_size({"width": width, "height": 900})
+            page.set_default_timeout(120_000)  # both cores may be busy
             for name in SHOWN:
                 problems += open_page(page, name)
                 shot(page, name, width)

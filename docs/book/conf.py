@@ -37,6 +37,7 @@ templates_path = [str(Path(__file__).parent / "_templates")]
 html_css_files, html_js_files = ["book.css"], ["book.js"]
 html_sidebars = {"**": ["brand.html", "search-button-field.html", "sbt-sidebar-nav.html"]}
 html_copy_source = html_show_sourcelink = html_use_index = False
+html_show_search_summary = False  # a page from the disk may not read its neighbors
 html_theme_options = {
     "repository_url": f"https://github.com/{publish.repository_name(ROOT)}",
     "use_repository_button": True,
