@@ -224,6 +224,7 @@ def build(root: Path, target: Path) -> list[str]:
     for name, save in STANDALONE.items():
         save(target / name)
     index = [sys.executable, "-m", "pagefind", "--site", str(target), "--silent"]
+    index += ["--exclude-selectors", "a.headerlink"]
     if subprocess.run(index).returncode:
         return ["Pagefind could not index the book"]
     pack(target)

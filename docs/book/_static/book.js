@@ -83,6 +83,8 @@ async function search(results) {
     for (const result of await Promise.all(all.slice(0, 20).map(each => each.data()))) {
       const title = document.createElement("h3"), link = document.createElement("a");
       link.href = result.url; link.textContent = result.meta.title;
+      if (/\/evidence\//.test(result.url) && !/evidence/.test(link.textContent))
+        link.textContent += " (evidence)";
       title.append(link);
       const excerpt = document.createElement("p"), places = document.createElement("ul");
       excerpt.innerHTML = result.excerpt; // Pagefind escapes all but its <mark>
