@@ -39,7 +39,8 @@ PARTS = {  # of the tours, by their first numbers
     "Reports, tested": range(16, 100),
 }
 ZIP = "attention-only-transformers.zip"
-USELESS = "fontawesome|searchindex|searchtools|language_data"  # on pages that do not search
+# On pages that do not search: icons, the index, marks of an earlier search.
+USELESS = "fontawesome|searchindex|searchtools|language_data|sphinx_highlight"
 
 
 def needs() -> str:
