@@ -15,7 +15,7 @@ export OMP_NUM_THREADS OMP_WAIT_POLICY
 
 .DEFAULT_GOAL := help
 .PHONY: help help-all run lab test evidence notebooks data clean
-.PHONY: test-all checkpoints sweep bench loops browser pins
+.PHONY: test-all checkpoints sweep bench loops browser book pins
 
 # Targets described after ## are listed by `make`, those after #: by `make help-all` as well.
 LIST = sed -nE 's/^([a-z-]+):.*$(1) (.*)/\1@\2/p' Makefile | awk -F@ '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -96,15 +96,20 @@ bench: $(MADE) #: measure training, the phase change, a busy neighbor and skip-t
 loops: $(MADE) #: draw the README's moving picture and two others again
 	$(PY) tools/loops.py
 
-browser: $(MADE) #: try the first notebook in a real browser (needs Chromium)
+browser: $(MADE) #: try the first notebook, live views and the book in a real browser (needs Chromium)
 	$(PY) -m pip install --quiet playwright==1.65.2
 	$(PY) tools/browser.py
+	$(PY) tools/book_browser.py
+
+book: $(MADE) #: build the book from the committed notebooks, in build/book; nothing is run
+	$(PY) -m pip install --quiet -r docs/book/requirements.txt
+	$(PY) tools/book.py
 
 pins: $(MADE) #: make the requirements files again from pyproject.toml
 	$(PY) -m pip install --quiet uv==0.13.9
 	$(PY) tools/pins.py
 
-clean: ## delete .venv, runs and caches
-	rm -rf $(VENV) runs .pytest_cache .ruff_cache *.egg-info
+clean: ## delete .venv, runs, the book and caches
+	rm -rf $(VENV) runs build .pytest_cache .ruff_cache *.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	find . -name .ipynb_checkpoints -prune -exec rm -rf {} +

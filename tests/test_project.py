@@ -18,7 +18,12 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "data/README.md"]
 PAGES += sorted((ROOT / "docs").glob("*.md"))
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-CI = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+JOBS = [
+    job
+    for path in WORKFLOWS
+    for job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].values()
+]
 
 
 def read_pins(name):
@@ -48,6 +53,17 @@ def test_every_dependency_has_one_pin_inside_its_range(version):
         dependency = Requirement(line)
         if dependency.marker is None or dependency.marker.evaluate(here):
             assert dependency.specifier.contains(pins[dependency.name]), dependency
+
+
+def test_the_book_has_pins_of_its_own_that_leave_the_others_alone():
+    name = lambda line: Requirement(line).name  # noqa: E731
+    pins = set(map(name, read_pins("requirements.txt")))
+    book = {name(line): Requirement(line) for line in read_pins("docs/book/requirements.txt")}
+    assert not pins & book.keys()
+    told = publish.tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for line in told["optional-dependencies"]["book"]:
+        pinned = str(book[name(line)].specifier).removeprefix("==")
+        assert Requirement(line).specifier.contains(pinned), line
 
 
 def test_optional_packages_are_pinned_by_hash():
@@ -88,7 +104,7 @@ def test_docs_describe_every_make_target():
 
 def test_commands_of_ci_and_docs_exist():
     """Every make target, script and test file that CI or a block of a page calls."""
-    steps = [(job, step) for job in CI["jobs"].values() for step in job["steps"]]
+    steps = [(job, step) for job in JOBS for step in job["steps"]]
     rows = [each for job, _ in steps for each in job.get("strategy", {}).get("matrix", {}).values()]
     made = {row["target"] for each in rows for row in each if "target" in row}
     lines = "\n".join(step.get("run", "") for _, step in steps)

@@ -123,6 +123,29 @@ def test_only_what_was_run_is_published_and_all_links_are_renewed(project):
         publish.publish([first], [], project)
 
 
+def test_an_owner_is_named_everywhere_at_once(project):
+    path, proof = write(project, "00_first"), write(project, "00_first", floor="evidence")
+    (project / "docs").mkdir()
+    page = "git@github.com:OWNER/attention-only-transformers.git"
+    page += " https://OWNER.github.io/attention-only-transformers/playground.html"
+    (project / "docs/page.md").write_text(page)
+    (project / "pyproject.toml").write_text(PYPROJECT.replace("someone", "OWNER"))
+    changed = publish.set_owner(project, "made-up-name")
+    files = ["pyproject.toml", "README.md", "docs/page.md", "notebooks/00_first.ipynb"]
+    assert sorted(changed) == sorted([*files, "notebooks/evidence/00_first.ipynb"])
+    for each in changed:
+        text = (project / each).read_text("utf-8")
+        assert "OWNER" not in text and "made-up-name" in text
+    assert publish.repository_name(project) == "made-up-name/attention-only-transformers"
+    assert "https://made-up-name.github.io/" in (project / "docs/page.md").read_text()
+    assert read(path).cells[1].source.endswith("made-up-name/attention-only-transformers'")
+    assert read(proof).cells[0].source == read(path).cells[0].source
+    assert publish.set_owner(project, "made-up-name") == []
+    for wrong in ("", "a/b", "-a", "a b", "x" * 40):
+        with pytest.raises(ValueError, match=f"owner .*got '{wrong}'"):
+            publish.set_owner(project, wrong)
+
+
 def test_verify_finds_widget_state(project):
     nb = read(path := write(project, "00_first"))
     nb.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": {"state": {}}}

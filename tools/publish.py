@@ -1,8 +1,10 @@
 """Put executed copies of notebooks back in their place: cleaned, with small pictures, and listed.
 
 `tools/notebooks.py --in-place` calls `publish` once every notebook that it ran has succeeded.
+`python tools/publish.py NAME` makes NAME the owner of the repository, in all that names one.
 """
 
+import argparse
 import base64
 import datetime
 import importlib.metadata
@@ -21,7 +23,7 @@ import nbformat
 import numpy as np
 from PIL import Image
 
-import here  # noqa: F401
+import here
 from aot_helpers.teaching.ledger import ledger_path
 from aot_helpers.teaching.trace import counts
 
@@ -59,9 +61,37 @@ def repository_name(root: Path) -> str:
 
 
 def replace_repository(text: str, repository: str) -> str:
-    """Point links to this project on GitHub, Colab and Binder to `repository`."""
-    sites = r"github\.com/|colab\.research\.google\.com/github/|mybinder\.org/v2/gh/"
-    return re.sub(rf"({sites})[\w.-]+/attention-only-transformers\b", rf"\g<1>{repository}", text)
+    """Point links to this project on GitHub, its Pages, Colab and Binder to `repository`."""
+    owner, project = repository.split("/")
+    sites = r"github\.com[/:]|colab\.research\.google\.com/github/|mybinder\.org/v2/gh/"
+    text = re.sub(rf"({sites})[\w.-]+/attention-only-transformers\b", rf"\g<1>{repository}", text)
+    pages = rf"https://{owner}.github.io/{project}"
+    return re.sub(r"https://[\w-]+\.github\.io/attention-only-transformers\b", pages, text)
+
+
+def set_owner(root: Path, owner: str) -> list[str]:
+    """Make `owner` the owner of the repository everywhere at once; the files that changed.
+
+    That is pyproject.toml, which the book reads, and every link of the pages and the notebooks.
+    Raises ValueError for a name that GitHub would not allow.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9](?:-?[A-Za-z0-9]){0,38}", owner):
+        raise ValueError(f"owner must be a name on GitHub: letters, digits, hyphens; got {owner!r}")
+    settings, repository = root / "pyproject.toml", f"{owner}/attention-only-transformers"
+    told, found = re.subn(
+        r'(?m)^repository = ".*"$', f'repository = "{repository}"', settings.read_text("utf-8")
+    )
+    if found != 1:
+        raise ValueError(f"{settings} must have one line: repository = …, it has {found}")
+    texts = {settings: told}
+    pages = [root / name for name in ("README.md", "CONTRIBUTING.md", "CITATION.cff")]
+    pages += [*sorted((root / "docs").rglob("*.md")), *sum(floors(root / "notebooks"), [])]
+    for path in (path for path in pages if path.is_file()):
+        texts[path] = replace_repository(path.read_text("utf-8"), repository)
+    changed = {path: text for path, text in texts.items() if text != path.read_text("utf-8")}
+    for path, text in changed.items():
+        path.write_text(text, "utf-8")
+    return [path.relative_to(root).as_posix() for path in changed]
 
 
 def clean_copy(copy: Path, repository: str) -> str:
@@ -275,3 +305,12 @@ def publish(notebooks: list[Path], results: list[dict], root: Path) -> None:
             publish_figures(each, root / "runs/results/figures", path.parent / "figures")
     machine = describe_machine() if results else known.get("machine", {})
     path.write_text(json.dumps({"machine": machine, "notebooks": measured}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Name the owner of the repository, everywhere.")
+    parser.add_argument("owner", help="whose repository it is, such as octocat")
+    try:
+        print(*set_owner(here.ROOT, parser.parse_args().owner), sep="\n")
+    except ValueError as error:
+        parser.error(str(error))

@@ -8,11 +8,9 @@ from html import escape
 from pathlib import Path
 from uuid import uuid4
 
-import anywidget
 import ipywidgets
 import matplotlib.pyplot as plt
 import numpy as np
-import traitlets
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -33,17 +31,7 @@ def png(figure, compression: int = 6) -> bytes:
     return buffer.getvalue()
 
 
-class WithPicture:
-    """Adds the picture and a sentence to what the notebook saves beside the live view."""
-
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        picture = base64.b64encode(self.picture()).decode()
-        return {**(data or {}), "image/png": picture, "text/plain": repr(self)}, metadata or {}
-
-
-class Explorer(WithPicture, ipywidgets.VBox):
+class Explorer(ipywidgets.VBox):
     """Controls above a figure that is drawn again when one of them moves.
 
     draw(**values) returns a matplotlib Figure; each control is an ipywidgets control.
@@ -67,45 +55,15 @@ class Explorer(WithPicture, ipywidgets.VBox):
         """The present figure as PNG."""
         return bytes(self.image.value)
 
+    def _repr_mimebundle_(self, **kwargs):
+        """What the notebook saves: the live view, and beside it the picture and a sentence."""
+        bundle = super()._repr_mimebundle_(**kwargs)
+        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+        picture = base64.b64encode(self.picture()).decode()
+        return {**(data or {}), "image/png": picture, "text/plain": repr(self)}, metadata or {}
+
     def __repr__(self):
         return f"Explorer: {self._description}"
-
-
-class AttentionView(WithPicture, anywidget.AnyWidget):
-    """Attention patterns to hover over: choose a head, then point at a cell or a token.
-
-    tokens: strings, [pos]. weights: attention in 0 … 1, [head, query_pos, key_pos].
-    heads: their names, e.g. "L1H3". Keys: arrows move, [ and ] change the head.
-    """
-
-    _esm, _css = STATIC / "attention.js", STATIC / "attention.css"
-    tokens = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    heads = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    head = traitlets.Int(0).tag(sync=True)
-    weights = traitlets.Bytes(b"").tag(sync=True)
-    ramp = traitlets.List(traitlets.Unicode()).tag(sync=True)
-
-    def __init__(self, tokens: list[str], weights, heads: list[str], head: int = 0):
-        weights = np.ascontiguousarray(weights, dtype=np.float32)
-        shape = (len(heads), len(tokens), len(tokens))
-        if weights.shape != shape:
-            wanted = f"[head, query_pos, key_pos] = {shape}"
-            raise ValueError(f"weights must have shape {wanted}, got {weights.shape}")
-        if not 0 <= head < len(heads):
-            raise ValueError(f"head must be 0 … {len(heads) - 1}, got {head}")
-        self._weights = weights
-        ramp = [f"rgb({r},{g},{b})" for r, g, b, _ in SHADES(range(256), bytes=True)]
-        names = {"tokens": list(tokens), "heads": list(heads)}
-        super().__init__(**names, head=head, weights=weights.tobytes(), ramp=ramp)
-
-    def picture(self) -> bytes:
-        """The chosen head's pattern with its tokens, as PNG."""
-        pattern, title = self._weights[self.head], self.heads[self.head]
-        return png(plots.attention_map(pattern, self.tokens, title))
-
-    def __repr__(self):
-        shown = f"{self.heads[self.head]} of {len(self.heads)} heads"
-        return f"AttentionView: {shown}, {len(self.tokens)} tokens"
 
 
 class Page:
@@ -148,3 +106,27 @@ class Page:
 
     def __repr__(self):
         return f"{type(self).__name__}: {self.said}"
+
+
+class AttentionView(Page):
+    """Attention patterns to point at: choose a head, then point at a cell or a token.
+
+    tokens: strings, [pos]. weights: attention in 0 … 1, [head, query_pos, key_pos].
+    heads: their names, e.g. "L1H3"; head: the one that is shown first, and in the picture. Keys:
+    arrows move, [ and ] change the head.
+    """
+
+    def __init__(self, tokens: list[str], weights, heads: list[str], head: int = 0):
+        weights = np.ascontiguousarray(weights, dtype="<f4")
+        shape = (len(heads), len(tokens), len(tokens))
+        if weights.shape != shape:
+            wanted = f"[head, query_pos, key_pos] = {shape}"
+            raise ValueError(f"weights must have shape {wanted}, got {weights.shape}")
+        if not 0 <= head < len(heads):
+            raise ValueError(f"head must be 0 … {len(heads) - 1}, got {head}")
+        data = {"tokens": list(tokens), "heads": list(heads), "head": head}
+        data["ramp"] = [f"rgb({r},{g},{b})" for r, g, b, _ in SHADES(range(256), bytes=True)]
+        data["weights"] = base64.b64encode(weights.tobytes()).decode()
+        still = plots.attention_map(weights[head], tokens, heads[head])
+        said = f"{heads[head]} of {len(heads)} heads, {len(tokens)} tokens"
+        super().__init__("attention.js", data, still, said)

@@ -1,0 +1,260 @@
+"""Build the book from what is committed: `make book`. Nothing is executed, and no host is asked.
+
+The pages go to build/book/, which opens from the disk; build/book/attention-only-transformers.zip
+is the same to take along. Fails where a page is missing or empty, a link of the book is dead,
+another host would be asked, a picture has no alternative text, or the book is too large.
+"""
+
+import argparse
+import importlib.metadata
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+from PIL import Image
+
+import book_checks
+import book_ledger
+import book_pages
+import here  # noqa: F401
+import publish
+from aot_helpers.showing.playground_page import save_playground
+from aot_helpers.teaching.glossary import load_glossary
+
+ROOT = Path(__file__).resolve().parent.parent
+# Pages that stand alone, without the book's frame: their file and what writes it.
+STANDALONE: dict[str, Callable[[Path], int]] = {"playground.html": save_playground}
+DOCS = ("notation", "using", "install", "commands", "data", "scale")
+PARTS = {  # of the tours, by their first numbers
+    "Build": range(0, 6),
+    "Read": range(6, 13),
+    "The torus": range(13, 16),
+    "Reports, tested": range(16, 100),
+}
+ZIP = "attention-only-transformers.zip"
+# On pages that do not search: icons, the index, marks of an earlier search.
+USELESS = "fontawesome|searchindex|searchtools|language_data|sphinx_highlight"
+
+
+def needs() -> str:
+    """What has to be installed first; "" where all is there."""
+    lacking = [name for name in ("sphinx", "myst_nb", "sphinx_book_theme", "pagefind")
+               if importlib.util.find_spec(name) is None]  # fmt: skip
+    return f"{', '.join(lacking)} not installed: `make book` does it" if lacking else ""
+
+
+def toctree(caption: str, pages: list[str]) -> str:
+    """A part of the table of contents at the side."""
+    return f"```{{toctree}}\n:caption: {caption}\n:hidden:\n\n" + "\n".join(pages) + "\n```\n"
+
+
+def contents(tours: list[str]) -> str:
+    """The table of contents: the tours by part, the evidence as appendices, then the rest."""
+    parts = {
+        name: [f"notebooks/{stem}" for stem in tours if int(stem[:2]) in numbers]
+        for name, numbers in PARTS.items()
+    }
+    looked_up = ["ledger", "glossary", *(f"docs/{name}" for name in DOCS)]
+    parts |= {"Look up": looked_up, "Appendix: evidence": ["evidence"]}
+    return "\n".join(toctree(*part) for part in parts.items())
+
+
+def cards(readme: str, titles: dict[str, str]) -> str:
+    """The routes of the README as cards of the start page."""
+    lines = ["::::{grid} 1 1 3 3", ":gutter: 3", ""]
+    for have, stops, will in book_pages.routes(readme):
+        linked = [f"[{titles[stop]}](notebooks/{stop}.ipynb)" for stop in stops]
+        if len(stops) == 1:
+            take = f"All {len(titles)} tours, from {linked[0]} on"
+        elif len(stops) <= 4:
+            take = "\n".join(f"- {each}" for each in linked)
+        else:
+            take = " · ".join(f"[{stop[:2]}](notebooks/{stop}.ipynb)" for stop in stops)
+        lines += [f":::{{grid-item-card}} {have[0].upper()}{have[1:]}", take, ""]
+        lines += [f"You will have {will}.", ":::", ""]
+    return "\n".join([*lines, "::::"])
+
+
+def picture(root: Path, source: Path) -> str:
+    """The README's first picture for the start page, in Markdown; of a loop its last frame.
+
+    A loop is larger than a start page may be, so that the frame links to it.
+    """
+    alt, file = re.search(
+        r"!\[([^]]{30,})\]\((\S+)\)", (root / "README.md").read_text("utf-8")
+    ).groups()
+    with Image.open(root / file) as image:
+        image.seek(getattr(image, "n_frames", 1) - 1)
+        image.convert("RGB").quantize(256, dither=0).save(source / "picture.png", optimize=True)
+    shown = f"![{alt}](picture.png)"
+    return f"[{shown}]({file})" if file.endswith(".gif") else shown
+
+
+def start_page(root: Path, source: Path, titles: dict[str, str]) -> str:
+    """docs/book/index.md with the README's routes and picture, the counts and the contents."""
+    readme, text = (
+        (root / name).read_text("utf-8") for name in ("README.md", "docs/book/index.md")
+    )
+    found = book_ledger.trace.counts()
+    filled = {
+        "PICTURE": picture(root, source),
+        "ROUTES": cards(readme, titles),
+        "TOURS": str(len(titles)),
+        "CLAIMS": str(found["claims"]),
+        "BEFORE": str(found["rules set before the values"]),
+        "FINDINGS": str(found["findings"]),
+        "CONTENTS": contents(list(titles)),
+    }
+    return re.sub(r"\{\{ (\w+) \}\}", lambda match: filled[match[1]], text)
+
+
+def evidence_page(proofs: list[Path], titles: dict[str, str]) -> str:
+    """The list of the evidence, which stands behind the tours."""
+    lines = [
+        "# Evidence",
+        "",
+        "Behind each tour stands a notebook with more seeds, controls, and audits of the sources.",
+        "",
+    ]
+    lines += [f"- [{titles[p.stem]}](notebooks/evidence/{p.stem}.ipynb)" for p in proofs]
+    entries = "\n".join(f"notebooks/evidence/{p.stem}" for p in proofs)
+    return "\n".join([*lines, "", f"```{{toctree}}\n:hidden:\n\n{entries}\n```", ""])
+
+
+def write_source(root: Path, source: Path) -> list[str]:
+    """Write the book's source from what is committed; the pages that the book must have."""
+    shutil.rmtree(source, ignore_errors=True)
+    tours, proofs = publish.floors(root / "notebooks")
+    docs = [root / "docs" / f"{name}.md" for name in DOCS]
+    inside = {path.resolve() for path in (*tours, *proofs, *docs)}
+    titles = {path.stem: book_pages.title_of(path) for path in tours}
+    ways = book_pages.routes((root / "README.md").read_text("utf-8"))
+    behind = {path.stem for path in proofs}
+    for path in (*tours, *proofs):
+        to = source / path.relative_to(root)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        is_tour = path in tours
+        foot = (
+            book_pages.route_line(path.stem, ways, titles, path.stem in behind) if is_tour else ""
+        )
+        nbformat.write(book_pages.page_of(path, root, inside, foot), to)
+    for folder in ("notebooks/badges", "data/results/figures"):
+        if (root / folder).is_dir():
+            shutil.copytree(root / folder, source / folder)
+    (source / "docs").mkdir()
+    for path in docs:
+        text = book_pages.to_repository(path.read_text("utf-8"), path.parent, root, inside)
+        (source / "docs" / path.name).write_text(text, "utf-8")
+    stems = {path.stem[:2]: path.stem for path in tours}
+    numbered = {number: titles[stem] for number, stem in stems.items()}
+    known = {path.stem: book_pages.title_of(path) for path in proofs}
+    pages = {
+        "index": start_page(root, source, titles),
+        "evidence": evidence_page(proofs, known),
+        "ledger": book_ledger.ledger_page(root, stems, numbered),
+        "glossary": book_pages.glossary_page(load_glossary(), stems),
+    }
+    for name, text in pages.items():
+        (source / f"{name}.md").write_text(text, "utf-8")
+    built = [path.relative_to(root).with_suffix(".html").as_posix() for path in (*tours, *proofs)]
+    built += [f"docs/{name}.html" for name in DOCS]
+    return [*built, *(f"{name}.html" for name in pages), "search.html"]
+
+
+def mathjax() -> Path:
+    """MathJax as one script, from the package that brings it."""
+    files = importlib.metadata.files("sphinx-mathjax-offline") or []
+    return Path(next(f for f in files if f.name == "tex-svg-full.js").locate())
+
+
+def finish(book: Path, ids: set[str]) -> None:
+    """Mend the pages that Sphinx wrote: fewer scripts, what is searched, printed claims as links.
+
+    The theme's script of icons is larger than all else together, and its index is only for the
+    page that searches. A printed "Claim 10.5", or 10.5 in a table, leads to its line of the ledger.
+    """
+    for name in ("webpack-macros.html", "sbt-webpack-macros.html"):
+        (book / "_static" / name).unlink(missing_ok=True)
+    (book / "_static/scripts/fontawesome.js").unlink()
+    for path in sorted(book.rglob("*.html")):
+        text, inside = path.read_text("utf-8"), path.relative_to(book)
+        up = "../" * (len(inside.parts) - 1)
+        useless = "fontawesome" if inside.name == "search.html" else USELESS
+        text = re.sub(rf"<(script|link)[^>]*(?:{useless})\.js[^>]*>(</script>)?\n?", "", text)
+        text = text.replace(
+            '<article class="bd-article"', '<article data-pagefind-body class="bd-article"'
+        )
+
+        def linked(match: re.Match, up=up) -> str:
+            if match[2] not in ids:
+                return match[0]
+            return (
+                f'{match[1]}<a href="{up}ledger.html#{book_pages.anchor(match[2])}">{match[2]}</a>'
+            )
+
+        if inside.parts[0] == "notebooks":
+            text = re.sub(r"(?<=[>\n])(Claim )(\d\d\.\d+)(?= )", linked, text)
+            text = re.sub(
+                r"(<td>(?:<p>)?)<a [^>]*>(?:<span[^>]*>)?(\d\d\.\d+)(?:</span>)?</a>", linked, text
+            )
+        path.write_text(text, "utf-8")
+
+
+def build(root: Path, target: Path) -> list[str]:
+    """Build the book of `root` in `target`; what is wrong with it."""
+    source, doctrees = (
+        target.with_name(f"{target.name}-source"),
+        target.with_name(f"{target.name}-trees"),
+    )
+    for old in (target, doctrees):
+        shutil.rmtree(old, ignore_errors=True)
+    wanted = write_source(root, source)
+    sphinx = [sys.executable, "-m", "sphinx", "-b", "html", "-q", "-j", "2", "-W", "--keep-going"]
+    sphinx += ["-c", str(root / "docs/book"), "-d", str(doctrees), str(source), str(target)]
+    if subprocess.run(sphinx).returncode:
+        return ["Sphinx found the problems above"]
+    shutil.copyfile(mathjax(), target / "_static" / "tex-svg-full.js")
+    finish(target, {row.claim.id for row in book_ledger.rows()})
+    for name, save in STANDALONE.items():
+        save(target / name)
+    index = [sys.executable, "-m", "pagefind", "--site", str(target), "--silent"]
+    index += ["--exclude-selectors", "a.headerlink"]
+    if subprocess.run(index).returncode:
+        return ["Pagefind could not index the book"]
+    pack(target)
+    return book_checks.problems(target, [*wanted, *STANDALONE])
+
+
+def pack(book: Path) -> None:
+    """Pack the book as one file to take along, which the book itself offers."""
+    with zipfile.ZipFile(book / ZIP, "w", zipfile.ZIP_DEFLATED) as packed:
+        for path in sorted(book.rglob("*")):
+            if path.is_file() and path.name != ZIP:
+                packed.write(path, Path("attention-only-transformers") / path.relative_to(book))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--target", type=Path, default=ROOT / "build" / "book")
+    target = parser.parse_args(arguments).target.resolve()
+    if lacking := needs():
+        sys.exit(lacking)
+    started = time.perf_counter()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    found = build(ROOT, target)
+    print(*found, sep="\n")
+    size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file()) / 1e6
+    took = time.perf_counter() - started
+    print(f"{target}/index.html: {size:.0f} MB in {took:.0f} s, {len(found)} problems")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
