@@ -47,6 +47,8 @@ lab: $(MADE) ## open JupyterLab at the first notebook
 # No test asks the network: loaders that would try the hub get their answer at once.
 test test-all: export HF_HUB_OFFLINE = 1
 test test-all: export AOT_RESULTS = $(CURDIR)/runs/results
+# Nor is what a test solves the reader's progress.
+test test-all: export AOT_PROGRESS = off
 
 # The notebooks of a floor by seconds, so that no long one starts when the others end.
 NBVAL = $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --nbval-lax --nbval-current-env \

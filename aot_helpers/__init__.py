@@ -34,6 +34,7 @@ _NAMES = {
     "showing.widgets": "Explorer",
     "teaching.claims": "check claim claims_table",
     "teaching.exercises": "grade write",
+    "teaching.progress": "progress",
     "text.batches": "Windows pad_batch repeat_segments repeated_tokens token_stream",
     "text.corpora": "load_corpus",
     "text.tokenization": "load_tokenizer",

@@ -12,6 +12,7 @@ import torch
 # downloaded earlier.
 _CACHE = tempfile.TemporaryDirectory(prefix="aot-hf-")
 os.environ.update(HF_HUB_OFFLINE="1", HF_HOME=_CACHE.name)
+os.environ["AOT_PROGRESS"] = "off"  # what a test solves is not the reader's progress
 torch.set_num_threads(1)
 
 # Before anything imports the package: every annotated shape becomes a check, in the modules that

@@ -39,6 +39,8 @@ TOUR_LIMITS = {
     "claims": (1, 5),
     "minutes stated beyond those needed": (0, math.inf),  # readers take longer, never less
 }
+# Tours whose answers stand in sight still: whoever folds them takes them out, nothing is put in.
+ANSWERS_IN_SIGHT = {"01", "03", "05", "06"}
 WORDS_PER_MINUTE = 180
 CALLED = r"(?:aot\.)?"  # a notebook calls claim(…), or aot.claim(…)
 LARGEST = 700_000  # bytes: GitHub shows such a notebook in a few seconds
@@ -114,6 +116,28 @@ def is_open(cell):
     return not (hidden and "hide-input" in metadata.get("tags", []))
 
 
+def answers_in_sight(notebook: dict) -> list[str]:
+    """The predictions and the closing table whose outputs are not folded, or have none.
+
+    A prediction's answer is what the code cells between it and the next text show, or, where these
+    only define something, the first cells after that which show anything.
+    """
+    found, awaited, shown = [], None, False
+    for cell in [*notebook["cells"], {"cell_type": "markdown", "source": ["**Before you run"]}]:
+        text, metadata = source(cell), cell.get("metadata", {})
+        if cell["cell_type"] == "markdown":
+            asks = re.search(r"\*\*Before you (?:run|go on)\b.*", text)
+            if asks and awaited and not shown:
+                found.append(f"no output follows: {awaited}")
+            if asks or shown:
+                awaited, shown = asks and asks[0], False
+        elif cell["outputs"] and (awaited or "claims_table(" in text):
+            shown, tags = True, metadata.get("tags", [])
+            if not (metadata.get("jupyter", {}).get("outputs_hidden") and "hide-output" in tags):
+                found.append(text)
+    return found
+
+
 def beyond_limits(notebook: dict) -> dict[str, float]:
     """The measures of a tour that are beyond their limits."""
     return {
@@ -160,6 +184,37 @@ def test_evidence_has_parameters_checks_or_claims_and_a_figure(path):
 @every_tour
 def test_a_tour_keeps_its_limits(path):
     assert beyond_limits(read(path)) == {}
+
+
+@every_tour
+def test_a_tour_folds_its_answers(path):
+    """Both for JupyterLab (outputs_hidden) and for the built book (the tag hide-output)."""
+    in_sight = answers_in_sight(read(path))
+    if path.name[:2] in ANSWERS_IN_SIGHT:
+        assert in_sight, "it folds them all now: take it out of ANSWERS_IN_SIGHT"
+    else:
+        assert in_sight == []
+
+
+def test_what_counts_as_folded():
+    ask = {"cell_type": "markdown", "source": ["Text. **Before you run the next cell:** how many?"]}
+    text = {"cell_type": "markdown", "source": ["Text."]}
+    define = {"cell_type": "code", "source": ["n = 1"], "outputs": [], "metadata": {}}
+    open_ = define | {"source": ["n"], "outputs": [{"output_type": "stream"}]}
+    folded = open_ | {"metadata": {"tags": ["hide-output"], "jupyter": {"outputs_hidden": True}}}
+    table = open_ | {"source": ['aot.claims_table("03")']}
+    for cells_, n in (
+        ([ask, folded, text, open_], 0),
+        ([ask, define, text, define, folded, text, open_], 0),
+        ([ask, open_, text], 1),
+        ([ask, folded, open_, text], 1),
+        ([ask, define, open_, ask, folded], 1),
+        ([ask, open_ | {"metadata": {"tags": ["hide-output"]}}], 1),
+        ([ask, define, ask, folded], 1),
+        ([ask], 1),
+        ([text, open_, table], 1),
+    ):
+        assert len(answers_in_sight({"cells": cells_})) == n
 
 
 @every_tour

@@ -24,9 +24,10 @@ README = f"# Title\n{BADGE}\n\n## The notebooks\n\n| old |\n|---|\n\nMore.\n\n##
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A folder that looks like the project, with nothing in it yet; the environment is restored."""
-    for name in ("AOT_RESULTS", "OMP_NUM_THREADS", "OMP_WAIT_POLICY"):
+    for name in ("AOT_RESULTS", "AOT_PROGRESS", "OMP_NUM_THREADS", "OMP_WAIT_POLICY"):
         monkeypatch.setenv(name, os.environ.get(name, "1"))
     monkeypatch.delenv("AOT_RESULTS")
+    monkeypatch.delenv("AOT_PROGRESS")
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "pyproject.toml").write_text(PYPROJECT)
     (tmp_path / "README.md").write_text(README)

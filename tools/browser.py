@@ -69,6 +69,7 @@ def jupyter_lab(port: int):
             "JUPYTERLAB_WORKSPACES_DIR": f"{folder}/workspaces",
             "JUPYTERLAB_SETTINGS_DIR": f"{folder}/settings",
             "AOT_RESULTS": str(ROOT / "runs" / "results"),
+            "AOT_PROGRESS": "off",
         }
         command = [
             *(sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root"),

@@ -252,6 +252,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     kept = root / "runs" / "results"
     # The kernels inherit these. One waiting thread is faster than two that spin.
     os.environ["AOT_RESULTS"] = str(kept)
+    os.environ["AOT_PROGRESS"] = "off"  # a run of all notebooks solves no exercise for the reader
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     kept.mkdir(parents=True, exist_ok=True)

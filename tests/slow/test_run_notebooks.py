@@ -17,7 +17,7 @@ from test_publish import project, read, write  # noqa: F401
 
 
 def test_a_run_is_reported_and_a_failure_does_not_stop_the_others(project, capsys):  # noqa: F811
-    names = ("AOT_RESULTS", "OMP_NUM_THREADS", "OMP_WAIT_POLICY")
+    names = ("AOT_RESULTS", "AOT_PROGRESS", "OMP_NUM_THREADS", "OMP_WAIT_POLICY")
     asks = f"import os\nprint([os.environ[n] for n in {names}], os.getcwd())"
     checks = "print('check passed: a = 1')\nprint('no check passed: b')\nprint('check passed: c')"
     write(project, "00_first", checks, asks)
@@ -40,7 +40,7 @@ def test_a_run_is_reported_and_a_failure_does_not_stop_the_others(project, capsy
     assert "| 00_first |" in (project / "runs/summary.md").read_text()
     copy = read(project / "runs/00_first.ipynb")
     assert [c.execution_count for c in copy.cells if c.cell_type == "code"] == [1, 2, 3]
-    for part in (project / "runs/results", project / "notebooks"):
+    for part in (project / "runs/results", "'off'", project / "notebooks"):
         assert str(part) in copy.cells[-1].outputs[0].text
 
 

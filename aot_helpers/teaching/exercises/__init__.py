@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 
 from aot_helpers.base.errors import unknown_name
+from aot_helpers.teaching import progress
 
 
 class NotYet(Exception):
@@ -24,6 +25,7 @@ def attempted(answer):
 def grade(number: str, *answer, **given) -> None:
     """Try an answer out; print "not attempted", "not yet" and why, or "solved" and a number.
 
+    What was tried or solved is kept in my/progress.json, and `aot.progress()` shows it.
     An exercise is an entry of CHECKS in the module of its notebook ("09.1" …), a function of the
     answer and of what the notebook gives. Of a right answer it returns nothing, or a text: what it
     measured that is worth seeing. It raises NotYet("what is wrong") of a wrong one, NotAttempted
@@ -46,21 +48,26 @@ def write(number: str, page, **given):
 
 
 def _try_out(number: str, answer: tuple, given: dict) -> bool:
-    """Print what an answer is worth; whether it is right."""
+    """Print what an answer is worth and keep it for the reader; whether it is right."""
     checks = getattr(_module(number), "CHECKS", {})
     if number not in checks:
         raise unknown_name("exercise", number, checks)
-    right = False
+    right, tried = False, True
     try:
         if any(part is ... for part in answer):
             raise NotAttempted
         measured = checks[number](*answer, **given)
         said, right = f"solved ({measured})" if measured else "solved", True
     except NotAttempted:
-        said = "not attempted"
+        said, tried = "not attempted", False
     except NotYet as problem:
         said = f"not yet. {problem}"
     print(f"exercise {number}: {said}")
+    if tried:
+        try:
+            progress.keep(number, right)
+        except (OSError, ValueError) as problem:  # the answer is judged all the same
+            print(f"(your progress is not kept: {problem})")
     return right
 
 

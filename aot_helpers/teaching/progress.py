@@ -1,0 +1,163 @@
+"""What the reader has tried and solved: kept in my/progress.json, shown as boxes.
+
+`python -m aot_helpers.teaching.progress` prints the boxes of all exercises.
+"""
+
+import html
+import json
+import os
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from aot_helpers.base.files import write_atomically
+from aot_helpers.teaching.ledger import ROOT
+
+BOXES = {"solved": "■", "tried": "◪", "open": "□"}
+LOOKS = {  # the same boxes in HTML, drawn, since fonts make them of unequal sizes
+    "solved": "color:#2f8f5b;background:#2f8f5b",
+    "tried": "color:#d08a20;background:linear-gradient(135deg,transparent 50%,#d08a20 50%)",
+    "open": "color:gray",
+}
+TASK = re.compile(r"\*\*Exercise (\d\d\.\d+) \((\w+), (\d+) minutes\)\.\*\*")
+OFF = "off"  # AOT_PROGRESS of runs that no reader does: tests, and tools/notebooks.py
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise of a tour: its number "03.1", its kind such as "write", the minutes it takes."""
+
+    number: str
+    kind: str
+    minutes: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The exercises of every tour and what came of them; a notebook shows it as a table."""
+
+    tours: dict[str, tuple[Exercise, ...]]  # by the tour's title, "03 · How does …"
+    status: dict[str, str]  # by the exercise's number: "solved" or "tried"; others are open
+    path: Path | None  # None: nothing is kept
+
+    def of(self, exercise: Exercise) -> str:
+        """What came of an exercise: "solved", "tried" or "open"."""
+        return self.status.get(exercise.number, "open")
+
+    @property
+    def summary(self) -> str:
+        """How many are solved and tried, and where that is kept."""
+        states = [self.of(each) for exercises in self.tours.values() for each in exercises]
+        said = f"{states.count('solved')} of {len(states)} exercises solved"
+        where = "nothing is kept: AOT_PROGRESS is off"
+        if self.path:
+            inside = self.path.is_relative_to(ROOT)
+            where = f"in {self.path.relative_to(ROOT).as_posix() if inside else self.path}"
+        return f"{said}, {states.count('tried')} tried ({where})"
+
+    def __str__(self):
+        widest = max(map(len, self.tours.values()))
+        key = "  ".join(f"{box} {status}" for status, box in BOXES.items())
+        lines = [self.summary, key, ""]
+        for title, exercises in self.tours.items():
+            boxes = " ".join(BOXES[self.of(each)] for each in exercises)
+            lines.append(f"{boxes:{2 * widest}} {title}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self):
+        rows = []
+        for title, exercises in self.tours.items():
+            boxes = "".join(
+                _drawn(self.of(each), f"{each.number} ({each.kind}, {each.minutes} minutes): ")
+                for each in exercises
+            )
+            cell = '<td style="text-align:left'
+            rows.append(
+                f'<tr>{cell};white-space:nowrap">{boxes}</td>{cell}">{html.escape(title)}</td></tr>'
+            )
+        key = " &nbsp; ".join(f"{_drawn(status)}{status}" for status in BOXES)
+        return f"<p>{html.escape(self.summary)}<br>{key}</p><table>{''.join(rows)}</table>"
+
+
+def _drawn(status: str, what: str = "") -> str:
+    """A box in HTML; what: said before its status while the pointer is over it."""
+    size = "display:inline-block;width:11px;height:11px;margin-right:5px;border:1px solid"
+    return f'<span title="{what}{status}" style="{size};{LOOKS[status]}"></span>'
+
+
+def progress() -> Progress:
+    """The boxes of all exercises: solved, tried or open, by tour.
+
+    Raises ValueError where my/progress.json is damaged or the notebooks are not there.
+    """
+    path = progress_path()
+    status = {number: kept["status"] for number, kept in (read(path) if path else {}).items()}
+    return Progress(tours(ROOT / "notebooks"), status, path)
+
+
+def progress_path() -> Path | None:
+    """The reader's file: AOT_PROGRESS, else my/progress.json; None where AOT_PROGRESS is "off"."""
+    told = os.environ.get("AOT_PROGRESS", ROOT / "my" / "progress.json")
+    return None if told == OFF else Path(told)
+
+
+def keep(number: str, solved: bool) -> None:
+    """Write down one more try of an exercise; what was solved once stays solved.
+
+    Raises ValueError for a damaged file, OSError where the file cannot be written.
+    """
+    path = progress_path()
+    if path is None:
+        return
+    kept = read(path)
+    old = kept.get(number, {"status": "tried", "tries": 0})
+    kept[number] = {
+        "status": "solved" if solved else old["status"],
+        "tries": old["tries"] + 1,
+        "last": datetime.now().astimezone().isoformat(timespec="seconds"),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = json.dumps(dict(sorted(kept.items())), indent=1)
+    write_atomically(path, f"{content}\n".encode())
+
+
+def read(path: Path) -> dict[str, dict]:
+    """{number: {"status", "tries", "last"}}; {} where the file is not there.
+
+    Raises ValueError for a damaged file.
+    """
+    if not path.exists():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        for number, kept in content.items():
+            whole = isinstance(kept["tries"], int) and isinstance(kept["last"], str)
+            if kept["status"] not in ("solved", "tried") or not whole:
+                raise ValueError(f"{number}: {kept}")
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path} is damaged ({type(error).__name__}: {error}): mend it, or delete it and all "
+            "exercises are open again"
+        ) from None
+    return content
+
+
+def tours(folder: Path) -> dict[str, tuple[Exercise, ...]]:
+    """The exercises of each tour in a folder, by its title. Raises ValueError without tours."""
+    found = {}
+    for path in sorted(folder.glob("[0-9]*.ipynb")):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        prose = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+        title = re.search(r"^# (.+)", prose, flags=re.M)
+        exercises = (Exercise(number, kind, int(n)) for number, kind, n in TASK.findall(prose))
+        found[title[1] if title else path.stem] = tuple(exercises)
+    if not found:
+        raise ValueError(f"there are no tours in {folder}: start from the project's folder")
+    return found
+
+
+if __name__ == "__main__":
+    print(progress())

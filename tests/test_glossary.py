@@ -1,0 +1,147 @@
+"""The glossary: what is wrong with an entry is said; no tour uses a term too early."""
+
+import json
+import re
+
+import pytest
+
+from aot_helpers.teaching.glossary import MOST_TERMS, Term, load_glossary
+from test_notebooks import TOUR
+
+GLOSSARY = load_glossary()
+# Tours that still use or lack a term against the rule of `not_introduced`. Whoever mends one takes
+# it out of here; nothing is put in.
+TO_MEND = {
+    "01": {"vocabulary", "byte pair encoding", "bigram", "nat", "entropy"},
+    "03": {"attention score"},
+    "05": {"learning rate", "perplexity"},
+    "06": {"Markov chain", "stationary distribution", "rank"},
+    "10": {"K-composition", "path patching"},
+    "11": {"backup head"},
+    "13": {"decision boundary", "Voronoi cell"},
+    "14": {"Fourier coefficient"},
+}
+NOT_PROSE = [  # folded text, code, formulas; headings and badges; goals, references, next tours
+    (r"<details>.*?</details>|```.*?```|\$\$.*?\$\$", " "),
+    (r"`[^`\n]*`|\$[^$\n]*\$", "x"),
+    (r"^\*\*You will be able to\*\*:?[^\n]*\n\n?(?:- [^\n]*\n?)*", ""),
+    (r"^(?:#|\[!\[|!\[|\*\*(?:Know before|References|Time|Next|See also)\b)[^\n]*$", ""),
+]
+
+
+def paragraphs(notebook: dict) -> list[str]:
+    """The prose of a notebook that a reader reads in order, item by item where it is a list."""
+    found = []
+    for cell in (cell for cell in notebook["cells"] if cell["cell_type"] == "markdown"):
+        text = "".join(cell["source"])
+        for pattern, instead in NOT_PROSE:
+            text = re.sub(pattern, instead, text, flags=re.S | re.M)
+        found += [part for part in re.split(r"\n\s*\n|\n(?=- )", text) if part.strip()]
+    return found
+
+
+def not_introduced(notebook: dict, number: str, glossary: dict[str, Term]) -> set[str]:
+    """The terms that a tour uses too early, and those that it should define and does not.
+
+    From the tour after the one that defines it on, a term is free. Up to there its first use stands
+    in bold or italics, in the same paragraph at least; or, in earlier tours, beside a link to the
+    tour that defines it. That tour has the term in bold.
+    """
+    prose, found = paragraphs(notebook), set()
+    for name, term in glossary.items():
+        if number > term.notebook:
+            continue
+        marked = [
+            term.pattern.search(part) for part in re.findall(r"\*\*([^*]+)\*\*", "\n\n".join(prose))
+        ]
+        if number == term.notebook and not any(marked):
+            found.add(name)
+        targets = {part: re.findall(r"\]\(([^)]*)\)", part) for part in prose}
+        shown = {part: re.sub(r"\]\([^)]*\)", "]", part) for part in prose}
+        uses = [part for part in prose if term.pattern.search(shown[part])]
+        if uses and not term.ordinary:
+            stressed = re.findall(r"\*+([^*]+)\*+", shown[uses[0]])
+            linked = any(re.match(rf"{term.notebook}_", each) for each in targets[uses[0]])
+            here = any(map(term.pattern.search, stressed))
+            if not here and not (linked and number < term.notebook):
+                found.add(name)
+    return found
+
+
+@pytest.mark.parametrize("path", TOUR, ids=lambda path: path.stem)
+def test_a_tour_introduces_its_terms_before_it_uses_them(path):
+    notebook, number = json.loads(path.read_text(encoding="utf-8")), path.name[:2]
+    found, known = not_introduced(notebook, number, GLOSSARY), TO_MEND.get(number, set())
+    assert found - known == set(), "put the first use in bold and define it, or link its tour"
+    assert known - found == set(), "these are mended: take them out of TO_MEND"
+
+
+@pytest.mark.parametrize(
+    ("number", "prose", "found"),
+    [
+        ("03", "The **Voronoi cells** are near. A Voronoi cell is large.", set()),
+        ("03", "A Voronoi cell is large. The **Voronoi cells** are near.", set()),
+        ("03", "A Voronoi cell is large.\n\nThe **Voronoi cells** are near.", {"Voronoi cell"}),
+        ("03", "A *Voronoi\ncell* is large.", {"Voronoi cell"}),
+        ("03", "# The Voronoi cell\n\n`Voronoi cell`, $Voronoi cell$", {"Voronoi cell"}),
+        ("02", "A *Voronoi cell* is large.", set()),
+        ("02", "A [Voronoi cell](03_name.ipynb) is large.", set()),
+        ("02", "A Voronoi cell is large ([notebook 01](01_name.ipynb)).", {"Voronoi cell"}),
+        ("02", "**You will be able to**\n\n- draw a Voronoi cell\n\nA Voronois cell.", set()),
+        ("02", "<details>A Voronoi cell.\n\nLarge.</details> Its Voronoi cell-like form.", set()),
+        ("04", "A Voronoi cell is large.", set()),
+    ],
+)
+def test_what_counts_as_an_introduction(number, prose, found):
+    glossary = {"Voronoi cell": Term("Voronoi cell", "All that is near.", "03")}
+    notebook = {"cells": [{"cell_type": "markdown", "source": [prose]}]}
+    assert not_introduced(notebook, number, glossary) == found
+
+
+def test_every_term_belongs_to_a_tour_and_they_come_in_its_order():
+    numbers = [term.notebook for term in GLOSSARY.values()]
+    assert numbers == sorted(numbers) and set(numbers) <= {path.name[:2] for path in TOUR}
+    spelled = ["Attention weights", "BPE", "zero-ablated", "decision boundaries", "QK circuit"]
+    names = ["attention weight", "byte pair encoding", "zero ablation", "decision boundary"]
+    for spelling, name in zip(spelled, [*names, "QK circuit"], strict=True):
+        assert GLOSSARY[name].pattern.fullmatch(spelling)
+    assert GLOSSARY["token"].pattern.search("the previous-token head") is None
+
+
+GOOD = {"name": '"a"', "meaning": '"It is one."', "notebook": '"03"'}
+
+
+def entry(**fields):
+    """A [[term]] in TOML; fields are written as they are, None leaves one out."""
+    lines = [f"{name} = {value}" for name, value in (GOOD | fields).items() if value is not None]
+    return "\n".join(["[[term]]", *lines, ""])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (entry(meaning=None), "term 'a'.*give it meaning"),
+        (entry(name=None), "term ''.*give it name"),
+        (entry(meaning='"It is one. It is two."'), "term 'a'.*one sentence.*It is two"),
+        (entry(meaning='"no sentence"'), "term 'a'.*from a capital to a period"),
+        (entry(meaning=f'"A{33 * " b"}."'), "term 'a'.*34 words; keep to 32"),
+        (entry(notebook="3"), "term 'a'.*write notebook as text"),
+        (entry(notebook='"3"'), "term 'a'.*two digits, such as '03', got '3'"),
+        (entry(also='"b"'), "term 'a'.*list of spellings, got 'b'"),
+        (entry(also="[1]"), "term 'a'.*list of spellings"),
+        (entry(formula='"$x$"'), "term 'a'.*without dollar signs"),
+        (entry(ordinary='"yes"'), "term 'a'.*true or absent, got 'yes'"),
+        (entry(meanings='"b"'), "term 'a'.*no field is called meanings"),
+        (entry() + entry(), "term 'a'.*stands under 'a' already"),
+        (entry() + entry(name='"b"', also='["A"]'), "term 'b'.*'A' stands under 'a'.*keep one"),
+        (entry() + "x = 1\n[other]\n", "no field is called x|entries alone, got term, other"),
+        ("a = 1", "entries alone, got a"),
+        ("[[term]", "is no TOML .*mend this line"),
+        ("".join(entry(name=f'"a{i}"') for i in range(61)), f"61 terms; keep to {MOST_TERMS}"),
+    ],
+)
+def test_a_wrong_entry_is_named_with_its_remedy(text, said, tmp_path):
+    path = tmp_path / "glossary.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=said):
+        load_glossary(path)
