@@ -11,6 +11,7 @@ from torch import Tensor
 
 from aot_helpers.text import tokenization
 from aot_helpers.text.batches import pair_counts, token_stream
+from aot_helpers.text.corpora import load_corpus
 
 Tokens = Int[Tensor, " _"]  # of one text
 N_GROUPS = 5  # of test texts, dealt in turn, for the spread
@@ -19,6 +20,12 @@ N_GROUPS = 5  # of test texts, dealt in turn, for the spread
 def about(corpus: list[str], n_characters: int) -> list[str]:
     """Every k-th text, so that about n_characters are left."""
     return corpus[:: max(1, round(sum(map(len, corpus)) / n_characters))]
+
+
+def train_and_test(name: str) -> tuple[list[str], list[str]]:
+    """Texts of a corpus: about 1.5 million letters to learn from, and 200,000 others."""
+    train, test = (load_corpus(name, part, quiet=True).texts for part in ("train", "test"))
+    return about(train, 1_500_000), about(test, 200_000)
 
 
 def merges(tokenizer: tokenization.Tokenizer) -> list[tuple[str, str]]:
@@ -202,19 +209,15 @@ def simple_losses(
     """
     stream, d_vocab = token_stream(tokenizer.encode_many(train), tokenizer.bos), tokenizer.d_vocab
     pairs = (stream[:-1] * d_vocab + stream[1:]).bincount(minlength=d_vocab**2)
-    pairs = pairs.view(d_vocab, d_vocab).double()
-    unigram = (pairs.sum(dim=0) + 1) / (pairs.sum() + d_vocab)
-    bigram = pairs + 10 * unigram
-    bigram = bigram / bigram.sum(dim=1, keepdim=True)
+    unigram = (stream[1:].bincount(minlength=d_vocab) + 1) / (len(stream) - 1 + d_vocab)
     documents = begun(tokenizer, test)
     now, came = (torch.cat([d[part] for d in documents]) for part in (slice(-1), slice(1, None)))
-    guess, right = (
-        guesses(last_guesses, documents),
-        trust(last_guesses, begun(tokenizer, train[:500])),
-    )
-    by_pair = bigram[now, came]
+    rows = stream[:-1].bincount(minlength=d_vocab)[now]  # what was counted after each token
+    by_pair = (pairs[now * d_vocab + came] + 10 * unigram[came]) / (rows + 10)
+    guess = guesses(last_guesses, documents)
+    right = trust(last_guesses, begun(tokenizer, train[:500]))
     mixed = torch.where(guess >= 0, (1 - right) * by_pair + right * (guess == came), by_pair)
     equal = torch.full_like(mixed, 1 / d_vocab)
-    rows = {"uniform": equal, "unigram": unigram[came], "bigram": by_pair}
-    rows["bigram + last match"] = mixed
-    return {name: -p.log().mean().item() for name, p in rows.items()}
+    chances = {"uniform": equal, "unigram": unigram[came], "bigram": by_pair}
+    chances["bigram + last match"] = mixed
+    return {name: -p.log().mean().item() for name, p in chances.items()}
