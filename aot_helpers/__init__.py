@@ -1,7 +1,7 @@
 """Attention-only transformers: text → tokens → model → training → reading → pictures.
 
 Layers are folders, and imports point one way: base, offline, text, models, parallel, training,
-reading, showing, teaching, sweep. The names that people type first are here as well,
+reading, showing, teaching. The names that people type first are here as well,
 `aot.load_checkpoint("stories-2l")`, and each module under its own name, `aot.plots`; nothing is
 imported before it is used.
 """

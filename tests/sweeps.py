@@ -8,9 +8,9 @@ import nbformat
 from nbformat.v4 import new_code_cell, new_notebook
 from optuna.trial import TrialState
 
-from aot_helpers.sweep.run import Sweep, results
-from aot_helpers.sweep.storage import Patience
-from aot_helpers.sweep.study import claim, enqueue, key_of, opened
+from chapters.sweep.run import Sweep, results
+from chapters.sweep.storage import Patience
+from chapters.sweep.study import claim, enqueue, key_of, opened
 
 PARAMETERS = "what = 'plain'\nx = 0\nwait = 0.0\ncure = ''\noutput = 'out.json'"
 CODE = """

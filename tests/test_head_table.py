@@ -2,21 +2,18 @@ import math
 
 import pytest
 import torch
-import transformers
 
 from aot_helpers.models.handmade import HANDMADE, induction_model
 from aot_helpers.models.losses import next_token_losses
-from aot_helpers.models.pretrained import PretrainedTransformer
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.circuits import composition_scores, copying_score, full_ov
 from aot_helpers.reading.head_table import PARTS, head_table
 from aot_helpers.reading.heads import head_output, head_scores
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.text.batches import repeat_segments, repeated_tokens
+from tiny_models import tiny
 
 HEADS = [Head(layer, head) for layer in range(2) for head in range(2)]
-SIZE = dict(vocab_size=11, hidden_size=16, num_hidden_layers=2, num_attention_heads=2)
-SIZE |= dict(bos_token_id=None, eos_token_id=None, pad_token_id=None, max_position_embeddings=10)
 
 
 def but(*parts):
@@ -27,24 +24,6 @@ def but(*parts):
 def losses(model, tokens, edits=None):
     with torch.no_grad():
         return next_token_losses(model(tokens, edits=edits), tokens)
-
-
-def pretrained(kind):
-    torch.manual_seed(0)
-    config, named = {
-        "gpt2": (transformers.GPT2Config(**SIZE), "GPT2LMHeadModel"),
-        "llama": (
-            transformers.LlamaConfig(**SIZE, intermediate_size=24, num_key_value_heads=1),
-            "LlamaForCausalLM",
-        ),
-        "bert": (transformers.BertConfig(**SIZE, intermediate_size=24), "BertForMaskedLM"),
-        "bert without a head": (transformers.BertConfig(**SIZE, intermediate_size=24), "BertModel"),
-    }[kind]
-    hf = getattr(transformers, named)(config)
-    with torch.no_grad():
-        for parameter in hf.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-    return PretrainedTransformer(hf)
 
 
 @pytest.fixture
@@ -138,21 +117,6 @@ def test_the_partner_has_the_largest_composition_score_of_all_earlier_heads(make
     assert table.loc[Head(0, 0)].isna().all()
 
 
-def test_heads_of_an_untrained_model_compose_as_their_null_says(make_model, few_tokens):
-    model = make_model(n_layers=4, d_model=64, n_heads=4, d_head=8, layer_norm=False)
-    table = head_table(model, few_tokens, leave_out=but("composition")).loc[1:]
-    ratio = table["composition"] / table["composition null"]
-    assert ratio.mean() == pytest.approx(1, abs=0.05)
-    assert table["composition null"].min() > 1 / math.sqrt(64)
-
-
-def test_random_heads_seldom_copy_more_than_their_null(make_model, few_tokens):
-    model = make_model(d_vocab=99, n_layers=8, d_model=32, n_heads=8, d_head=4, layer_norm=False)
-    table = head_table(model, few_tokens, leave_out=but("eigenvalues"))
-    above = table["copying eigenvalues"] > table["copying eigenvalues null"]
-    assert above.mean() == pytest.approx(0.05, abs=0.08)  # 3 standard errors of 64 heads
-
-
 @pytest.mark.parametrize("layer_norm", [True, False])
 def test_costs_are_losses_with_the_head_ablated_less_the_loss(make_model, few_tokens, layer_norm):
     model = make_model(layer_norm=layer_norm, d_mlp=5)
@@ -220,7 +184,7 @@ def test_a_masked_models_loss_is_that_of_the_hidden_tokens(make_model, few_token
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "bert", "bert without a head"])
 def test_pretrained_families_are_measured_as_far_as_they_allow(kind, few_tokens):
-    model = pretrained(kind)
+    model = tiny(kind)
     table = head_table(model, few_tokens)
     assert table[PARTS["attention"]].notna().all(axis=None)
     assert table["composition"].notna().tolist() == [False, False, True, True]
@@ -240,7 +204,7 @@ def test_pretrained_families_are_measured_as_far_as_they_allow(kind, few_tokens)
 
 def test_a_berts_costs_are_those_of_its_hidden_tokens(few_tokens):
     labels = torch.where(torch.arange(9) == 4, few_tokens, -100)
-    table = head_table(pretrained("bert"), few_tokens, labels)
+    table = head_table(tiny("bert"), few_tokens, labels)
     assert table[PARTS["ablation"]].notna().all(axis=None)
     assert len(table.attrs["notes"]) == 2
 

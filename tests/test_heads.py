@@ -84,19 +84,6 @@ def test_a_perfect_head_scores_one_and_an_even_head_scores_the_null(repeated):
     assert uniform_score(targets, causal=False) == pytest.approx(1 / 9)
 
 
-def test_the_previous_token_score_is_the_mean_of_a_diagonal(make_model, some_tokens):
-    model = make_model(n_layers=3)
-    _, cache = model.run_with_cache(some_tokens)
-    for first in (0, 1, 4):
-        found = head_scores(model, some_tokens, "previous", first)
-        assert found.scores.shape == (3, 2)
-        queries = range(max(first, 1), 7)
-        for i in range(3):
-            below = cache[f"L{i}.pattern"].diagonal(-1, dim1=2, dim2=3)[..., max(first, 1) - 1 :]
-            torch.testing.assert_close(found.scores[i], below.mean(dim=(0, 2)))
-        assert found.null == pytest.approx(sum(1 / (q + 1) for q in queries) / len(queries))
-
-
 def test_a_model_that_sees_both_ways_has_the_null_of_all_keys(make_model, some_tokens):
     model = make_model(causal=False)
     assert head_scores(model, some_tokens, "previous").null == pytest.approx(1 / 7)

@@ -11,9 +11,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE, CHAPTERS = ROOT / "aot_helpers", ROOT / "notebooks" / "chapters"
-ORDER = "base offline text models parallel training reading showing teaching sweep"
+ORDER = "base offline text models parallel training reading showing teaching"
 LAYERS = ORDER.split()
-SHARED = {"torus": {"nb13", "nb14", "nb15"}, "names": {"nb22", "nb24"}}  # a folder: who may use it
+SHARED = {
+    "torus": {"nb13", "nb14", "nb15"},
+    "names": {"nb22", "nb24"},
+    "sweep": {"nb16"},
+}  # a folder: who may use it
 
 
 def parsed(folder: Path) -> dict[str, ast.Module]:

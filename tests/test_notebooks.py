@@ -40,7 +40,7 @@ TOUR_LIMITS = {
     "minutes stated beyond those needed": (0, math.inf),  # readers take longer, never less
 }
 # Tours whose answers stand in sight still: whoever folds them takes them out, nothing is put in.
-ANSWERS_IN_SIGHT = {"03", "05", "06"}
+ANSWERS_IN_SIGHT = {"06"}
 WORDS_PER_MINUTE = 180
 CALLED = r"(?:aot\.)?"  # a notebook calls claim(…), or aot.claim(…)
 LARGEST = 700_000  # bytes: GitHub shows such a notebook in a few seconds

@@ -1,11 +1,11 @@
 import pytest
 import torch
 
-from aot_helpers.models.pretrained import PretrainedTransformer
 from aot_helpers.text.batches import Windows
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.optimizers import make_optimizer, orthogonalized
 from aot_helpers.training.train import train
+from tiny_models import tiny
 
 
 def test_embeddings_positions_gains_and_biases_get_no_weight_decay(make_model):
@@ -83,11 +83,7 @@ def test_muon_learns_to_copy_in_fewer_steps(make_model):
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_a_gpt2_of_transformers_learns_by_the_same_rules(optimizer):
-    import transformers
-
-    torch.manual_seed(0)
-    c = dict(vocab_size=11, n_positions=10, n_embd=8, n_layer=2, n_head=2)
-    model = PretrainedTransformer(transformers.GPT2LMHeadModel(transformers.GPT2Config(**c)))
+    model = tiny("gpt2", noise=0).requires_grad_(True)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     config = TrainConfig(steps=2, optimizer=optimizer, weight_decay=0.5, bf16=False)
     for group in make_optimizer(model, config).param_groups:

@@ -42,12 +42,12 @@ FORMS = {
     "small maps": lambda: forms.grids(GRIDS, LONG, cell=0.2, limits=None, note=LONG),
     "token_rows": lambda: texts.token_rows(
         {"all": ([], []), "one": (TOKENS, [0, 0.2, 0.6, 2]), "two": (TOKENS[:2], ["", QUERY])},
-        LONG, gap_at=2, key={"here": QUERY},
+        LONG, gap_at=2,
     ),
     "token_rows, numbers": lambda: texts.token_rows(
         {"one": (TOKENS, [0, 0.2, 0.6, 1])}, LONG, number=".2f", aligned=False, note=LONG
     ),
-    "arcs": lambda: texts.arcs(TOKENS, SQUARE, LONG, marked={3: QUERY}),
+    "arcs": lambda: texts.arcs(TOKENS, SQUARE, LONG),
     "two_heads": lambda: diagrams.two_heads(title="title"),
     "two_heads, filled": lambda: diagrams.two_heads(RUNS[0], RUNS[1], 0.5, title="title"),
 }  # fmt: skip
@@ -189,16 +189,6 @@ def test_attention_is_drawn_on_a_scale_from_0_to_1_as_it_is():
     assert np.array_equal(image.get_array(), SQUARE / 2) and image.get_clim() == (0, 1)
     assert figure.axes[0].get_xlabel().startswith("key")
     assert figure.axes[0].get_ylabel().startswith("query")
-
-
-def test_attention_map_may_show_some_queries_only():
-    figure = plots.attention_map(SQUARE[2:], TOKENS, queries=TOKENS[2:])
-    assert figure.axes[0].images[0].get_array().shape == (2, 4)
-
-
-def test_attention_maps_need_a_title_for_each_head():
-    with pytest.raises(ValueError, match="zip"):
-        plots.attention_maps(np.stack([SQUARE, SQUARE]), TOKENS, ["L0H0"])
 
 
 @pytest.mark.parametrize("signed", [True, False])

@@ -348,15 +348,6 @@ def test_unknown_names_list_the_known_ones(tmp_path, unchecked):
         load_pretrained(tmp_path)
 
 
-@pytest.mark.parametrize("name", [*PUBLISHED, "some/model"])
-def test_a_model_out_of_reach_names_the_remedy(name, monkeypatch):
-    monkeypatch.setattr(network, "package_file", lambda path: None)
-    repository, package, _ = PUBLISHED.get(name, (name, None, ""))
-    with pytest.raises(OSError, match=rf"{name} is out.*{repository} \(offline\).*folder") as error:
-        load_pretrained(name)
-    assert ("requirements-local.txt" in str(error.value)) == bool(package)
-
-
 # ---- the model that is shipped ----
 
 

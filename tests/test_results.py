@@ -53,13 +53,11 @@ def test_a_bootstrap_interval_is_near_the_normal_one():
     error = values.std().item() / 20
     assert low == pytest.approx(values.mean().item() - 1.96 * error, abs=0.15 * error)
     assert high == pytest.approx(values.mean().item() + 1.96 * error, abs=0.15 * error)
-    half = bootstrap_interval(values, share=0.5)
-    assert half[1] - half[0] == pytest.approx(2 * 0.6745 * error, rel=0.1)
     assert bootstrap_interval(values) == (low, high) != bootstrap_interval(values, seed=1)
 
 
 def test_a_bootstrap_of_two_values_covers_what_their_resamples_can_be():
-    assert bootstrap_interval(torch.tensor([0.0, 1.0]), share=0.9) == (0.0, 1.0)
+    assert bootstrap_interval(torch.tensor([0.0, 1.0])) == (0.0, 1.0)
     assert bootstrap_interval(torch.tensor([5.0, 5.0, 5.0])) == (5.0, 5.0)
 
 
@@ -68,7 +66,6 @@ def test_a_bootstrap_of_two_values_covers_what_their_resamples_can_be():
     [
         ([1.0], {}, "at least 2 .*got 1"),
         ([1.0, float("nan")], {}, "finite"),
-        ([1.0, 2.0], {"share": 95.0}, "share .* got 95"),
         ([1.0, 2.0], {"n_resamples": 0}, "n_resamples .* got 0"),
     ],
 )

@@ -1,5 +1,6 @@
 """Sweeps without kernels: what is refused, who may claim a trial, and a storage that goes away."""
 
+import os
 import socket
 import sqlite3
 import subprocess
@@ -13,16 +14,16 @@ import pytest
 import sqlalchemy
 from optuna.trial import TrialState
 
-from aot_helpers.sweep import run as engine
-from aot_helpers.sweep.run import Sweep, results, run_sweep
-from aot_helpers.sweep.storage import (
+from chapters.sweep import run as engine
+from chapters.sweep.run import Sweep, results, run_sweep
+from chapters.sweep.storage import (
     CONNECTION,
     Patience,
     check_storage,
     duration,
     fail_stale_trials,
 )
-from aot_helpers.sweep.study import claim, enqueue, opened, tell
+from chapters.sweep.study import claim, enqueue, opened, tell
 from sweeps import ASK, assert_every_point_is_complete_exactly_once, crowd, sweep_in
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -118,8 +119,9 @@ def test_wrong_names_and_numbers_are_told_before_any_work(make, tmp_path):
 
 
 def test_without_optuna_the_error_names_the_remedy():
-    code = "import sys; sys.modules['optuna'] = None; import aot_helpers.sweep.run"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    code = "import sys; sys.modules['optuna'] = None; import chapters.sweep.run"
+    path = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "notebooks")])}
+    done = subprocess.run([sys.executable, "-c", code], env=path, capture_output=True, text=True)
     assert "optuna, which is not installed: pip install 'optuna>=5'" in done.stderr
 
 

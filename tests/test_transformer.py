@@ -147,16 +147,6 @@ def test_masked_softmax_is_the_softmax_of_the_allowed_keys_and_zero_without_any(
 # ---- the parts ----
 
 
-@pytest.mark.parametrize("d_mlp", [0, 6])
-def test_the_stream_is_the_sum_of_what_was_written(make_model, some_tokens, d_mlp):
-    model = make_model(positions="standard", d_mlp=d_mlp)
-    _, cache = model.run_with_cache(some_tokens)
-    parts = ("embed", "pos_embed", "attn_out", "mlp_out")
-    written = [value for name, value in cache.items() if name.split(".")[-1] in parts]
-    assert len(written) == 2 + 2 * (1 + (d_mlp > 0))
-    torch.testing.assert_close(sum(written), cache["final_resid"])
-
-
 @pytest.mark.parametrize("causal", [True, False])
 def test_relative_bias_depends_on_distance_alone(make_model, causal):
     model = make_model(positions="relative", causal=causal)

@@ -27,7 +27,6 @@ from aot_helpers.base.files import read_json, write_atomically
 from aot_helpers.models.losses import copy_accuracy, copy_losses
 from aot_helpers.models.transformer import POSITIONS, AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.factored import FactoredMatrix
-from aot_helpers.reading.skip_trigrams import top_triples
 from aot_helpers.text.batches import repeat_segments, repeated_tokens, token_stream
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.text.tokenization import train_bpe
@@ -35,6 +34,7 @@ from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.copying import copying_recipe
 from aot_helpers.training.optimizers import make_optimizer
 from aot_helpers.training.train import train
+from chapters.nb07_one_layer_skip_trigrams.skip_trigrams import top_triples
 from publish import describe_machine
 
 THREADS = int(os.environ.get("BENCH_THREADS", "2"))

@@ -13,9 +13,10 @@ from pathlib import Path
 import pandas
 
 import here  # noqa: F401
-from aot_helpers.base.files import DATA, read_json, write_atomically
-from aot_helpers.sweep import run as engine
-from aot_helpers.sweep.storage import check_storage, database_file, shown
+from aot_helpers.base import results
+from aot_helpers.base.files import read_json
+from chapters.sweep import run as engine
+from chapters.sweep.storage import check_storage, database_file, shown
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -98,17 +99,9 @@ def dry_run(sweep: engine.Sweep) -> None:
 
 def keep(sweep: engine.Sweep, table: pandas.DataFrame) -> None:
     """Write what the autopsy's sweep measured to data/results/sweep.json."""
-    rows = table.drop(columns=["state", "reason"]).to_dict("records")
-    lines = ",\n  ".join(json.dumps({name: plain(row[name]) for name in row}) for row in rows)
-    head = {"grid": sweep.grid, "fixed": sweep.fixed}
-    text = json.dumps(head, indent=1)[:-2] + f',\n "trials": [\n  {lines}\n ]\n}}\n'
-    write_atomically(DATA / "results" / "sweep.json", text.encode())
-
-
-def plain(value):
-    """A cell of a table as JSON has it; floats with six digits."""
-    value = value.item() if hasattr(value, "item") else value
-    return float(f"{value:.6g}") if isinstance(value, float) else value
+    trials = table.drop(columns=["state", "reason"]).to_dict("records")
+    measured = {"grid": sweep.grid, "fixed": sweep.fixed, "trials": trials}
+    results.write("sweep", results.rounded(measured, ".6g"), rows="trials")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -8,27 +8,24 @@ from aot_helpers.base.errors import check_finite, check_whole
 
 
 def bootstrap_interval(
-    values: Float[Tensor, " n"], n_resamples: int = 2000, share: float = 0.95, seed: int = 0
+    values: Float[Tensor, " n"], n_resamples: int = 2000, seed: int = 0
 ) -> tuple[float, float]:
-    """(low, high) of the mean of the values: the middle `share` of the means of resamples.
+    """(low, high) of the mean of the values: the middle 95 % of the means of resamples.
 
     A resample draws n of the n values with replacement. The values must be independent of each
     other: one per text or per seed, say, not one per token. Raises ValueError for fewer than 2
-    values, values that are not finite, a share not in (0, 1) and n_resamples < 1.
+    values, values that are not finite and n_resamples < 1.
     """
     n = len(values)
     if n < 2:
         raise ValueError(f"a spread needs at least 2 values, got {n}: measure more texts or seeds")
     check_finite("values", values)
     check_whole("n_resamples", n_resamples, 1)
-    if not 0 < share < 1:
-        raise ValueError(f"share must be between 0 and 1, such as 0.95, got {share}")
     generator = torch.Generator().manual_seed(seed)
     values = values.detach().double().cpu()
     draws = [torch.randint(n, (n,), generator=generator) for _ in range(n_resamples)]
     means = torch.stack([values[draw].mean() for draw in draws])
-    outside = (1 - share) / 2
-    return means.quantile(outside).item(), means.quantile(1 - outside).item()
+    return means.quantile(0.025).item(), means.quantile(0.975).item()
 
 
 def correlation(a: Float[Tensor, "*shape"], b: Float[Tensor, "*shape"]) -> float:

@@ -96,10 +96,10 @@ def copying_score(circuit: FactoredMatrix) -> float:
     return values.real.sum().item() / size if size else 0.0
 
 
-def top1_diagonal(circuit: FactoredMatrix, block: int | None = None) -> float:
+def top1_diagonal(circuit: FactoredMatrix) -> float:
     """The share of rows whose largest entry is on the diagonal of a square circuit."""
     circuit._check_square("top1_diagonal()")
-    _, columns = circuit.row_maxima(block)
+    _, columns = circuit.row_maxima()
     return (columns == torch.arange(len(columns), device=columns.device)).float().mean().item()
 
 

@@ -18,7 +18,7 @@ class FactoredMatrix:
     """The matrix A @ B, kept as its two factors.
 
     A circuit of 50,000 × 50,000 tokens is 10 GB, its factors through one head are 25 MB. Methods
-    that look at every entry make `block` rows at a time; None means as many as fit in 16 MB.
+    that look at every entry make as many rows at a time as fit in 16 MB.
     """
 
     A: Float[Tensor, "rows rank"]
@@ -94,15 +94,15 @@ class FactoredMatrix:
         """Each row minus its mean over the columns."""
         return FactoredMatrix(self.A, self.B - self.B.mean(dim=1, keepdim=True))
 
-    def row_blocks(self, block: int | None = None) -> Iterator[tuple[int, Tensor]]:
+    def row_blocks(self) -> Iterator[tuple[int, Tensor]]:
         """(number of the first row, those rows [some, columns]), for all rows in order."""
-        block = block_rows(self.shape[1], block)
+        block = block_rows(self.shape[1])
         for start in range(0, self.shape[0], block):
             yield start, self.A[start : start + block] @ self.B
 
-    def row_maxima(self, block: int | None = None) -> tuple[Tensor, Tensor]:
+    def row_maxima(self) -> tuple[Tensor, Tensor]:
         """The largest entry of each row, and the column it stands in: two tensors [rows]."""
-        maxima = [part.max(dim=1) for _, part in self.row_blocks(block)]
+        maxima = [part.max(dim=1) for _, part in self.row_blocks()]
         return tuple(map(torch.cat, zip(*maxima, strict=True)))
 
     def dense(self) -> Float[Tensor, "rows columns"]:
@@ -124,9 +124,6 @@ class FactoredMatrix:
         return Q_left @ U, values, Vh @ Q_right.T
 
 
-def block_rows(n_columns: int, block: int | None) -> int:
-    """`block`, or for None the number of rows that fit in 16 MB. ValueError for block < 1."""
-    if block is None:
-        return max(1, BLOCK_ENTRIES // max(1, n_columns))
-    check_whole("block", block, 1, unit=" of rows")
-    return block
+def block_rows(n_columns: int) -> int:
+    """How many rows of a product are made at once."""
+    return max(1, BLOCK_ENTRIES // max(1, n_columns))

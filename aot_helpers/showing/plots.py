@@ -12,7 +12,6 @@ from aot_helpers.showing.forms import points as named_points
 from aot_helpers.showing.panels import SMALL, panels, shown
 
 COLORS = sns.color_palette("colorblind")
-BESIDE = {"loc": "center left", "bbox_to_anchor": (1, 0.5), "frameon": False, "fontsize": SMALL}
 
 
 def _figure(width: float, height: float, columns: int = 1):
@@ -20,35 +19,26 @@ def _figure(width: float, height: float, columns: int = 1):
     return figure, list(axes[0])
 
 
-def attention_map(pattern, tokens, title="", queries=None) -> Figure:
+def attention_map(pattern, tokens, title="") -> Figure:
     """One head's attention [query_pos, key_pos]: rows look, columns are looked at, 0 to 1."""
-    queries = queries or tokens
-    side = min(max(3.2, 0.2 * len(tokens) + 1.2), 9)
-    figure, (axis,) = _figure(side + 0.8, min(max(2.4, 0.2 * len(queries) + 1.4), 9))
-    _map(axis, pattern, tokens, queries, title)
-    figure.colorbar(axis.images[0], ax=axis, label="attention", shrink=0.8)
-    return figure
+    width = min(max(3.2, 0.2 * len(tokens) + 1.2), 9) + 0.8
+    height = min(max(2.4, 0.2 * len(tokens) + 1.4), 9)
+    return attention_maps([pattern], tokens, [title], (width, height))
 
 
-def attention_maps(patterns, tokens, titles) -> Figure:
-    """Several heads side by side: patterns [head, query_pos, key_pos]."""
-    figure, axes = _figure(3.1 * len(titles), 3.3, len(titles))
+def attention_maps(patterns, tokens, titles, each=(3.1, 3.3)) -> Figure:
+    """Several heads side by side: patterns [head, query_pos, key_pos]; each so many inches."""
+    width, height = each
+    figure, axes = _figure(width * len(titles), height, len(titles))
     for axis, pattern, title in zip(axes, patterns, titles, strict=True):
-        _map(axis, pattern, tokens, tokens, title)
+        axis.imshow(np.asarray(pattern), cmap=SHADES, vmin=0, vmax=1, aspect="auto")
+        for set_ticks, room, turn in (axis.set_xticks, width, 90), (axis.set_yticks, height, 0):
+            every = math.ceil(0.16 * len(tokens) / room)  # in too little room, not all have labels
+            labels = [shown(token) for token in tokens[::every]]
+            set_ticks(range(0, len(tokens), every), labels, rotation=turn, fontsize=SMALL)
+        axis.set(xlabel="key (looked at)", ylabel="query (looking)", title=title)
     figure.colorbar(axes[-1].images[0], ax=axes, label="attention", shrink=0.8)
     return figure
-
-
-def _map(axis, pattern, tokens, queries, title):
-    axis.imshow(np.asarray(pattern), cmap=SHADES, vmin=0, vmax=1, aspect="auto")
-    width, height = axis.figure.get_size_inches()
-    width /= axis.get_subplotspec().get_gridspec().ncols
-    sides = (axis.set_xticks, tokens, width, 90), (axis.set_yticks, queries, height, 0)
-    for set_ticks, names, room, turn in sides:
-        every = math.ceil(0.16 * len(names) / room)  # in too little room, not all have labels
-        labels = [shown(name) for name in names[::every]]
-        set_ticks(range(0, len(names), every), labels, rotation=turn, fontsize=SMALL)
-    axis.set(xlabel="key (looked at)", ylabel="query (looking)", title=title)
 
 
 def matrix(

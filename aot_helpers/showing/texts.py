@@ -51,7 +51,8 @@ def strip(axis, x, y, tokens, numbers, shade=SURPRISE, most=6.0, below=None):
         ground = tint(color, 0.85 * round(10 * min(max(share, 0), 1)) / 10)
         axis.add_patch(Rectangle((x, y - 0.115), wide, 0.23, fc=ground, ec="white", lw=0.8))
         look = {"size": 9.5, "family": "monospace", "color": INK, "va": "center", "zorder": 6}
-        axis.text(x, y - 0.01, token, **look)
+        drawn = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in token)
+        axis.text(x, y - 0.01, drawn, **look)
         x += wide
 
 
@@ -87,7 +88,6 @@ def token_rows(
     aligned: bool = True,
     number: str = "",
     gap_at: int | None = None,
-    key: Mapping[str, str] | None = None,
     note: str = "",
 ) -> Figure:
     """Tokens in boxes, a row for each {label: (tokens, fills)}.
@@ -95,7 +95,7 @@ def token_rows(
     fills: numbers from 0 (white) to `most` (full `shade`), or colors ("": white). A row without
     tokens is a heading. aligned: boxes of one place are equally wide in all rows. number: a format
     such as ".2f", to write numbers below the tokens. gap_at: the place before which a gap is left,
-    such as where a second copy begins. key: {what a color is: color}.
+    such as where a second copy begins.
     """
     own = [_row(tokens) for tokens, _ in rows.values()]
     if number:
@@ -107,7 +107,7 @@ def token_rows(
     left = 0.09 * max(len(label) for label, (tokens, _) in rows.items() if len(tokens)) + 0.25
     steps = [step if len(tokens) else 0.3 for tokens, _ in rows.values()]
     width, height = left + max(map(sum, own)) + gap + 0.15, sum(steps) + 0.1
-    figure, axes = panels(1, 1, max(width, 5), height, title=title, key=key, note=note)
+    figure, axes = panels(1, 1, max(width, 5), height, title=title, note=note)
     figure.get_layout_engine().set(w_pad=0, h_pad=0)
     (axis,) = axes[0]
     axis.set(xlim=(-left, max(width, 5) - left), ylim=(height, 0))
@@ -136,21 +136,12 @@ def token_rows(
     return figure
 
 
-def arcs(
-    tokens: Sequence[str],
-    pattern,
-    title: str,
-    *,
-    least: float = 0.08,
-    marked: Mapping[int, str] | None = None,
-    note: str = "",
-) -> Figure:
+def arcs(tokens: Sequence[str], pattern, title: str, *, least: float = 0.08) -> Figure:
     """Attention as arcs from each token to what it looks at, thicker for larger shares.
 
     pattern: [query_pos, key_pos]. Left out are shares below `least` and those of the token itself.
-    marked: {place: color} of tokens. note: instead of the sentence that says what is left out.
     """
-    note = note or f"without shares below {least:g} and of the token itself"
+    note = f"without shares below {least:g} and of the token itself"
     widths = _row(tokens)
     at = np.cumsum(widths) - np.array(widths) / 2
     shares = np.array(pattern, dtype=float)
@@ -163,10 +154,8 @@ def arcs(
     (axis,) = axes[0]
     axis.set(xlim=(-0.15, width - 0.15), ylim=(0, tall + 0.5))
     axis.axis("off")
-    for i, (x, token, wide) in enumerate(zip(at, tokens, widths, strict=True)):
-        color = (marked or {}).get(i, INK)
-        fill = tint(color, 0.25) if i in (marked or {}) else "#F3F3F3"
-        axis.add_patch(Rectangle((x - wide / 2 + 0.01, 0.04), wide - 0.02, 0.26, fc=fill))
+    for x, token, wide in zip(at, tokens, widths, strict=True):
+        axis.add_patch(Rectangle((x - wide / 2 + 0.01, 0.04), wide - 0.02, 0.26, fc="#F3F3F3"))
         diagrams.say(axis, x, 0.16, shown(token), size=9.5, family="monospace")
     angle = np.linspace(0, np.pi, 40)
     for i, j in pairs:

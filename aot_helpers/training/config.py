@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from aot_helpers.base.errors import check_whole, unknown_name
+from aot_helpers.base.errors import check_one_of, check_whole
 from aot_helpers.training.objectives import OBJECTIVES
 
 
@@ -52,10 +52,8 @@ class TrainConfig:
         check_whole("warmup_steps", self.warmup_steps, 0, unit=" of steps")
         if self.threads is not None:
             check_whole("threads", self.threads, 1)
-        if self.optimizer not in ("adamw", "muon"):
-            raise unknown_name("optimizer", self.optimizer, ("adamw", "muon"))
-        if self.objective not in OBJECTIVES:
-            raise unknown_name("objective", self.objective, OBJECTIVES)
+        check_one_of("optimizer", self.optimizer, ("adamw", "muon"))
+        check_one_of("objective", self.objective, OBJECTIVES)
         for name in ("learning_rate", "clip_norm", "learning_rate_relative", "learning_rate_heads"):
             value = getattr(self, name)
             if not _is_number(value) or not 0 < value < math.inf:

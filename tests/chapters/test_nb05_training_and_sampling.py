@@ -1,15 +1,19 @@
-"""Notebook 05: the exam against plain sums, the loop at one rate against `train`, the pictures."""
+"""Notebook 05: its blank pages, the test set against plain sums, the loop at one rate."""
+
+import re
 
 import pytest
 import torch
 
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.losses import next_token_losses
+from aot_helpers.models.sampling import generate
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
+from aot_helpers.teaching.exercises import write
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.train import train
-from chapters.nb05_training_and_sampling import figures, measure
+from chapters.nb05_training_and_sampling import exercises, figures, measure
 from figure_checks import check_figures
 
 PROMPT = "Mila Golun lived near the river."
@@ -26,31 +30,31 @@ def corpus():
 
 
 @pytest.fixture(scope="session")
-def exam(model, corpus):
-    return measure.Exam(corpus, model.tokenizer)
+def test_set(model, corpus):
+    return measure.TestSet(corpus, model.tokenizer)
 
 
-def test_the_exam_is_every_story_that_fits_whole(exam, model, corpus):
+def test_every_story_that_fits_is_read_whole(test_set, model, corpus):
     lengths = [len(model.tokenizer.encode(text)) for text in corpus.texts]
-    assert exam.numbers == [i for i, length in enumerate(lengths) if length <= 128]
-    assert len(exam.now) == len(exam.following) == sum(lengths[i] for i in exam.numbers)
-    first = model.tokenizer.encode(corpus.texts[exam.numbers[0]], bos=True)
-    assert torch.equal(exam.now[: len(first) - 1], first[:-1])
-    assert torch.equal(exam.following[: len(first) - 1], first[1:])
+    assert test_set.numbers == [i for i, length in enumerate(lengths) if length <= 128]
+    assert len(test_set.now) == len(test_set.following) == sum(lengths[i] for i in test_set.numbers)
+    first = model.tokenizer.encode(corpus.texts[test_set.numbers[0]], bos=True)
+    assert torch.equal(test_set.now[: len(first) - 1], first[:-1])
+    assert torch.equal(test_set.following[: len(first) - 1], first[1:])
 
 
-def test_losses_of_the_exam_are_those_of_each_story_alone(exam, model, corpus):
-    losses, begin = exam.losses_of(model), 0
-    for number in exam.numbers[:3]:
+def test_losses_of_the_test_set_are_those_of_each_story_alone(test_set, model, corpus):
+    losses, begin = test_set.losses_of(model), 0
+    for number in test_set.numbers[:3]:
         ids = model.tokenizer.encode(corpus.texts[number], bos=True)[None]
         alone = next_token_losses(model(ids[:, :128]), ids[:, :128])[0]
         assert torch.allclose(losses[begin : begin + len(alone)], alone, atol=1e-4)
         begin += ids.shape[1] - 1
 
 
-def test_a_passage_is_read_in_its_story(exam, corpus):
-    places = exam.passage(3, " said", 16)
-    text = exam.tokenizer.decode(exam.following[list(places)])
+def test_a_passage_is_read_in_its_story(test_set, corpus):
+    places = test_set.passage(3, " said", 16)
+    text = test_set.tokenizer.decode(test_set.following[list(places)])
     assert text.startswith(" said") and text in corpus.texts[3]
 
 
@@ -78,20 +82,21 @@ def test_the_live_loss_keeps_models_on_the_way(model):
     assert live.checkpoints[2] is not model
 
 
-def test_figures_can_be_read(model, exam):
+def test_figures_can_be_read(model, test_set):
     first = model.tokenizer.encode(PROMPT, bos=True)
-    losses = {"yours": exam.losses_of(model)}
-    knows, passage = {"yours": "one layer", "floor": "the grammar"}, exam.passage(3, " said", 16)
+    losses = {"yours": test_set.losses_of(model)}
+    knows, passage = (
+        {"yours": "one layer", "entropy": "the grammar"},
+        test_set.passage(3, " said", 16),
+    )
     scale, shares = torch.linspace(0.02, 2, 50), torch.full((50, 8), 1 / 8)
-    who = {"who?": torch.tensor([0.9, 0.1, 0.8, 1.0])}
     live = figures.LiveLoss(model, {"uniform": 6.9}, 5, "title", every=100)
     live(5.0)
     text = "Then Mila found the red"
     check_figures(
         figures.two_loops(model, text, "kite", "boat", title="title"),
-        figures.ladder(losses, knows, exam, passage, "yours", title="title"),
+        figures.ladder(losses, knows, test_set, passage, "yours", title="title"),
         figures.judged_texts(model, {"step 1": first}, 5, "title"),
-        figures.where_heads_look(model, {"who?": PROMPT}, who, title="title"),
         figures.river(scale, shares, [" a", "b"], (0, 1.3), title="title"),
     )
     assert len(live.figure().axes) == 1
@@ -122,3 +127,53 @@ def test_the_head_is_chosen_on_one_half_and_told_of_the_other():
     assert control_of["chosen head"] == ["run L0H2 a", "run L0H0 b"]
     assert control["chosen head"] == pytest.approx([1.0, 0.8])
     assert control_of["next head"] == ["run L0H2 a", "run L0H0 b"]
+
+
+def over_time(logits, targets):
+    return -logits.log_softmax(dim=1).gather(-1, targets[..., None]).mean()
+
+
+def overflowing(logits, targets):
+    return -logits.softmax(dim=-1).gather(-1, targets[..., None]).log().mean()
+
+
+def flawed(**flaw):
+    return lambda *arguments: exercises.flawed(*arguments, **flaw)
+
+
+def multiplied(model, ids, n, temperature=1.0, top_k=None, seed=0):
+    return exercises.sample(model, ids, n, temperature and 1 / temperature, top_k, seed)
+
+
+@pytest.mark.parametrize(
+    ("number", "mistake", "named"),
+    [
+        ("05.1", over_time, "over the positions"),
+        ("05.1", overflowing, "rounded to 0"),
+        ("05.2", flawed(clear=False), "zero_grad"),
+        ("05.2", flawed(shift=False), "repeat its input"),
+        ("05.2", flawed(set_rate=False), "learning rate"),
+        ("05.2", lambda *_: None, "not attempted"),
+        ("05.4", multiplied, "multiplied"),
+        ("05.4", lambda model, ids, n, **_: ids, "seven ids"),
+        ("05.4", lambda model, ids, n, **_: model(ids.repeat(3)[None]), "n_ctx"),
+        ("05.4", lambda *_, **__: None, "not attempted"),
+    ],
+)
+def test_a_common_mistake_is_named(capsys, number, mistake, named):
+    page = exercises.PAGES[number]
+    mistake.__name__ = page.__name__
+    assert write(number, mistake) is page
+    assert named in re.sub(r"\s+", " ", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("number", exercises.PAGES)
+def test_the_package_solves_its_own_pages(capsys, number):
+    write(number, exercises.PAGES[number])
+    assert "solved" in capsys.readouterr().out
+
+
+def test_the_sampler_draws_what_the_package_draws(model):
+    ids = model.tokenizer.encode(PROMPT, bos=True)
+    ours = exercises.sample(model, ids, 20, temperature=0)
+    assert torch.equal(ours, generate(model, ids, 20, temperature=0))

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from aot_helpers.text.corpora import Corpus
-from aot_helpers.text.markov import markov_chain
 from aot_helpers.text.planted import P_TAIL, write_planted
 from aot_helpers.text.tokenization import words as words_of
 from chapters.nb06_zero_layers_bigrams import figures
 from chapters.nb06_zero_layers_bigrams import measure as bigrams
+from chapters.nb06_zero_layers_bigrams.markov import markov_chain
 from figure_checks import check_figures
 
 

@@ -196,7 +196,6 @@ ANSWERS = [
     ("08.4", "list pe le ki la ; pe le", "not yet"),
     ("08.4", "list pe le ki la ; pe zebra ki", "not yet"),
     ("08.4", 7, "not yet"),
-    ("08.4", ..., "not attempted"),
 ]
 
 

@@ -183,7 +183,6 @@ ANSWERS = [
     ("15.3", [[3, 0, 0], [4, 5, 0], [0, 0, 4]], "not yet"),  # not needed
     ("15.3", [[1, 0, 0], [5, 4, 0], [2, 0, 4]], "not yet"),  # head 1 knows it
     ("15.3", [[1, 0, 0], [4, 5, 0], [2, 0, 3]], "not yet"),  # a tie without head 1
-    ("15.3", ..., "not attempted"),
     ("15.4", lambda heads, owners, facts: F.cross_entropy(heads.sum(dim=0), facts), "not yet"),
     ("15.4", of_all_heads, "not yet"),
     ("15.4", summed, "not yet"),

@@ -10,7 +10,7 @@ from aot_helpers.base import results as files
 from aot_helpers.models.pretrained import load_pretrained
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
-from aot_helpers.reading.logit_lens import lens, read, top_tokens
+from aot_helpers.reading.logit_lens import lens, top_tokens
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.text.tokenization import train_bpe
 from chapters.nb20_logit_lens import (
@@ -22,6 +22,7 @@ from chapters.nb20_logit_lens import (
     results,
     templates,
 )
+from chapters.nb20_logit_lens.stream_vectors import read
 from chapters.nb20_logit_lens.templates import Prompts
 from figure_checks import check_figures
 
@@ -179,9 +180,9 @@ def test_names_move_with_the_head_that_says_them(stories, named):
 
 
 def test_the_lens_foretells_a_patch_of_a_last_layer_without_norm(stories, named, asked, run):
-    assert patching.foretold(stories, named, 2) < 1e-4
+    assert patching.prediction_error(stories, named, 2) < 1e-4
     model, _, clean = run(layer_norm=True)  # with a norm it does not
-    assert patching.foretold(model, clean.prompts, 0) > 1e-3
+    assert patching.prediction_error(model, clean.prompts, 0) > 1e-3
     runs = [stories.run_with_cache(asked[each][None]) for each in ("tokens", "other")]
     here, there = (lens(stories, read(stories, c, "head", Head(1, 2))[0, -1]) for _, c in runs)
     after = patching.patched_logits(stories, asked["tokens"], asked["other"], Head(1, 2))

@@ -35,7 +35,6 @@ from chapters.torus.training import (
 from chapters.torus.views import SurfaceView, TorusView
 from figure_checks import check_figures
 
-RANDOM = torch.Generator().manual_seed(5)
 SHAPES = [(5, 3, 3), (2, 1, 1), (12, 2, 2), (7, 4, 5)]  # d_vocab, n_heads, d_head
 
 

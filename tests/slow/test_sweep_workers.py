@@ -18,8 +18,8 @@ import pytest
 import sqlalchemy
 from optuna.trial import TrialState
 
-from aot_helpers.sweep.run import run_sweep
-from aot_helpers.sweep.study import key_of
+from chapters.sweep.run import run_sweep
+from chapters.sweep.study import key_of
 from sweeps import all_trials, assert_every_point_is_complete_exactly_once, crowd, sweep_in
 
 ROOT = Path(__file__).resolve().parents[2]

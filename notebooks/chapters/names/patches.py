@@ -123,7 +123,7 @@ def sizes(model: Model, groups: list[Group]) -> Float[Tensor, "layer head"]:
     return torch.cat(found, dim=-1).mean(dim=-1)
 
 
-def as_large(
+def size_matched(
     heads: list[Head],
     size: Float[Tensor, "layer head"],
     leave_out: list[Head],
@@ -147,7 +147,7 @@ def as_large(
     return found
 
 
-def growing(change: Float[Tensor, "layer head"], gone: list[Head], leave_out: list[Head]):
+def backup_heads(change: Float[Tensor, "layer head"], gone: list[Head], leave_out: list[Head]):
     """The three heads that grow most once others are gone, of later layers than the first gone."""
     change = change.clone()
     change[: min(head.layer for head in gone) + 1] = -torch.inf

@@ -23,7 +23,7 @@ from chapters.names.name_movers import (
     logit_differences,
     roles,
 )
-from chapters.names.patches import as_large, growing, held, patched, sizes
+from chapters.names.patches import backup_heads, held, patched, size_matched, sizes
 from chapters.names.templates import RECEIVED, TEMPLATES, Group, name_prompts, single_names
 
 DRAWS = 5  # sets of other heads
@@ -118,7 +118,7 @@ def measured(model: Model, seed: int = 0, tried: int = 12) -> NameResults:
     some = {role: heads for role in PATCHED if (heads := getattr(of, role))}
     every, first = sum(of, []), model.config.n_layers // 2
     others = {
-        role: [as_large(heads, size, every, 2 * draw, first) for draw in range(DRAWS)]
+        role: [size_matched(heads, size, every, 2 * draw, first) for draw in range(DRAWS)]
         for role, heads in some.items()
     }
     sets = {(role, i): one for role, each in others.items() for i, one in enumerate(each)}
@@ -207,7 +207,7 @@ def _repair(model, choose, test, chosen, table, of: Roles, others: dict) -> Repa
     edits_of = _edits_without(model, of.movers)
     after = without(model, test, of.movers)
     early = without(model, choose, of.movers).direct - chosen.direct
-    backup = growing(early, of.movers, sum(of, []))
+    backup = backup_heads(early, of.movers, sum(of, []))
     some = {"backup": backup, "negative": of.negative}
     removed = others["movers"]
     controls = [without(model, test, heads) for heads in removed]

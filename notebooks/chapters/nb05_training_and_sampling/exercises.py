@@ -1,26 +1,154 @@
-"""The exercises of notebook 05: each answer is tried out."""
+"""The exercises of notebook 05: the loss, the training loop, a rate that is too high, the sampler.
 
+PAGES are the package's versions of what the reader writes; each is its folded solution.
+"""
+
+import copy
 import math
+from types import SimpleNamespace
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
-from aot_helpers.teaching.exercises import NotYet, attempted
-from aot_helpers.teaching.exercises.references import read_numbers
+from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
+from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
+from aot_helpers.teaching.exercises.references import draw, read_numbers
 
-NAN, WORSE = "nan", "worse than the die"
+NAN, WORSE = "nan", "worse than uniform"
+N_DRAWN = 2000  # tokens that a sampler draws from a known distribution
+NEAR = 0.05  # a frequency among them: more than four standard deviations
 
 
-def _frequencies(tiny, stories, stream):
-    tiny, stories = read_numbers(tiny, name="tiny"), read_numbers(stories, name="in_stories")
-    if abs(tiny - 1.5 * math.log(2)) > 0.02:
-        side = "less" if tiny > 1.5 * math.log(2) else "more"
-        raise NotYet(f"The language of three tokens costs {side} than {tiny:.2f}.")
-    truth = torch.special.entr(torch.bincount(stream) / len(stream)).sum()
-    if abs(stories - truth) > 0.75:
+def cross_entropy(logits, targets):
+    """The mean of -ln p(target): logits [batch, pos, d_vocab], targets [batch, pos]."""
+    log_probs = logits.log_softmax(dim=-1)  # [batch, pos, d_vocab]
+    return -log_probs.gather(-1, targets[..., None]).mean()
+
+
+def train(model, optimizer, batches, rates, watch):
+    """Train the model: a step for each batch [batch, pos + 1] with its learning rate.
+
+    watch is called with the loss of each step.
+    """
+    for batch, rate in zip(batches, rates, strict=True):
+        loss = cross_entropy(model(batch[:, :-1]), batch[:, 1:])
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.step()
+        watch(loss.item())
+
+
+@torch.no_grad()
+def sample(model, ids, n, temperature=1.0, top_k=None, seed=0):
+    """The token ids [pos] and n more, drawn one by one: [pos + n].
+
+    temperature: 0 takes the likeliest token. top_k: draw among so many likeliest (None: all).
+    """
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(n):
+        logits = model(ids[None, -model.config.n_ctx :])[0, -1]
+        if top_k:
+            logits = logits.masked_fill(logits < logits.topk(top_k).values[-1], -math.inf)
+        likeliest = temperature == 0
+        chances = (logits / (1 if likeliest else temperature)).softmax(dim=-1)
+        drawn = torch.multinomial(chances, 1, generator=generator)
+        ids = torch.cat([ids, logits.argmax()[None] if likeliest else drawn])
+    return ids
+
+
+PAGES = {"05.1": cross_entropy, "05.2": train, "05.4": sample}
+
+
+def _cross_entropy(answer):
+    logits, targets = draw(2, 3, 5), torch.tensor([[0, 4, 2], [1, 1, 3]])
+    picked = logits.softmax(dim=-1).gather(-1, targets[..., None])
+    over = {d: -logits.log_softmax(dim=d).gather(-1, targets[..., None]).mean() for d in (0, 1)}
+    mistakes = {
+        "Your softmax runs over the positions; it belongs over the vocabulary (dim=-1).": over[1],
+        "Your softmax runs over the batch; it belongs over the vocabulary (dim=-1).": over[0],
+        "The sign is missing: minus the logarithm.": picked.log().mean(),
+        "This is minus the mean probability: take the logarithm before the mean.": -picked.mean(),
+        "You take the logarithm of the mean; the mean of the logarithms is "
+        "wanted.": -picked.mean().log(),
+        "This is the sum; the mean is wanted.": -picked.log().sum(),
+        "The logits are no log-probabilities: log_softmax first.": (
+            -logits.gather(-1, targets[..., None]).mean()
+        ),
+    }
+    given = read_numbers(attempted(answer(logits, targets)), infinite=True)
+    expected = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    if abs(given - expected) > 1e-4:
+        for said, mistake in mistakes.items():
+            if abs(given - mistake) < 1e-4:
+                raise NotYet(said)
+        raise NotYet(f"The loss of a small example is {expected:.4f}; yours is {given:.4f}.")
+    sure = read_numbers(answer(200 * logits, targets), infinite=True)
+    if not sure.isfinite():
         raise NotYet(
-            f"The stories cost {'less' if stories > truth else 'more'} than {stories:.2f}."
+            "For a model that is sure and wrong your loss is infinite, because its probability is "
+            "rounded to 0: use log_softmax in place of softmax and log."
         )
-    return f"stories: your {stories:.2f}, measured {truth:.2f}"
+    return "the loss is the cross-entropy, also where a model is sure and wrong"
+
+
+def _losses(answer, batches, rates) -> tuple[Tensor, list[float]]:
+    """The weights of a tiny model that a loop has trained, in one row, and the losses it told."""
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        config = ModelConfig(d_vocab=11, n_layers=1, d_model=8, n_heads=2, d_head=4, n_ctx=6)
+        model = AttentionOnlyTransformer(config)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.5, betas=(0.9, 0.98))
+    told = []
+    answer(model, optimizer, copy.deepcopy(batches), rates, told.append)
+    return torch.cat([p.detach().flatten() for p in model.parameters()]), told
+
+
+def flawed(model, optimizer, batches, rates, watch, clear=True, shift=True, set_rate=True):
+    """The loop with a mistake that many make."""
+    for batch, rate in zip(batches, rates, strict=True):
+        targets = batch[:, 1:] if shift else batch[:, :-1]
+        loss = cross_entropy(model(batch[:, :-1]), targets)
+        if clear:
+            optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if set_rate:
+            optimizer.param_groups[0]["lr"] = rate
+        optimizer.step()
+        watch(loss.item())
+
+
+def _train(answer):
+    generator = torch.Generator().manual_seed(0)
+    batches = [torch.randint(11, (4, 7), generator=generator) for _ in range(6)]
+    rates = [0.01, 0.02, 0.02, 0.01, 0.005, 0.001]
+    start, _ = _losses(lambda *_: None, batches, rates)
+    weights, told = _losses(answer, batches, rates)
+    if torch.equal(weights, start):
+        if not told:
+            raise NotAttempted
+        raise NotYet("No weight has moved: is there an optimizer.step(), after loss.backward()?")
+    expected, losses = _losses(train, batches, rates)
+    if torch.allclose(weights, expected, atol=1e-4):
+        if len(told) != len(losses) or max(map(abs, map(float.__sub__, told, losses))) > 1e-3:
+            raise NotYet(f"The weights are right, but watch was called with {told}.")
+        return "after six steps your loop and the package's have the same weights"
+    mistakes = {
+        "Your gradients add up from step to step: clear them with optimizer.zero_grad().": {
+            "clear": False
+        },
+        "Your model learns to repeat its input: the targets are batch[:, 1:].": {"shift": False},
+        "The learning rate of each step is not set.": {"set_rate": False},
+    }
+    for said, flaw in mistakes.items():
+        flawed_weights, _ = _losses(lambda *a, flaw=flaw: flawed(*a, **flaw), batches, rates)
+        if torch.allclose(weights, flawed_weights, atol=1e-4):
+            raise NotYet(said)
+    gap = (weights - expected).abs().max()
+    raise NotYet(f"After six steps a weight differs from what is expected by {gap:.3f}.")
 
 
 def _too_fast(first, rate, losses_at):
@@ -29,43 +157,71 @@ def _too_fast(first, rate, losses_at):
     rate = read_numbers(rate)
     if not 0 < rate <= 1e30:
         raise NotYet(f"A learning rate lies above 0, and here up to 1e30; yours is {rate:g}.")
-    losses, die = losses_at(float(rate)), math.log(1024)
+    losses, uniform = losses_at(float(rate)), math.log(1024)
     print(f"at {rate:g}:", " ".join(f"{loss:.3g}" for loss in losses[::4]))
     last = sum(losses[-10:]) / 10
-    if last < die:
+    if last < uniform:
         raise NotYet(
-            f"The last ten losses, {last:.2f}, are below the die's: training can live with it."
+            f"The last ten losses, {last:.2f}, are below those of the uniform model: training can "
+            "live with this rate."
         )
-    bad = next(loss for loss in losses if not loss <= die + 1)  # NaN too
+    bad = next(loss for loss in losses if not loss <= uniform + 1)  # NaN too
     seen = WORSE if math.isfinite(bad) else NAN
     if first != seen:
         raise NotYet(f"Your rate is too high, but the first bad loss is {bad:.3g}.")
+    return "nothing raises an error: only the comparison with ln(vocabulary) tells"
 
 
-def _rounded(numbers):
-    return [round(number, 3) for number in numbers.tolist()]
+class _Known:
+    """A model of three context tokens whose next tokens do not depend on the text."""
 
+    config = SimpleNamespace(n_ctx=3)
 
-def _nucleus(keep_top_p, places):
-    # places: {what comes before: the probabilities of the next token}
-    trials = ([5, 3, 1, 1], 0.7), ([1, 2, 3, 4], 0.8), ([1, 9], 0.5), ([1, 2, 1], 1.0)
-    for odds, p in (*trials, ([1, 4, 2, 1], 0.75), ([1, 1, 1, 1], 0.5)):
-        shares = torch.tensor(odds) / sum(odds)
-        ours = attempted(keep_top_p(shares.clone(), p))
-        given = f"{_rounded(shares)} and p = {p}"
-        ours = read_numbers(ours, len(odds), name=f"For {given}")
-        sums = shares.sort(descending=True).values.cumsum(0)
-        n = int((sums < p - 1e-6).sum()) + 1  # of two that tie, either may be kept
-        kept = ours != 0
-        if kept.sum() != n or abs(shares[kept].sum() - sums[n - 1]) > 1e-5:
-            raise NotYet(f"For {given} the {n} likeliest stay, not {_rounded(shares[kept])}.")
-        if (ours - shares * kept / sums[n - 1]).abs().max() > 1e-5:
+    def __init__(self, probabilities: list[float]):
+        self.logits = torch.tensor(probabilities).log()
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        if ids.ndim != 2 or ids.shape[1] > self.config.n_ctx:
             raise NotYet(
-                f"For {given} those kept add up to {ours.sum():.2f}: divide them by their sum."
+                f"The model was given ids of the shape {list(ids.shape)}; it reads a batch of at "
+                f"most model.config.n_ctx = {self.config.n_ctx} tokens: ids[None, -n_ctx:]."
             )
-    left = {text: keep_top_p(shares.clone(), 0.9) for text, shares in places.items()}
-    stay = [f"{sum(float(p) > 0 for p in kept)} after {text}" for text, kept in left.items()]
-    return f"tokens that stay at p = 0.9: {', '.join(stay)}" if stay else None
+        return self.logits.expand(*ids.shape, -1)
 
 
-CHECKS = {"05.1": _frequencies, "05.2": _too_fast, "05.3": _nucleus}
+def _sample(answer):
+    probabilities = [0.1, 0.5, 0.25, 0.15]
+    model, start = _Known(probabilities), torch.tensor([2, 0])
+    given = answer(model, start, 5)
+    if given is None or given is ...:
+        raise NotAttempted
+    if not isinstance(given, Tensor) or given.shape != (7,) or given[:2].tolist() != [2, 0]:
+        raise NotYet(
+            f"For ids [2, 0] and n = 5, seven ids that begin with 2, 0 are wanted: {given}."
+        )
+    if answer(model, start, 20, temperature=0)[2:].tolist() != [1] * 20:
+        raise NotYet("At temperature 0 the likeliest token must be taken each time.")
+    if torch.equal(answer(model, start, 30, seed=1), answer(model, start, 30, seed=2)):
+        raise NotYet("Two seeds draw the same tokens: give the seed to a torch.Generator.")
+    for temperature, top_k in ((1.0, None), (0.5, None), (2.0, None), (1.0, 2), (0.5, 3)):
+        drawn = answer(model, start, N_DRAWN, temperature=temperature, top_k=top_k)[2:]
+        found = torch.bincount(drawn, minlength=4) / N_DRAWN
+        cut = torch.tensor([p if not top_k or p >= sorted(probabilities)[-top_k] else 0.0
+                            for p in probabilities])  # fmt: skip
+        expected, turned = cut ** (1 / temperature), cut**temperature
+        expected, turned = expected / expected.sum(), turned / turned.sum()
+        if (found - expected).abs().max() > NEAR:
+            if temperature != 1 and (found - turned).abs().max() < NEAR:
+                raise NotYet("The logits are divided by the temperature; yours are multiplied.")
+            raise NotYet(
+                f"temperature {temperature}, top_k {top_k}: of {N_DRAWN} draws the tokens should "
+                f"get {_rounded(expected)}; yours got {_rounded(found)}."
+            )
+    return "over 2,000 draws every token comes as often as its probability says"
+
+
+def _rounded(numbers: Tensor) -> list[float]:
+    return [round(number, 2) for number in numbers.tolist()]
+
+
+CHECKS = {"05.1": _cross_entropy, "05.2": _train, "05.3": _too_fast, "05.4": _sample}

@@ -18,7 +18,7 @@ from aot_helpers.showing import diagrams
 from aot_helpers.showing.diagrams import INK, PALE
 from aot_helpers.showing.forms import lines, panels, shown
 from aot_helpers.showing.texts import SURPRISE, shaded_texts, strip, tint
-from chapters.nb05_training_and_sampling.measure import Exam
+from chapters.nb05_training_and_sampling.measure import TestSet
 
 PROBABILITY, DRAWN = diagrams.KEY, diagrams.VALUE
 
@@ -149,25 +149,27 @@ class LiveLoss:
 def ladder(
     losses: dict[str, Float[Tensor, " n_tokens"]],
     knows: dict[str, str],
-    exam: Exam,
+    test_set: TestSet,
     passage: range,
     yours: str,
     *,
     title: str,
 ) -> Figure:
-    """Mean losses as rungs of a ladder, the exam's floor, and beside each rung the same passage.
+    """Mean losses as rungs of a ladder, the text's entropy, and beside each rung the same passage.
 
-    losses: {name: loss of each token of the exam}. knows: {name, or "floor": what it knows}.
-    passage: places of tokens in the exam.
+    losses: {name: loss of each token of the test set}. knows: {name, or "entropy": what it knows}.
+    passage: places of tokens in the test set.
     """
-    tokens = exam.tokenizer.token_strings(exam.following[list(passage)])
-    means = {name: each.mean().item() for name, each in losses.items()} | {"floor": exam.floor}
+    tokens = test_set.tokenizer.token_strings(test_set.following[list(passage)])
+    means = {name: each.mean().item() for name, each in losses.items()} | {
+        "entropy": test_set.entropy
+    }
     step, low, rail, text = 0.72, 0.3, 0.85, 3.45
     high = step * len(means) + 0.25
     figure, axis = diagrams.canvas(10, high + 0.25)
     say = partial(diagrams.say, axis)
     say(0.12, high, title, size=12.5, ha="left")
-    say(9.9, high, "white: expected, full orange: 6 nats or more", SURPRISE, size=10, ha="right")
+    say(9.9, high, "orange: loss of the token, full at 6 nats", SURPRISE, size=10, ha="right")
     scale = (high - 0.5 - low) / max(means.values())
     for x in (rail, rail + 1):
         axis.plot([x, x], [low - 0.12, high - 0.38], color=INK, lw=3, solid_capstyle="round")
@@ -176,16 +178,16 @@ def ladder(
     say(0.25, high / 2, "loss (nats per token)", PALE, size=10, rotation=90)
     for i, (name, loss) in enumerate(means.items()):
         y, y_rung = high - 0.45 - step * i, low + scale * loss
-        color = {yours: SURPRISE, "floor": DRAWN}.get(name, INK)
+        color = {yours: SURPRISE, "entropy": DRAWN}.get(name, INK)
         axis.plot([rail, rail + 1], [y_rung, y_rung], color=color, lw=4, zorder=3)
         curve = [(rail + 1, y_rung), (2.7, y_rung), (2.5, y), (text - 0.1, y)]
         path = Path(curve, [Path.MOVETO, *[Path.CURVE4] * 3])
         axis.add_patch(PathPatch(path, fc="none", ec=color, lw=1.3))
         say(text, y, name, color, size=11.5, ha="left", weight="bold")
         say(text + 1.15, y, knows[name], PALE, size=10, ha="left")
-        choices = math.exp(loss)
-        number = f"{choices:,.0f}" if choices >= 10 else f"{choices:.1f}"
-        say(9.9, y, f"{loss:.2f} nats, like {number} equal choices", color, size=10, ha="right")
+        perplexity = math.exp(loss)
+        number = f"{perplexity:,.0f}" if perplexity >= 100 else f"{perplexity:.1f}"
+        say(9.9, y, f"{loss:.2f} nats, perplexity {number}", color, size=10, ha="right")
         if name in losses:
             strip(axis, text, y - 0.29, tokens, losses[name][list(passage)])
     return figure
@@ -198,25 +200,7 @@ def judged_texts(judge, texts, n, title):
         with torch.no_grad():
             losses = next_token_losses(judge(ids[None]), ids[None])[0, -n:]
         rows[label] = judge.tokenizer.token_strings(ids[-n:]), losses
-    return shaded_texts(rows, title, key="orange: surprise, full at 6 nats")
-
-
-def where_heads_look(model, questions, left, *, title: str) -> Figure:
-    """For each question: where the head that matters most looks from the last token.
-
-    questions: {name: text}. left: {name: share of the answer's probability without each head}.
-    """
-    rows = {}
-    for name, text in questions.items():
-        ids, head = model.tokenizer.encode(text, bos=True), int(left[name].argmin())
-        logits, cache = model.run_with_cache(ids[None])
-        looks = cache["L0.pattern"][0, head, -1].tolist()
-        answer = model.tokenizer.token_strings(logits[0, -1].argmax(dim=-1, keepdim=True))[0]
-        bet = f" →{answer} (without this head: {left[name][head]:.0%} of its probability is left)"
-        tokens = model.tokenizer.token_strings(ids)
-        rows[f"{name}\nhead {head}"] = [*tokens[1:], bet], [*looks[1:], 0]
-    key = "purple: its attention"
-    return shaded_texts(rows, title, diagrams.SHARE, 1.0, key, letters=62)
+    return shaded_texts(rows, title, key="orange: the judge's loss, full at 6 nats")
 
 
 def _bend(axis, start, end, color):

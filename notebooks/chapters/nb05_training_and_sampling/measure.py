@@ -1,17 +1,29 @@
-"""Notebook 05: the exam that all models take, a loop at any rate, heads that answer questions."""
+"""Notebook 05: the test set of all models, the loop at one rate, heads that answer questions."""
 
 import torch
 import torch.nn.functional as F
 
 from aot_helpers.text.batches import pad_batch
 from aot_helpers.text.stories import ROADS, THINGS
+from chapters.nb05_training_and_sampling.exercises import train
+
+KNOWS = {  # what each rung of the loss ladder knows
+    "uniform": "nothing",
+    "unigram": "frequencies",
+    "bigram": "counted pairs",
+    "stories-0l": "no heads: learned pairs",
+    "your model": "one layer, trained here",
+    "stories-1l": "one layer, 4,000 steps",
+    "stories-2l": "two layers",
+    "entropy": "all rules of the stories",
+}
 
 
-class Exam:
-    """Unread stories, whole, on which everyone is measured: all of at most n_ctx tokens.
+class TestSet:
+    """Unread stories of at most n_ctx tokens, each as a whole, on which all models are measured.
 
     now, following: the tokens of all these stories in one row, and what comes after each. BOS
-    stands before each story. floor: the mean surprise of the grammar that wrote the stories.
+    stands before each story. entropy: the mean loss of the grammar that wrote the stories.
     """
 
     def __init__(self, corpus, tokenizer, n_ctx=128):
@@ -21,11 +33,11 @@ class Exam:
         self.tokenizer, (self.tokens, real) = tokenizer, pad_batch(begun, tokenizer.bos)
         self.real = real[:, 1:]  # not padding, and not BOS
         self.now, self.following = self.tokens[:, :-1][self.real], self.tokens[:, 1:][self.real]
-        self.floor = -sum(corpus.truth.log_probs[i] for i in self.numbers) / len(self.following)
+        self.entropy = -sum(corpus.truth.log_probs[i] for i in self.numbers) / len(self.following)
 
     @torch.no_grad()
     def losses_of(self, model):
-        """The loss of a model at each token, [n_tokens]."""
+        """The loss of a model at each token of the test set, [n_tokens]."""
         parts = []
         for x in self.tokens.split(32):
             logits = model(x[:, :-1]).flatten(0, 1)
@@ -44,14 +56,8 @@ class Exam:
 def forty_losses(new_model, batches, rate):
     """The losses of 40 steps of the tour's loop, all at one rate, of a new model."""
     model, losses = new_model(), []
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.98))
-    for batch in batches[:40]:
-        loss = F.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98))
+    train(model, optimizer, batches[:40], [rate] * 40, losses.append)
     return losses
 
 

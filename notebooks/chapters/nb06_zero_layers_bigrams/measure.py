@@ -12,9 +12,9 @@ from torch.nn.functional import cross_entropy
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.text.corpora import Corpus, load_corpus
-from aot_helpers.text.markov import MarkovChain
 from aot_helpers.text.planted import FILLERS
 from aot_helpers.text.tokenization import Tokenizer
+from chapters.nb06_zero_layers_bigrams.markov import MarkovChain
 
 VOWELS = "aeiou"
 

@@ -8,10 +8,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from aot_helpers.models.protocol import Head, check_head
-from aot_helpers.reading.logit_lens import rank, read
+from aot_helpers.reading.logit_lens import rank
 from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from aot_helpers.teaching.exercises.references import draw
 from chapters.nb20_logit_lens.patching import patched_logits
+from chapters.nb20_logit_lens.stream_vectors import read
 
 LOUD, QUIET = 0.3, 100  # of 20.3: the least probability of a top token, the least rank of the word
 KEEPS, LOSES = 0.01, 0.1  # the most that p may change, and the most that may be left of it

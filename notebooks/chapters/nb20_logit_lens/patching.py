@@ -65,12 +65,12 @@ def patched(
     says = direct_logits(model, layer, z, answers).argmax(dim=1)
     norms = written_by(model, layer, z).norm(dim=-1).log()
     apart = (norms - norms.gather(1, says[:, None])).abs()
-    as_large = apart.scatter(1, says[:, None], torch.inf).argmin(dim=1)
+    closest_size = apart.scatter(1, says[:, None], torch.inf).argmin(dim=1)
     change = z[come_from[:, 0]] - z
     long = written_by(model, layer, change).norm(dim=-1).clamp_min(1e-9)
     every, found = answers.unique().expand(len(rows), -1), {}
     rest = every.masked_fill((every == answers[:, None]) | (every == asked[:, :1]), -1)
-    for said, head in zip(PATCHED, (says, as_large), strict=True):
+    for said, head in zip(PATCHED, (says, closest_size), strict=True):
         new = z.clone()
         new[rows, head] += change[rows, head] * (long[rows, says] / long[rows, head])[:, None]
         rise = run_with(model, clean.prompts, layer, new) - centered(clean.logits)
@@ -80,7 +80,7 @@ def patched(
             found[f"{said}, {what}"] = more.masked_fill(few, torch.nan)
     for what in BROUGHT:
         found[what] = found[f"says it, {what}"] - found[f"as large, {what}"]
-    return found | {"length of the change": long[rows, as_large] / long[rows, says]}
+    return found | {"length of the change": long[rows, closest_size] / long[rows, says]}
 
 
 def names_patched(
@@ -117,7 +117,7 @@ def names_patched(
     return found | {"two largest": moved(size[:, :2])}
 
 
-def foretold(model: Model, prompts: Prompts, head: int, seed: int = 0) -> float:
+def prediction_error(model: Model, prompts: Prompts, head: int, seed: int = 0) -> float:
     """How far a patched head of the last layer leaves the logits from what the lens foretells.
 
     That is: the logits before, minus the head's reading here, plus its reading in the other prompt.

@@ -11,7 +11,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aot_helpers.models.protocol import Head, Model
-from aot_helpers.reading.logit_lens import read, top_tokens, words
+from aot_helpers.reading.logit_lens import top_tokens
+from chapters.nb20_logit_lens.stream_vectors import read, words
 from chapters.nb20_logit_lens.templates import Prompts, at_last
 
 K = 50  # VISIT's k
@@ -51,7 +52,7 @@ class Layer(NamedTuple):
     k: int
 
     def heads(self, reading: str) -> Float[Tensor, "prompt pos head d_model"]:
-        """A reading of each head (see `logit_lens.READINGS`)."""
+        """A reading of each head (see `stream_vectors.READINGS`)."""
         return each_head(self.model, self.cache, reading, self.layer)
 
     def last(self, name: str) -> Float[Tensor, "prompt ..."]:

@@ -12,7 +12,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aot_helpers.models.protocol import Model
-from aot_helpers.reading.logit_lens import words
 from chapters.nb20_logit_lens.readings import (
     Readings,
     each_head,
@@ -21,6 +20,7 @@ from chapters.nb20_logit_lens.readings import (
     overlap,
     written_by,
 )
+from chapters.nb20_logit_lens.stream_vectors import words
 from chapters.nb20_logit_lens.templates import Prompts, at_last
 
 

@@ -85,7 +85,7 @@ def alone(
     return aims(model, edges, mask_edits, *map(torch.stack, zip(*kept, strict=True)))
 
 
-def as_large(graph: Graph, by: str, n: int) -> Graph:
+def pruned_to_size(graph: Graph, by: str, n: int) -> Graph:
     """The graph pruned by a measure to about n values and neurons, as near as pruning comes."""
     best = None
     for most in range(1, graph.most + 1):

@@ -123,7 +123,7 @@ def run_of(
 def vector_of(run: Run, node: Node) -> Float[Tensor, " d_model"]:
     """A node's vector, not summed up but as the run has it; a bias has none but its part.
 
-    Keys and queries are read as `lens.READINGS` does, k W_Qᵀ and q W_Kᵀ, before any rotation.
+    Keys are read as k W_Qᵀ and queries as q W_Kᵀ, before any rotation.
     """
     kind, layer, number, pos, _ = node
     cache = run.cache

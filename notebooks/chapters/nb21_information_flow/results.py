@@ -171,8 +171,8 @@ def _graph_run(model, edges: LastEdges, other: int, draws: int, seed: int) -> Gr
     }
     n = sum(int(mask.sum()) for mask in masks["with keys"])
     whole = flow_graph(edges.run, [prompt.target], MOST, LEAST, against=prompt.rival)
-    as_large = checks.as_large(whole, "coefficient", n)
-    masks["attention"] = checks.graph_masks(as_large)
+    same_size = checks.pruned_to_size(whole, "coefficient", n)
+    masks["attention"] = checks.graph_masks(same_size)
     more = [a & ~b for a, b in zip(masks["with keys"], masks["without keys"], strict=True)]
     filled = zip(masks["without keys"], checks.random_masks(*more, seed=seed), strict=True)
     masks["without keys, filled by lot"] = tuple(a | b for a, b in filled)
@@ -320,7 +320,7 @@ def nearer(found: dict, order: str, than: str, level: float) -> float:
     return abs(1 - row(found, than, level)) - abs(1 - row(found, order, level))
 
 
-def nearer_by_lot(found: dict, level: float) -> float:
+def nearer_at_random(found: dict, level: float) -> float:
     """The same for two draws and two others: what chance does."""
     at, first = found["levels"].index(level), found["rows"].index(RANDOM)
     a, b, c, d = (found["recovered"][first + i][at] for i in range(4))

@@ -153,7 +153,7 @@ def nearest(size: Float[Tensor, "layer d_mlp"]) -> Callable[[Neuron], Int[Tensor
     return lambda neuron: (size[neuron.layer] - size[neuron]).abs().argsort()
 
 
-def others_as_large(
+def size_matched(
     neurons: list[Neuron],
     size: Float[Tensor, "layer d_mlp"],
     leave_out: list[Neuron] = (),
@@ -189,7 +189,7 @@ def joint_size(model: Model, tokens: Int[Tensor, "batch pos"], neurons: list[Neu
     return added.square().sum(dim=-1).mean().sqrt().item()
 
 
-def others_jointly_as_large(
+def jointly_size_matched(
     model: Model,
     neuron: Neuron,
     size: Float[Tensor, "layer d_mlp"],
@@ -198,7 +198,7 @@ def others_jointly_as_large(
 ) -> list[list[Neuron]]:
     """Sets of other neurons of its layer that add, together, as much as one, or just more.
 
-    size: as for `others_as_large`; the sets share no neuron, and the largest come first.
+    size: as for `size_matched`; the sets share no neuron, and the largest come first.
     """
     order = [int(at) for at in size[neuron.layer].argsort(descending=True)]
     left = [Neuron(neuron.layer, at) for at in order if at != neuron.neuron]
@@ -211,7 +211,7 @@ def others_jointly_as_large(
     return found
 
 
-def silence(
+def ablate_neurons(
     model: Model, neurons: list[Neuron], to: Float[Tensor, "layer d_mlp"] | None = None
 ) -> Edits:
     """Edits that set neurons to 0, or to their numbers in `to`, such as their means.

@@ -266,7 +266,7 @@ def ablated(model: Model, tokens: Tensor, which: list, mean: Tensor) -> Ablation
     """What setting neurons to zero, and to their mean, changes of the loss and the entropy."""
     whole, found = cost(model, tokens), []
     for to in (None, mean):
-        now = cost(model, tokens, always_on.silence(model, which, to))
+        now = cost(model, tokens, always_on.ablate_neurons(model, which, to))
         found.append(Cost(now.loss - whole.loss, now.entropy - whole.entropy))
     return Ablation(*found)
 
@@ -289,7 +289,7 @@ def neurons(model: Model, ends: Ends, tokens: Tensor, reference: Tensor, seed: i
         left_out,
         lambda free: free[int(torch.randint(5, (1,), generator=generators[1]))],
     )
-    as_large = [always_on.others_as_large(found, size, left_out, draw) for draw in range(DRAWS)]
+    size_matched = [always_on.size_matched(found, size, left_out, draw) for draw in range(DRAWS)]
     kinds = [always_on.written(model, x, words, mean, often) for x in (found, random, as_long)]
     n = max(len(found), 1)
     return Neurons(
@@ -298,9 +298,9 @@ def neurons(model: Model, ends: Ends, tokens: Tensor, reference: Tensor, seed: i
         shuffled.max(dim=-1).values.tolist(),
         *kinds,
         ablated(model, tokens, found, mean) if found else None,
-        [ablated(model, tokens, which, mean) for which in as_large if which],
+        [ablated(model, tokens, which, mean) for which in size_matched if which],
         sum(size[neuron].item() for neuron in found) / n,
-        [sum(size[neuron].item() for neuron in which) / n for which in as_large],
+        [sum(size[neuron].item() for neuron in which) / n for which in size_matched],
     )
 
 

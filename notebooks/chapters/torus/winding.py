@@ -71,7 +71,9 @@ def winding(nets: TorusNets, pairs=range(25), n: int = 40) -> Float[Tensor, "3 n
     return torch.stack([changes(_winners(nets, vary, vary, n)), look, carry])
 
 
-def as_large(nets: TorusNets, trained: TorusNets, circuits: list[tuple[str, str]]) -> TorusNets:
+def with_norms_of(
+    nets: TorusNets, trained: TorusNets, circuits: list[tuple[str, str]]
+) -> TorusNets:
     """The networks with each head's circuits (QK, OV) scaled to the norm of the trained ones."""
     new, old = nets.tensors(), trained.tensors()
     for a, b in circuits:
@@ -88,9 +90,9 @@ def random_nets(trained: TorusNets) -> dict[str, TorusNets]:
     strangers = TorusNets(**{**trained.tensors(), **{name: fresh[name] for name in QK + OV}})
     return {
         "untrained": start,
-        "large random QK": as_large(start, trained, [QK]),
-        "large random QK and OV": as_large(start, trained, [QK, OV]),
-        "random heads, rest trained": as_large(strangers, trained, [QK, OV]),
+        "large random QK": with_norms_of(start, trained, [QK]),
+        "large random QK and OV": with_norms_of(start, trained, [QK, OV]),
+        "random heads, rest trained": with_norms_of(strangers, trained, [QK, OV]),
     }
 
 

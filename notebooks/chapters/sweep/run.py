@@ -23,7 +23,7 @@ import pandas
 
 from aot_helpers.base.errors import check_whole, unknown_name
 from aot_helpers.base.files import check_writable, read_json, write_atomically
-from aot_helpers.sweep.storage import (
+from chapters.sweep.storage import (
     STORAGE_ERRORS,
     Patience,
     duration,
@@ -32,7 +32,7 @@ from aot_helpers.sweep.storage import (
     papermill,
     shown,
 )
-from aot_helpers.sweep.study import (
+from chapters.sweep.study import (
     INTERRUPTED,
     FrozenTrial,
     Sweep,

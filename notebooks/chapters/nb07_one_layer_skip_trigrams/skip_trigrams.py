@@ -36,11 +36,7 @@ def skip_trigrams(
 
 
 def top_triples(
-    qk: FactoredMatrix,
-    ov: FactoredMatrix,
-    k: int,
-    context: Int[Tensor, " context"],
-    block: int | None = None,
+    qk: FactoredMatrix, ov: FactoredMatrix, k: int, context: Int[Tensor, " context"]
 ) -> SkipTrigrams:
     """The k triples with the largest value = attention × boost > 0; fewer if there are fewer.
 
@@ -48,8 +44,8 @@ def top_triples(
     tokens of a text. attention(destination, source) is what the source would get from the
     destination beside the tokens of the context, e^s / (e^s + Σ e^c) of their scores, positions
     left out. boost(source, out) is the logit above its mean over all outs.
-    Exact, holding `block` rows at a time. Raises ValueError for a k < 1, factors that do not fit
-    together, and an empty context or one with unknown tokens.
+    Exact, without ever holding the whole product. Raises ValueError for a k < 1, factors that do
+    not fit together, and an empty context or one with unknown tokens.
     """
     check_whole("k", k, 1)
     n_sources = qk.shape[1]
@@ -65,18 +61,18 @@ def top_triples(
     rival = qk.columns(context).logsumexp(dim=1, keepdim=True)
     looks = (qk + FactoredMatrix(-rival, torch.ones_like(qk.B[:1]))).T  # [source, destination]
     boosts = ov.centered_columns()
-    return _strongest(looks, boosts, _largest_values(looks, boosts, k, block), k)
+    return _strongest(looks, boosts, _largest_values(looks, boosts, k), k)
 
 
 def _largest_values(
-    looks: FactoredMatrix, boosts: FactoredMatrix, k: int, block: int | None
+    looks: FactoredMatrix, boosts: FactoredMatrix, k: int
 ) -> Float[Tensor, " source"]:
     """The largest value of a triple with each source; 0 where it cannot be among the k strongest.
 
     looks: [source, destination], of which the attention is the sigmoid. boosts: [source, out].
     """
     attention = boosts.A.new_empty(len(boosts.A))
-    for start, part in looks.row_blocks(block):
+    for start, part in looks.row_blocks():
         attention[start : start + len(part)] = part.amax(dim=1).sigmoid()
     # No boost exceeds the length of its row times the length of the longest column, in a basis
     # where the rows of `right` are orthonormal. So once this limit is below the k-th best source,
@@ -84,7 +80,7 @@ def _largest_values(
     basis, R = torch.linalg.qr(boosts.B.T)
     limit = attention * (boosts.A @ R.T).norm(dim=1) * basis.norm(dim=1).max()
     best = torch.zeros_like(attention)  # a source that never raises anything stays 0
-    for some in limit.argsort(descending=True).split(block_rows(boosts.shape[1], block)):
+    for some in limit.argsort(descending=True).split(block_rows(boosts.shape[1])):
         if k <= len(best) and limit[some[0]] < best.topk(k).values[-1]:
             break
         best[some] = attention[some] * boosts.rows(some).amax(dim=1)

@@ -1,4 +1,4 @@
-"""Skip-trigrams from the weights of a head are those of brute force."""
+"""Notebook 07: skip-trigrams from the weights of a head are those of brute force."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from aot_helpers.models.protocol import Head
 from aot_helpers.reading import factored as lowrank
 from aot_helpers.reading.circuits import full_ov, full_qk
 from aot_helpers.reading.factored import FactoredMatrix
-from aot_helpers.reading.skip_trigrams import skip_trigrams, top_triples
+from chapters.nb07_one_layer_skip_trigrams.skip_trigrams import skip_trigrams, top_triples
 
 close = torch.testing.assert_close
 
@@ -31,12 +31,13 @@ def brute_force(qk, ov, k, context):
 
 @pytest.mark.parametrize("k", [1, 2, 5, 30, 200, 5000])
 @pytest.mark.parametrize("seed", range(4))
-def test_top_triples_are_those_of_brute_force(k, seed):
+def test_top_triples_are_those_of_brute_force(k, seed, monkeypatch):
     qk, ov = low_rank(13, 3, 13, seed), low_rank(13, 2, 13, seed + 10)
     context = torch.tensor([3, 1, 3, 8])
     attention, boost, value, largest = brute_force(qk, ov, k, context)
-    for block in (None, 1, 4):
-        found = top_triples(qk, ov, k, context, block)
+    for rows in (1000, 1, 4):
+        monkeypatch.setattr(lowrank, "BLOCK_ENTRIES", 13 * rows)
+        found = top_triples(qk, ov, k, context)
         source, destination, out = found[:3]
         close(found.value, largest, atol=1e-5, rtol=1e-5)
         close(found.value, value[destination, source, out].float(), atol=1e-5, rtol=1e-5)
@@ -76,8 +77,8 @@ def test_skip_trigrams_of_a_model_are_those_of_its_full_circuits(make_model):
 def test_skip_trigrams_never_hold_more_than_blocks(monkeypatch):
     made = []
 
-    def count(self, block=None, whole=FactoredMatrix.row_blocks):
-        for start, part in whole(self, block):
+    def count(self, whole=FactoredMatrix.row_blocks):
+        for start, part in whole(self):
             made.append(part.numel())
             yield start, part
 

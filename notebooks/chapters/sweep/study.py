@@ -15,7 +15,7 @@ import pandas
 
 from aot_helpers.base.errors import check_whole, unknown_name
 from aot_helpers.base.files import read_json
-from aot_helpers.sweep.storage import connect, database_file, duration, optuna, shown
+from chapters.sweep.storage import connect, database_file, duration, optuna, shown
 
 FrozenTrial, TrialState = optuna.trial.FrozenTrial, optuna.trial.TrialState
 RETRIES = 3  # of a trial whose worker died

@@ -1,0 +1,29 @@
+"""Random models of transformers' families, their biases and gains neither 0 nor 1."""
+
+import torch
+import transformers
+
+from aot_helpers.models.pretrained import PretrainedTransformer
+
+SIZE = dict(
+    vocab_size=11, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+    max_position_embeddings=10, bos_token_id=None, eos_token_id=None, pad_token_id=None,
+)  # fmt: skip
+MLP = {"intermediate_size": 24}
+FAMILIES = {  # class, configuration, settings that the family alone has
+    "gpt2": ("GPT2LMHeadModel", "GPT2Config", {}),
+    "llama": ("LlamaForCausalLM", "LlamaConfig", {**MLP, "num_key_value_heads": 1}),
+    "bert": ("BertForMaskedLM", "BertConfig", MLP),
+    "bert without a head": ("BertModel", "BertConfig", MLP),
+}
+
+
+def tiny(family: str, tokenizer=None, noise: float = 0.3, **size) -> PretrainedTransformer:
+    """The model of a family, frozen; size: what of its configuration is not as in SIZE."""
+    name, configuration, own = FAMILIES[family]
+    torch.manual_seed(0)
+    config = getattr(transformers, configuration)(**{**SIZE, **own, **size})
+    hf = getattr(transformers, name)(config).requires_grad_(False)
+    for parameter in hf.parameters():
+        parameter.add_(noise * torch.randn_like(parameter))
+    return PretrainedTransformer(hf, tokenizer)
