@@ -1,25 +1,55 @@
-"""Notebook 01: two rules, how often they are right, what they lose, and the exercises on them."""
+"""Notebook 01: vocabularies of several sizes, rules without a network, and the exercises."""
 
 import math
 
 import pytest
 import torch
 
-from aot_helpers.text import tokenization
-from chapters.nb01_tokens_and_corpora import figures, measure
+from answers import graded
+from aot_helpers.text import batches, corpora, tokenization
+from chapters.nb01_tokens_and_corpora import exercises, figures, measure
 from figure_checks import check_figures
 
 TEXTS = ["the cat saw the dog. the dog saw the cat. " * 3, "a bird sang to a cat. " * 4]
 TOKENIZER = tokenization.train_bpe(TEXTS, 300)
 TOKENS = TOKENIZER.encode_many(TEXTS)
+LEARNED = measure.learn(TEXTS * 5, 300)
 
 
 def test_pair_counts_are_those_of_a_plain_loop():
-    counts = measure.pair_counts([torch.tensor([5, 6, 5, 6, 7]), torch.tensor([6, 5])], 10)
+    counts = batches.pair_counts([torch.tensor([5, 6, 5, 6, 7]), torch.tensor([6, 5])], 10)
     expected = torch.zeros(10, 10, dtype=torch.long)
     for a, b in [(0, 5), (5, 6), (6, 5), (5, 6), (6, 7), (0, 6), (6, 5)]:
         expected[a, b] += 1
     assert torch.equal(counts, expected)
+
+
+def test_what_is_learned_is_counted_by_a_plain_loop():
+    counts = torch.zeros(300, 300)
+    for tokens in LEARNED.tokenizer.encode_many(TEXTS * 5):
+        begun = [LEARNED.tokenizer.bos, *tokens.tolist()]
+        for a, b in zip(begun, begun[1:], strict=False):
+            counts[a, b] += 1
+    occurs = counts.sum(dim=1) > 0
+    most = counts[occurs].amax(dim=1)
+    assert torch.equal(counts[occurs, LEARNED.successor[occurs]], most)
+    assert counts.sum(dim=0)[LEARNED.favorite] == counts.sum(dim=0).max()
+
+
+def test_a_smaller_vocabulary_is_the_larger_one_stopped_earlier():
+    for size in (257, 265, TOKENIZER.d_vocab):
+        stopped, anew = measure.first_merges(TOKENIZER, size), tokenization.train_bpe(TEXTS, size)
+        assert stopped.d_vocab == size and measure.merges(stopped) == measure.merges(anew)
+        for text in TEXTS:
+            assert torch.equal(stopped.encode(text), anew.encode(text))
+            assert stopped.decode(stopped.encode(text)) == text
+    assert measure.merges(TOKENIZER)[0] in zip("".join(TEXTS), "".join(TEXTS)[1:], strict=False)
+
+
+@pytest.mark.parametrize("size", [256, 301])
+def test_a_size_that_the_vocabulary_never_had_is_an_error(size):
+    with pytest.raises(ValueError, match=rf"from 257 to {TOKENIZER.d_vocab}, got {size}"):
+        measure.first_merges(TOKENIZER, size)
 
 
 def test_the_last_guess_is_found_by_searching_backwards():
@@ -29,10 +59,12 @@ def test_the_last_guess_is_found_by_searching_backwards():
             earlier = [j for j in range(i) if listed[j] == listed[i]]
             assert guess == (listed[earlier[-1] + 1] if earlier else -1)
         assert torch.equal(measure.last_match(tokens), guesses == tokens[1:])
+        assert measure.last_guesses(listed)[:-1] == guesses.tolist()
+        assert torch.equal(measure.guesses(measure.last_guesses, [tokens]), guesses)
 
 
 def test_shares_lie_between_nothing_and_all_and_only_excludes_the_table():
-    shares = measure.measure(TEXTS * 5, TEXTS * 5, 300)
+    shares = measure.measure(LEARNED, TEXTS * 5)
     assert all(0 <= each <= 1 for values in shares.values() for each in values)
     for values, only in zip(shares["last match"], shares["last match only"], strict=True):
         assert only <= values
@@ -41,56 +73,89 @@ def test_shares_lie_between_nothing_and_all_and_only_excludes_the_table():
         pairs = zip(shares[rule], shares["favorite only"], strict=True)
         assert given[into] == {"a": [share - least for share, least in pairs]}
     assert len(given["of"]["a"]) == measure.N_GROUPS
+    least, most = min(given["values"]["a"]), max(given["control"]["a"])
+    assert measure.told(given) == f"by at least {least:.2f} in a (shuffled: {most:.2f})"
 
 
-def test_losses_of_simple_models():
-    losses = measure.simple_losses(TOKENIZER, TEXTS, TOKENS)
-    assert losses["all tokens equal"] == pytest.approx(math.log(TOKENIZER.d_vocab))
-    counts = measure.pair_counts(TOKENS, TOKENIZER.d_vocab, TOKENIZER.bos) + 0.1
-    p = counts / counts.sum(dim=1, keepdim=True)
-    each = [
-        -p[a, b].log()
-        for t in TOKENS
-        for a, b in zip([TOKENIZER.bos, *t.tolist()[:-1]], t.tolist(), strict=True)
-    ]
-    assert losses["one token back"] == pytest.approx(float(sum(each)) / len(each), rel=1e-4)
-    assert (
-        losses["one token back + last match"] < losses["one token back"]
-    )  # everything comes again
+def test_the_parts_of_a_text_add_up_and_agree_with_the_shares():
+    documents = LEARNED.tokenizer.encode_many(TEXTS)
+    parts = measure.parts(documents, LEARNED.successor)
+    assert sum(parts.values()) == pytest.approx(1) and set(parts) == set(figures.PARTS)
+    right = torch.cat([measure.one_back(d, LEARNED.successor) for d in documents])
+    assert parts["pairs only"] + parts["both"] == pytest.approx(right.double().mean().item())
 
 
-PER_LETTER = {
-    size: sum(map(len, TOKENIZER.encode_many(TEXTS))) / sum(map(len, TEXTS)) for size in (512, 4096)
-}
+def test_losses_of_simple_models_by_a_plain_loop():
+    losses = measure.simple_losses(TOKENIZER, TEXTS, TEXTS)
+    assert losses["uniform"] == pytest.approx(math.log(TOKENIZER.d_vocab))
+    stream = [t for tokens in TOKENS for t in (TOKENIZER.bos, *tokens.tolist())]
+    n, sums = TOKENIZER.d_vocab, [0.0, 0.0]
+    for tokens in TOKENS:
+        begun = [TOKENIZER.bos, *tokens.tolist()]
+        for a, b in zip(begun, begun[1:], strict=False):
+            once = (stream[1:].count(b) + 1) / (len(stream) - 1 + n)
+            pairs = list(zip(stream, stream[1:], strict=False))
+            pair = (pairs.count((a, b)) + 10 * once) / (stream[:-1].count(a) + 10)
+            sums = [sums[0] - math.log(once), sums[1] - math.log(pair)]
+    for name, each in zip(("unigram", "bigram"), sums, strict=True):
+        assert losses[name] == pytest.approx(each / sum(map(len, TOKENS)), rel=1e-6)
+    assert losses["bigram + last match"] < losses["bigram"]  # everything comes again
+
+
+def test_short_texts_are_those_of_at_most_n_ctx_tokens_and_their_truth():
+    corpus = corpora.load_corpus("stories", "test", quiet=True)
+    few = corpora.Corpus("some", "test", corpus.texts[:6], "here", "MIT", True, corpus.truth)
+    lengths = [len(TOKENIZER.encode(text)) for text in few.texts]
+    bound = sorted(lengths)[2]
+    texts, nats = measure.short_texts(few, TOKENIZER, bound)
+    assert texts == [text for text, n in zip(few.texts, lengths, strict=True) if n <= bound]
+    chosen = [i for i, n in enumerate(lengths) if n <= bound]
+    expected = -sum(corpus.truth.log_probs[i] for i in chosen) / sum(lengths[i] for i in chosen)
+    assert nats == pytest.approx(expected)
+    assert math.isnan(measure.short_texts(corpora.load_corpus(TEXTS, quiet=True), TOKENIZER)[1])
+
+
+def test_the_blank_pages_fall_back_and_the_folded_solutions_are_right(check_page):
+    check_page("01.1")
+    check_page("01.3")
+    check_page("01.4", texts=TOKENS)
+
+
+def _mean_of_ratios(losses, strings):
+    return (losses / torch.tensor([float(len(each)) for each in strings])).mean()
 
 
 @pytest.mark.parametrize(
-    ("number", "answer", "expected"),
+    ("number", "answer", "said"),
     [
-        ("01.2", (2.4 * PER_LETTER[512], 3.9 * PER_LETTER[4096]), "solved"),
-        ("01.2", (2.4, 3.9), "not yet"),
-        ("01.2", (2.4 * PER_LETTER[512], 0.1), "not yet"),
-        ("01.2", "x", "not yet"),
+        ("01.1", lambda p, q: exercises._joined(p, q, lose_last=True), "last piece is lost"),
+        ("01.1", lambda p, q: exercises._joined(p, q, first_only=True), "first place only"),
+        ("01.1", lambda p, q: exercises._joined(p, q, overlap=True), "behind both"),
+        ("01.1", lambda p, q: p, "For the arguments"),
         ("01.2", ..., "not attempted"),
-        ("01.3", lambda tokens: [-1] * len(tokens), "not yet"),
-        ("01.3", lambda tokens: None, "not attempted"),
+        ("01.2", "the cat", "no more than letters"),
+        ("01.2", 3, "A text of at least one letter"),
+        ("01.2", "日本", "6 tokens for 2 letters"),
+        ("01.3", lambda losses, strings: losses.mean(), "per token"),
+        ("01.3", lambda losses, strings: losses.sum(), "whole text"),
+        ("01.3", _mean_of_ratios, "short tokens count too much"),
+        ("01.3", lambda x, s: x.sum() / len("".join(s)) / math.log(2), "bits"),
+        ("01.4", exercises._first_place, "first earlier place"),
+        ("01.4", measure.last_guesses, "matches one token"),
+        ("01.4", lambda tokens: [-1] * len(tokens), "expected"),
+        ("01.4", lambda tokens: None, "not attempted"),
     ],
 )
-def test_an_answer_is_judged(verdict, number, answer, expected):
-    given = {
-        "01.2": {"bpe": {512: TOKENIZER, 4096: TOKENIZER}, "texts": TEXTS},
-        "01.3": {"texts": TOKENS},
-    }
-    assert verdict(number, answer, **given[number]) == expected
-
-
-def test_the_folded_solutions_are_right(verdict, solution):
-    assert verdict("01.1", solution("01.1", "merge")) == "solved"
-    assert verdict("01.3", solution("01.3", "match_of_two"), texts=TOKENS) == "solved"
+def test_an_answer_is_told_what_it_is_worth(number, answer, said):
+    given = {"01.2": {"tokenizer": TOKENIZER}, "01.4": {"texts": TOKENS}}
+    assert said in graded(number, answer, **given.get(number, {}))
 
 
 def test_the_figures_can_be_read():
-    passage = measure.passage(TEXTS, TEXTS[0], 300, 20)
+    passage = measure.passage(LEARNED, TEXTS[0], 20)
+    parts = measure.parts(LEARNED.tokenizer.encode_many(TEXTS), LEARNED.successor)
     check_figures(
-        figures.colored({"a": passage}, "title"), figures.pieces({"BPE": passage[0]}, "title")
+        figures.colored({"a": passage}, "title"),
+        figures.pieces({"BPE": passage[0]}, "title"),
+        figures.shares({"a": parts}, "title"),
     )

@@ -1,11 +1,22 @@
-"""Figures of notebook 01: a text cut into pieces, and what two rules get right of it."""
+"""Figures of notebook 01: a text cut into pieces, and what rules without a network get right."""
+
+from collections.abc import Mapping
 
 from jaxtyping import Bool
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from aot_helpers.showing import diagrams, texts
-from aot_helpers.showing.diagrams import KEY, PALE, VALUE
+from aot_helpers.showing.diagrams import INK, KEY, PALE, VALUE
+from aot_helpers.showing.forms import panels
+
+PARTS = {  # who is right: (fill, text on it)
+    "pairs only": (KEY, "white"),
+    "both": ("#2B8C8C", "white"),
+    "last match only": (VALUE, "white"),
+    "neither": ("0.94", PALE),
+}
+RULES = "pairs only", "last match only"
 
 
 def pieces(rows: dict[str, list[str]], title: str = "") -> Figure:
@@ -16,6 +27,27 @@ def pieces(rows: dict[str, list[str]], title: str = "") -> Figure:
         for name, row in rows.items()
     }
     return texts.token_rows(boxes, title, aligned=False)
+
+
+def shares(rows: Mapping[str, Mapping[str, float]], title: str) -> Figure:
+    """Who is right about which share of a text's tokens: {text: {one of PARTS: share}}."""
+    key = {f"■ {name}": color for name, (color, _) in PARTS.items() if name != "neither"}
+    figure, axes = panels(1, 1, 9.2, 0.42 * len(rows) + 0.6, title=title, key=key)
+    (axis,) = axes[0]
+    for y, found in enumerate(rows.values()):
+        left = 0.0
+        for name, (color, ink) in PARTS.items():
+            axis.barh(y, found[name], left=left, height=0.62, color=color, edgecolor="white")
+            if found[name] >= 0.035:
+                said = f"{found[name]:.2f}" + " neither" * (name == "neither")
+                axis.text(left + found[name] / 2, y, said, color=ink, size=9.5,
+                          ha="center", va="center")  # fmt: skip
+            left += found[name]
+    axis.set_yticks(range(len(rows)), list(rows), color=INK)
+    axis.set(xlim=(0, 1), ylim=(len(rows) - 0.5, -0.5), xlabel="share of tokens predicted")
+    axis.tick_params(axis="y", length=0)
+    axis.spines["left"].set_visible(False)
+    return figure
 
 
 def colored(
@@ -32,8 +64,8 @@ def colored(
         lines[label] = texts.wrap(strings, back.int() + 2 * match.int(), letters)
     height = sum(0.3 * len(rows) + 0.25 for rows in lines.values()) + 0.55
     figure, axis = diagrams.canvas(10, height)
-    _ruled(axis, 6.0, height - 0.22, ["first rule"], [1])
-    _ruled(axis, 7.2, height - 0.22, ["second rule"], [2])
+    _ruled(axis, 7.3, height - 0.22, ["pairs"], [1])
+    _ruled(axis, 8.2, height - 0.22, ["last match"], [2])
     y = height - 0.62
     for label, rows in lines.items():
         diagrams.say(axis, 1.55, y, label, size=10.5, ha="right", weight="bold")

@@ -1,11 +1,17 @@
-"""Notebook 01: two rules that predict tokens without a network, and how often each is right."""
+"""Notebook 01: vocabularies of several sizes, and rules that predict without a network."""
+
+import json
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Int
+from tokenizers import Tokenizer as Backend
 from torch import Tensor
 
 from aot_helpers.text import tokenization
-from aot_helpers.text.batches import pair_counts
+from aot_helpers.text.batches import pair_counts, token_stream
+from aot_helpers.text.corpora import load_corpus
 
 Tokens = Int[Tensor, " _"]  # of one text
 N_GROUPS = 5  # of test texts, dealt in turn, for the spread
@@ -14,6 +20,54 @@ N_GROUPS = 5  # of test texts, dealt in turn, for the spread
 def about(corpus: list[str], n_characters: int) -> list[str]:
     """Every k-th text, so that about n_characters are left."""
     return corpus[:: max(1, round(sum(map(len, corpus)) / n_characters))]
+
+
+def train_and_test(name: str) -> tuple[list[str], list[str]]:
+    """Texts of a corpus: about 1.5 million letters to learn from, and 200,000 others."""
+    train, test = (load_corpus(name, part, quiet=True).texts for part in ("train", "test"))
+    return about(train, 1_500_000), about(test, 200_000)
+
+
+def merges(tokenizer: tokenization.Tokenizer) -> list[tuple[str, str]]:
+    """The merges of a byte-level BPE in the order in which it learned them, a space as a space."""
+    learned = json.loads(tokenizer.backend.to_str())["model"]["merges"]
+    pairs = (each if isinstance(each, list) else each.split(" ") for each in learned)
+    return [tuple(piece.replace("Ġ", " ") for piece in pair) for pair in pairs]
+
+
+def first_merges(tokenizer: tokenization.Tokenizer, d_vocab: int) -> tokenization.Tokenizer:
+    """A byte-level BPE as it was when its vocabulary had grown to d_vocab tokens.
+
+    Raises ValueError where it never had as many, or began with more.
+    """
+    saved = json.loads(tokenizer.backend.to_str())
+    model = saved["model"]
+    least = tokenizer.d_vocab - len(model["merges"])
+    if not least <= d_vocab <= tokenizer.d_vocab:
+        raise ValueError(
+            f"d_vocab must be from {least} to {tokenizer.d_vocab}, got {d_vocab}: learn it anew"
+        )
+    model["merges"] = model["merges"][: d_vocab - least]
+    model["vocab"] = {piece: i for piece, i in model["vocab"].items() if i < d_vocab}
+    backend = Backend.from_str(json.dumps(saved))
+    return tokenization.Tokenizer(
+        backend, "BPE", tokenizer.source, bos=tokenizer.bos, pad=tokenizer.pad
+    )
+
+
+class Learned(NamedTuple):
+    """What the rules know of training texts: a BPE, and for each token its usual successor."""
+
+    tokenizer: tokenization.Tokenizer
+    successor: Int[Tensor, " token"]
+    favorite: int  # the most frequent token
+
+
+def learn(train: list[str], d_vocab: int) -> Learned:
+    """Tokens, pairs and frequencies of the training texts."""
+    tokenizer = tokenization.train_bpe(train, d_vocab)
+    counts = pair_counts(tokenizer.encode_many(train), d_vocab)
+    return Learned(tokenizer, counts.argmax(dim=1), int(counts.sum(dim=0).argmax()))
 
 
 def one_back(tokens: Tokens, successor: Int[Tensor, " token"]) -> Bool[Tensor, " _"]:
@@ -38,21 +92,21 @@ def last_match(tokens: Tokens) -> Bool[Tensor, " _"]:
     return last_guess(tokens) == tokens[1:]
 
 
-def measure(train: list[str], test: list[str], d_vocab: int) -> dict[str, list[float]]:
+def shuffled(documents: list[Tokens]) -> list[Tokens]:
+    """The tokens of each text in random order."""
+    return [tokens[torch.randperm(len(tokens))] for tokens in documents]
+
+
+def measure(learned: Learned, test: list[str]) -> dict[str, list[float]]:
     """{rule: the share of tokens that it gets right in each group of test texts}.
 
-    The rules learn from `train`, cut by a BPE learned there. "only": right where one token back is
-    wrong. "shuffled": on the tokens of each text in random order. "favorite": always the most
-    frequent token.
+    "only": right where one token back is wrong. "shuffled": on the tokens of each text in random
+    order. "favorite": always the most frequent token.
     """
-    tokenizer = tokenization.train_bpe(train, d_vocab)
-    counts = pair_counts(tokenizer.encode_many(train), d_vocab)
-    successor, favorite = counts.argmax(dim=1), counts.sum(dim=0).argmax()
-    real = [d for d in tokenizer.encode_many(test) if len(d) > 1]
-    hits = {"favorite": [d[1:] == favorite for d in real]}
-    shuffled = [d[torch.randperm(len(d))] for d in real]
-    for name, documents in {"": real, ", shuffled": shuffled}.items():
-        hits["one token back" + name] = [one_back(d, successor) for d in documents]
+    real = [d for d in learned.tokenizer.encode_many(test) if len(d) > 1]
+    hits = {"favorite": [d[1:] == learned.favorite for d in real]}
+    for name, documents in {"": real, ", shuffled": shuffled(real)}.items():
+        hits["one token back" + name] = [one_back(d, learned.successor) for d in documents]
         hits["last match" + name] = [last_match(d) for d in documents]
     for rule, name in ("last match", ""), ("last match", ", shuffled"), ("favorite", ""):
         pairs = zip(hits[rule + name], hits["one token back" + name], strict=True)
@@ -79,42 +133,91 @@ def against_chance(results: dict[str, dict], rule: str) -> dict[str, dict]:
     return given
 
 
-def passage(train: list[str], text: str, d_vocab: int, n_tokens: int = 140) -> tuple:
-    """The beginning of a text, for `colored`; tokens and table are learned from `train`."""
-    tokenizer = tokenization.train_bpe(train, d_vocab)
-    successor = pair_counts(tokenizer.encode_many(train), d_vocab).argmax(dim=1)
-    tokens = tokenizer.encode(text)[:n_tokens]
-    strings = [each.replace("\n", " ") for each in tokenizer.token_strings(tokens)]
+def told(given: dict[str, dict]) -> str:
+    """The least value of each corpus beside the most of its own control, in words."""
+    return ", and ".join(
+        f"by at least {min(values):.2f} in {name} (shuffled: {max(given['control'][name]):.2f})"
+        for name, values in given["values"].items()
+    )
+
+
+def parts(documents: list[Tokens], successor: Int[Tensor, " token"]) -> dict[str, float]:
+    """{who is right: the share of tokens} of pairs, the last match, both and neither."""
+    back = torch.cat([one_back(tokens, successor) for tokens in documents])
+    match = torch.cat([last_match(tokens) for tokens in documents])
+    found = {
+        "pairs only": back & ~match,
+        "both": back & match,
+        "last match only": match & ~back,
+        "neither": ~back & ~match,
+    }
+    return {name: right.double().mean().item() for name, right in found.items()}
+
+
+def passage(learned: Learned, text: str, n_tokens: int = 140) -> tuple:
+    """The beginning of a text, for `colored`."""
+    tokens = learned.tokenizer.encode(text)[:n_tokens]
+    strings = [each.replace("\n", " ") for each in learned.tokenizer.token_strings(tokens)]
     unknown = torch.tensor([False])  # nothing predicts the first token
-    rules = one_back(tokens, successor), last_match(tokens)
+    rules = one_back(tokens, learned.successor), last_match(tokens)
     return strings, *(torch.cat([unknown, right]) for right in rules)
 
 
+def short_texts(
+    corpus, tokenizer: tokenization.Tokenizer, n_ctx: int = 128
+) -> tuple[list[str], float]:
+    """The texts of at most n_ctx tokens, and minus the mean logarithm of their true probability.
+
+    The second is nats per token, and NaN where the truth is not known.
+    """
+    encoded = tokenizer.encode_many(corpus.texts)
+    chosen = [i for i, ids in enumerate(encoded) if len(ids) <= n_ctx]
+    n_tokens = sum(len(encoded[i]) for i in chosen)
+    known = corpus.truth.log_probs if corpus.truth else [float("nan")] * len(encoded)
+    return [corpus.texts[i] for i in chosen], -sum(known[i] for i in chosen) / n_tokens
+
+
+def begun(tokenizer: tokenization.Tokenizer, texts: list[str]) -> list[Tokens]:
+    """The tokens of each text after BOS."""
+    return [torch.cat([torch.tensor([tokenizer.bos]), ids]) for ids in tokenizer.encode_many(texts)]
+
+
+def guesses(rule: Callable, documents: list[Tokens]) -> Tokens:
+    """What a rule, list -> list, says at all tokens of all texts but the last of each."""
+    return torch.cat([torch.tensor(rule(tokens.tolist())[:-1]) for tokens in documents])
+
+
+def trust(rule: Callable, documents: list[Tokens]) -> float:
+    """The share of its guesses that are right."""
+    guess, came = guesses(rule, documents), torch.cat([tokens[1:] for tokens in documents])
+    return (guess == came)[guess >= 0].double().mean().item()
+
+
+def last_guesses(tokens: list[int]) -> list[int]:
+    """`last_guess` as a rule, list -> list."""
+    return [*last_guess(torch.tensor(tokens)).tolist(), -1]
+
+
 def simple_losses(
-    tokenizer: tokenization.Tokenizer, train: list[str], test: list[Tokens]
+    tokenizer: tokenization.Tokenizer, train: list[str], test: list[str]
 ) -> dict[str, float]:
     """{model: mean loss, in nats per token of the test texts} of four models without weights.
 
-    All tokens equal; their frequencies in `train`; the table of pairs, 0.1 added to each count; and
-    that table mixed with the last match: where it speaks, its guess gets the share of the
-    probability by which it is right in 500 training texts.
+    All tokens equal; their frequencies in `train` (and one more of each); the pairs, with ten
+    tokens' worth of these frequencies added to each row; and these mixed with the last match: where
+    it speaks, its guess gets the share of the probability by which it is right in 500 texts.
     """
-    read, bos = tokenizer.encode_many(train), tokenizer.bos
-    counts = pair_counts(read, tokenizer.d_vocab, bos) + 0.1
-    frequencies, table = counts.sum(0) / counts.sum(), counts / counts.sum(1, keepdim=True)
-    guesses = [torch.stack([last_guess(d), d[1:]]) for d in read[:500] if len(d) > 1]
-    guess, came = torch.cat(guesses, dim=1)
-    trust = (guess == came)[guess >= 0].double().mean().item()
-    sums = torch.zeros(4, dtype=torch.double)
-    for text in test:
-        tokens = torch.cat([torch.tensor([bos]), text])
-        guess, came = last_guess(tokens), tokens[1:]
-        by_table = table[tokens[:-1], came]
-        mixed = (1 - trust) * by_table + trust * (guess == came)
-        mixed = torch.where(guess >= 0, mixed, by_table)
-        equal = torch.full_like(mixed, 1 / tokenizer.d_vocab)
-        rows = torch.stack([equal, frequencies[came], by_table, mixed])
-        sums -= rows.double().log().sum(dim=1)
-    names = "all tokens equal", "token frequencies", "one token back", "one token back + last match"
-    n_tokens = sum(map(len, test))
-    return {name: float(each) / n_tokens for name, each in zip(names, sums, strict=True)}
+    stream, d_vocab = token_stream(tokenizer.encode_many(train), tokenizer.bos), tokenizer.d_vocab
+    pairs = (stream[:-1] * d_vocab + stream[1:]).bincount(minlength=d_vocab**2)
+    unigram = (stream[1:].bincount(minlength=d_vocab) + 1) / (len(stream) - 1 + d_vocab)
+    documents = begun(tokenizer, test)
+    now, came = (torch.cat([d[part] for d in documents]) for part in (slice(-1), slice(1, None)))
+    rows = stream[:-1].bincount(minlength=d_vocab)[now]  # what was counted after each token
+    by_pair = (pairs[now * d_vocab + came] + 10 * unigram[came]) / (rows + 10)
+    guess = guesses(last_guesses, documents)
+    right = trust(last_guesses, begun(tokenizer, train[:500]))
+    mixed = torch.where(guess >= 0, (1 - right) * by_pair + right * (guess == came), by_pair)
+    equal = torch.full_like(mixed, 1 / d_vocab)
+    chances = {"uniform": equal, "unigram": unigram[came], "bigram": by_pair}
+    chances["bigram + last match"] = mixed
+    return {name: -p.log().mean().item() for name, p in chances.items()}
