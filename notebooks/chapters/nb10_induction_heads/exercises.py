@@ -1,4 +1,7 @@
-"""The exercises of notebook 10: a key matrix, a wire that is cut, two places to look at."""
+"""The exercises of notebook 10: a key matrix, a path that is cut, two places to attend to.
+
+PAGES are the package's versions of what the reader writes; each is its folded solution.
+"""
 
 import torch
 
@@ -9,15 +12,31 @@ from aot_helpers.teaching.exercises.references import near
 NEAR = 0.15  # of 10.3
 
 
-def _key_matrix(d_vocab):
-    blocks = [torch.zeros(d_vocab, d_vocab), torch.eye(d_vocab), torch.zeros(d_vocab, d_vocab)]
-    blocks[0][0, 0] = 1  # BOS, the resting place
-    return torch.cat(blocks)
+def key_matrix(d_vocab):
+    """W_K [3 * d_vocab, d_vocab] of a hand-set induction head: keys name the token before."""
+    W_K = torch.zeros(3 * d_vocab, d_vocab)
+    W_K[d_vocab : 2 * d_vocab] = torch.eye(d_vocab)
+    W_K[0, 0] = 1  # BOS, where the head attends if nothing matches
+    return W_K
+
+
+def cut_key(k, z, W_O, W_K, head):
+    """Keys [text, pos, head, d_head] in which one head's keys do not read what the writer wrote.
+
+    z: the writer's, [text, pos, d_head]; its part's mean over texts and positions stays.
+    """
+    part = z @ W_O @ W_K  # [text, pos, d_head]
+    k = k.clone()
+    k[:, :, head] -= part - part.mean(dim=(0, 1))
+    return k
+
+
+PAGES = {"10.1": key_matrix, "10.2": cut_key}
 
 
 def _key_check(answer):
     size, text = 10, [0, 7, 3, 9, 4, 7]
-    found, wanted = answer(size), _key_matrix(size)
+    found, wanted = answer(size), key_matrix(size)
     attempted(found)
     if not isinstance(found, torch.Tensor) or found.shape != wanted.shape:
         shape = tuple(found.shape) if isinstance(found, torch.Tensor) else found
@@ -35,12 +54,11 @@ def _key_check(answer):
         raise NotYet(f"With your W_K the head gives BOS only {rests:.2f} where nothing matches.")
     if not torch.equal(found.float(), wanted):
         raise NotYet("It works; but some entries that should be 0 are not, or ones are missing.")
+    return "the query says I am A, the key says before me stood A: they match at B"
 
 
 def _cut_key(answer, k, z, W_O, W_K, head):
-    part = z @ W_O @ W_K
-    varies = torch.zeros_like(k)
-    varies[:, :, head] = part - part.mean(dim=(0, 1))
+    part, wanted = z @ W_O @ W_K, cut_key(k, z, W_O, W_K, head)
     found = attempted(answer(k.clone(), z.clone(), W_O.clone(), W_K.clone(), head))
     if not isinstance(found, torch.Tensor) or found.shape != k.shape:
         shape = tuple(found.shape) if isinstance(found, torch.Tensor) else found
@@ -51,16 +69,22 @@ def _cut_key(answer, k, z, W_O, W_K, head):
     known = {
         "Nothing has changed.": k[:, :, head],
         "The writer's mean is gone, too: leave it in.": k[:, :, head] - part,
+        "The mean runs over texts alone; take it over positions, too.": (
+            k[:, :, head] - part + part.mean(dim=0)
+        ),
     }
     for said, mistake in known.items():
         if torch.allclose(found[:, :, head], mistake, atol=1e-4):
             raise NotYet(said)
-    if not torch.allclose(found, k - varies, atol=1e-4):
-        raise NotYet("The reader's keys differ from mine.")
+    if not torch.allclose(found, wanted, atol=1e-4):
+        gap = (found - wanted).abs().max()
+        raise NotYet(f"The reader's keys differ from those expected by up to {gap:.2f}.")
+    return "queries and values still read what the writer wrote; only the keys do not"
 
 
 def _two_places(answer, truth):
     near(answer, {name: of_heads.mean() for name, of_heads in truth.items()}, NEAR)
+    return "the key finds where A stood; the query says what stood before it"
 
 
 CHECKS = {

@@ -13,9 +13,9 @@ BLUES, GREENS = (
     LinearSegmentedColormap.from_list("tint", ["white", color]) for color in (KEY, VALUE)
 )
 STEPS = (  # name, its color, what rows and columns are
-    ("1  leave a note", SHARE, "row looks at column: one back,\nand writes who stood there"),
-    ("2  find the note", QUERY, "row: I am A (query)\ncolumn: before me stood A (key)"),
-    ("3  say what stands there", VALUE, "row: token looked at\ncolumn: token raised"),
+    ("1  previous-token head", SHARE, "row: position that attends\ncolumn: position attended to"),
+    ("2  query meets key", QUERY, "row: I am a (query)\ncolumn: before me stands b (key)"),
+    ("3  copying", VALUE, "row: token attended to\ncolumn: token raised"),
 )
 
 

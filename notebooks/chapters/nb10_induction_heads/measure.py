@@ -35,9 +35,36 @@ def edited_score(model: Model, tokens: Int[Tensor, "batch pos"], head: Head, edi
     """A head's induction score while activations are edited."""
     with torch.no_grad():
         pattern = model.run_with_cache(tokens, edits=edits)[1][f"L{head.layer}.pattern"]
-    length = (tokens.shape[1] - 1) // 2
+    return _score(pattern[:, head.head])
+
+
+def _score(pattern: Float[Tensor, "batch query key"]) -> float:
+    length = (pattern.shape[-1] - 1) // 2
     query = torch.arange(length + 1, 2 * length + 1)
-    return pattern[:, head.head, query, query - length + 1].mean().item()
+    return pattern[:, query, query - length + 1].mean().item()
+
+
+def lost_by_part(
+    model: Model,
+    tokens: Int[Tensor, "batch pos"],
+    reader: Head,
+    cache: dict[str, Tensor],
+    part: Float[Tensor, "batch pos d_model"],
+) -> float:
+    """The share of a reader's induction score that is lost when its keys do not read a part.
+
+    part: a summand of the residual stream before the reader's layer, in the run that filled the
+    cache. What varies in it is taken off before the layer norm, if there is one; its mean over
+    texts and positions stays. For models with layer norm and MLPs, too.
+    """
+    layer, number = reader
+    norm, b_K = model.attention_norm(layer), model.biases(layer).b_K[number]
+    with torch.no_grad():
+        left = cache[f"L{layer}.resid_pre"] - (part - part.mean(dim=(0, 1)))
+        keys = cache[f"L{layer}.k"].clone()
+        keys[:, :, number] = norm(left) @ model.head_weights(reader).W_K + b_K
+    left = edited_score(model, tokens, reader, {f"L{layer}.k": lambda _: keys})
+    return 1 - left / _score(cache[f"L{layer}.pattern"][:, number])
 
 
 def two_places(
