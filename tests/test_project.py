@@ -129,7 +129,7 @@ def test_the_readme_is_short_and_maps_every_folder():
 def test_the_readmes_claim_is_the_ledgers():
     entries = [json.loads(p.read_text()) for p in ROOT.glob("data/results/claims/**/10.json")]
     claim = next(each["10.5"] for each in entries if each["10.5"]["seeds"] == 5)
-    values, control = claim["values"], claim["control"]
+    values, control = claim["values"]["loss"], claim["control"]["loss"]
     assert f"{min(values):.2f} to {max(values):.2f} of" in README
     assert f"{min(control):.2f} to {max(control):.2f}, with" in README
     assert f"a median of {statistics.median(control):.2f}." in README

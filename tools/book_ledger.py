@@ -109,7 +109,7 @@ def details(row: Row, stems: dict[str, str]) -> str:
         margin = f"{row.margin}: its verdict {'turns' if row.margin == 'thin' else 'stays'} when "
         margin += f"its bounds move by {trace.NEAR:.0%}"
         said += [
-            ("rests on", f"{row.models} model{'s' * (row.models != 'one')}"),
+            ("rests on", f"{row.models} model{'s' * (row.models != 1)}"),
             ("margin", margin),
         ]
     lines = [f"<dt>{name}<dd>{escape(text)}" for name, text in said if text]
@@ -134,7 +134,10 @@ def line(row: Row, stems: dict[str, str]) -> str:
     """One claim: a line that opens."""
     one, data = row.claim, {"notebook": row.claim.id[:2], "source": "|".join(row.sources)}
     data |= {"kind": one.kind, "verdict": row.verdict, "rule": row.when}
-    data |= {"models": "several" if row.models > 1 else "one", "margin": row.margin}
+    data |= {
+        "models": "one" if row.models == 1 else "several" if row.models else "none",
+        "margin": row.margin,
+    }
     marks = " ".join(f'data-{name}="{escape(value, True)}"' for name, value in data.items())
     verdict = f'<span class="verdict {tone(row.verdict)}">{escape(row.verdict)}</span>'
     said = f"<b>{one.id}</b> {escape(one.statement)} {verdict}"
@@ -182,7 +185,11 @@ def filters(every: list[Row], names: dict[str, str], titles: dict[str, str]) -> 
         "kind": {row.claim.kind: row.claim.kind for row in every},
         "verdict": {v: v for v in sorted({row.verdict for row in every})},
         "rule": {when: f"set {said}" for when, said in WHEN.items()},
-        "models": {"one": "one model", "several": "more than one model"},
+        "models": {
+            "one": "one model",
+            "several": "more than one model",
+            "none": "no trained model",
+        },
         "margin": {"thin": f"thin: turns if its bounds move by {trace.NEAR:.0%}", "clear": "clear"},
     }
     parts = [
