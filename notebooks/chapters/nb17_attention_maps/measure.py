@@ -217,7 +217,7 @@ def planted(texts: list[Text], kind: str, share: float = 0.6) -> list[Maps]:
 
 
 def untrained(seed: int, tokenizer: Tokenizer) -> AttentionOnlyTransformer:
-    """A new model of S0's best size, started as ours are: one layer, 8 heads, d_model 256."""
+    """A new model of S0's best size: one layer, 8 heads, d_model 256, no start at copying."""
     torch.manual_seed(seed)
     shape = {"d_vocab": tokenizer.d_vocab, "n_layers": 1, "d_model": 256, "n_heads": 8}
     model = AttentionOnlyTransformer(ModelConfig(**shape, positions="standard", layer_norm=False))
