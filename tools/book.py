@@ -26,11 +26,15 @@ import book_pages
 import here  # noqa: F401
 import publish
 from aot_helpers.showing.playground_page import save_playground
+from aot_helpers.showing.training_page import save_training_page
 from aot_helpers.teaching.glossary import load_glossary
 
 ROOT = Path(__file__).resolve().parent.parent
 # Pages that stand alone, without the book's frame: their file and what writes it.
-STANDALONE: dict[str, Callable[[Path], int]] = {"playground.html": save_playground}
+STANDALONE: dict[str, Callable[[Path], int]] = {
+    "playground.html": save_playground,
+    "drag.html": save_training_page,
+}
 DOCS = ("notation", "using", "install", "commands", "data", "scale")
 PARTS = {  # of the tours, by their first numbers
     "Build": range(0, 6),
