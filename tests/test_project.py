@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "data/README.md"]
 PAGES += sorted((ROOT / "docs").glob("*.md"))
+PYPROJECT = publish.tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 JOBS = [
@@ -48,7 +49,7 @@ def test_every_dependency_has_one_pin_inside_its_range(version):
         if requirement.marker is None or requirement.marker.evaluate(here):
             assert requirement.name not in pins, f"two pins for {requirement.name}"
             pins[requirement.name] = str(requirement.specifier).removeprefix("==")
-    told = publish.tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    told = PYPROJECT["project"]
     for line in [*told["dependencies"], *told["optional-dependencies"]["dev"]]:
         dependency = Requirement(line)
         if dependency.marker is None or dependency.marker.evaluate(here):
@@ -60,7 +61,7 @@ def test_the_book_has_pins_of_its_own_that_leave_the_others_alone():
     pins = set(map(name, read_pins("requirements.txt")))
     book = {name(line): Requirement(line) for line in read_pins("docs/book/requirements.txt")}
     assert not pins & book.keys()
-    told = publish.tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    told = PYPROJECT["project"]
     for line in told["optional-dependencies"]["book"]:
         pinned = str(book[name(line)].specifier).removeprefix("==")
         assert Requirement(line).specifier.contains(pinned), line
@@ -145,3 +146,11 @@ def test_code_of_the_pages_runs_and_prints_what_is_shown(page, capsys):
             exec(code, {"aot": aot_helpers})
         printed = capsys.readouterr().out.split()
         assert "print(" not in code or " ".join(printed) in " ".join(text.split())
+
+
+def test_every_part_of_a_page_is_installed_with_the_package():
+    package = ROOT / "aot_helpers" / "showing"
+    patterns = PYPROJECT["tool"]["setuptools"]["package-data"]["aot_helpers.showing"]
+    installed = {path for pattern in patterns for path in package.glob(pattern)}
+    parts = {path for path in (package / "static").rglob("*") if path.is_file()}
+    assert parts and parts <= installed
