@@ -16,8 +16,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from aot_helpers.base.files import check_writable, write_atomically
 from aot_helpers.showing.diagrams import SHADES
+from aot_helpers.showing.standalone import save_page, standalone_page
 from aot_helpers.showing.widgets import Page
 
 PARTS = Path(__file__).parent / "static" / "playground"
@@ -149,20 +149,14 @@ def view_script() -> str:
 
 def playground_page() -> str:
     """The whole page as HTML: under 150 kB, alive from file://, without a request to any host."""
-    page = _part("page.html")
-    for mark, part in (("/*STYLE*/", _part("style.css")), ("/*SCRIPT*/", view_script())):
-        before, after = page.split(mark)
-        page = f"{before}{part}{after}"
-    return page
+    mount = 'mountPlayground(document.getElementById("playground"), WORKER);'
+    main, script = '<main id="playground"></main>', f"{view_script()}\n{mount}"
+    return standalone_page("Watch an induction head form", main, _part("style.css"), script)
 
 
 def save_playground(path: str | Path) -> int:
     """Write the page to a file; its size in bytes."""
-    path, content = Path(path), playground_page().encode()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    check_writable(path.parent)
-    write_atomically(path, content)
-    return len(content)
+    return save_page(path, playground_page())
 
 
 def film_strip(title: str) -> Figure:

@@ -18,6 +18,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from aot_helpers.base import files
+from aot_helpers.showing.standalone import save_page, standalone_page
 from aot_helpers.showing.widgets import Page
 
 PARTS = Path(__file__).parent / "static" / "drag"
@@ -63,7 +64,10 @@ def read_run(name: str = "stories-2l", steps: Sequence[int] = STEPS) -> Run:
         what, sha256 = f"{file} of checkpoint {name}", manifest["sha256"].get(file)
         return files.read_verified(folder / file, sha256, what, f"data/checkpoints/{name}")
 
-    weights = {step: load(read(manifest["steps"][str(step)])) for step in steps}
+    def tensors(step):  # the reader of the file gives them in another order each time
+        return dict(sorted(load(read(manifest["steps"][str(step)])).items()))
+
+    weights = {step: tensors(step) for step in steps}
     return Run(manifest["config"], weights, json.loads(read("tokenizer.json")))
 
 
@@ -118,20 +122,17 @@ def run_data(run: Run, name: str = NAME) -> dict:
 def training_page(run: Run, name: str = NAME) -> str:
     """The whole page as HTML: under 4 MB, alive from file://, without a request to any host."""
     data = json.dumps(run_data(run, name)).replace("</", "<\\/")  # no end of a script in a string
-    script = "\n".join([f"const RUN = {data};", _part("engine.js"), _part("view.js")])
-    page = _part("page.html")
-    for mark, part in (("/*STYLE*/", _part("style.css")), ("/*SCRIPT*/", script)):
-        before, after = page.split(mark)
-        page = f"{before}{part}{after}"
-    return page
+    mount = 'mountTraining(document.getElementById("drag"), openRun(RUN, steps))'
+    mount = f"unpackSteps(RUN.weights).then((steps) => {mount});"
+    script = "\n".join([f"const RUN = {data};", _part("engine.js"), _part("view.js"), mount])
+    title = "When does a network learn to copy a name that it has never read?"
+    main = '<main id="drag" class="follows-theme"></main>'
+    return standalone_page(title, main, _part("style.css"), script)
 
 
 def save_training_page(path: str | Path, run: Run | None = None) -> int:
     """Write the page to a file, of the shipped run if none is given; its size in bytes."""
-    path, content = Path(path), training_page(run or read_run()).encode()
-    files.check_writable(path.parent)
-    files.write_atomically(path, content)
-    return len(content)
+    return save_page(path, training_page(run or read_run()))
 
 
 @dataclass(frozen=True)
