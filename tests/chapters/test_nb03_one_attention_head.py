@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from aot_helpers.teaching.exercises import write
+from aot_helpers.teaching.exercises.attention import flawed_attention
 from chapters.nb03_one_attention_head import exercises, figures
 from figure_checks import check_figures
 
@@ -27,7 +28,7 @@ GIVEN = {"03.1": {"scores": SCORES}, "03.3": {"head": leaky_head, "resid": RESID
 
 
 def flawed(**flaw):
-    return lambda *arguments: exercises.flawed(*arguments, **flaw)
+    return lambda *arguments: flawed_attention(*arguments, **flaw)
 
 
 def without_W_O(x, W_Q, W_K, W_V, W_O, bias):

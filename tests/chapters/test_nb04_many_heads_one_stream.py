@@ -5,8 +5,9 @@ import torch
 from matplotlib.text import Text
 
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
+from aot_helpers.teaching.exercises.attention import flawed_attention
 from chapters.nb04_many_heads_one_stream import figures, measure
-from chapters.nb04_many_heads_one_stream.exercises import attention, attribute, flawed
+from chapters.nb04_many_heads_one_stream.exercises import attention, attribute
 from figure_checks import check_figures
 
 TERMS = {"L1H0": 7.04, "L1H3": 7.69, "L0H3": 0.4}
@@ -68,7 +69,7 @@ def replaces(tokens, W_E, layers, W_U):
 
 ANSWERS = [
     ("04.1", attention, "solved"),
-    ("04.1", lambda *a: flawed(*a, mask="none"), "not yet"),
+    ("04.1", lambda x, *a: flawed_attention(x[:, None], *a, mask="none")[0].sum(dim=1), "not yet"),
     ("04.1", lambda x, *more: torch.nan * x, "not yet"),
     ("04.2", replaces, "not yet"),
     ("04.2", lambda tokens, W_E, layers, W_U: W_E[tokens], "not yet"),

@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from aot_helpers.teaching.exercises import NotAttempted, NotYet
+from aot_helpers.teaching.exercises import NotYet, attempted
+from aot_helpers.teaching.exercises.attention import common_flaws, flawed_attention
 from aot_helpers.teaching.exercises.references import compared, draw, read_numbers
 
 ROUNDED = 0.06  # half a decimal, and a little
@@ -65,36 +66,14 @@ def pytorchs(x, W_Q, W_K, W_V, W_O, bias) -> tuple[Tensor, Tensor]:
     return F.scaled_dot_product_attention(q, k, x @ W_V, attn_mask=mask) @ W_O, pattern
 
 
-def flawed(x, W_Q, W_K, W_V, W_O, bias, root=None, over=-1, mask="before", swap=False):
-    """A head with a mistake that many make."""
-    q, k = (x @ W_K, x @ W_Q) if swap else (x @ W_Q, x @ W_K)
-    scores = q @ k.T / (root or math.sqrt(W_Q.shape[1])) + bias
-    future = torch.ones_like(scores, dtype=torch.bool).triu(1)
-    hidden = {"before": future, "past": future.T, "own": torch.ones_like(future).triu(0)}
-    hidden = hidden.get(mask, torch.zeros_like(future))
-    pattern = scores.masked_fill(hidden, -math.inf).softmax(dim=over)
-    pattern = pattern.masked_fill(future, 0) if mask == "after" else pattern
-    return pattern @ (x @ W_V) @ W_O, pattern
-
-
 def _flaws(d_head: int, d_model: int, n_pos: int) -> dict[str, dict]:
     """What to say: the mistake that it is said of."""
     return {
         "Your mask hides each token from itself as well: triu(1), not triu(0).": {"mask": "own"},
-        f"You divide by √{d_model} = √d_model; √d_head is √{d_head}.": {"root": math.sqrt(d_model)},
         f"You divide by √{n_pos}, the root of the number of positions; √d_head is √{d_head}.": {
             "root": math.sqrt(n_pos)
         },
-        "A token attends to later tokens: where is the causal mask?": {"mask": "none"},
-        "The mask hides the past and shows the future: use triu(1), not tril.": {"mask": "past"},
-        "You mask after the softmax, so the weights of a row no longer add up to 1: "
-        "put -inf into the scores instead.": {"mask": "after"},
-        "The scores are not divided by √d_head.": {"root": 1.0},
-        f"You divide by {d_head} = d_head, not by its root.": {"root": float(d_head)},
-        "Your softmax runs over the queries: for each query, the weights of the keys must add up "
-        "to 1 (dim=-1).": {"over": -2},
-        "Queries and keys have changed places: rows of scores are queries.": {"swap": True},
-    }
+    } | common_flaws(d_model, d_head)
 
 
 def _attention_head(answer):
@@ -102,17 +81,17 @@ def _attention_head(answer):
     for n_pos, d_model, d_head in ((5, 6, 4), (7, 9, 2), (4, 8, 8)):
         x, bias = draw(n_pos, d_model, seed=n_pos), draw(n_pos, n_pos, seed=5)
         weights = [draw(d_model, d_head, seed=i) for i in (1, 2, 3)] + [draw(d_head, d_model)]
-        given = answer(x, *weights, bias)
-        if given is None or given is ...:
-            raise NotAttempted
+        given = attempted(answer(x, *weights, bias))
         if not isinstance(given, tuple) or len(given) != 2:
             raise NotYet("Two tensors are wanted: what the head writes, and its pattern.")
         expected = pytorchs(x, *weights, bias)
         flaws = {
-            said: flawed(x, *weights, bias, **f)
+            said: flawed_attention(x, *weights, bias, **f)
             for said, f in _flaws(d_head, d_model, n_pos).items()
         }
-        flaws["The bias is missing: add it to the scores."] = flawed(x, *weights, 0 * bias)
+        flaws["The bias is missing: add it to the scores."] = flawed_attention(
+            x, *weights, 0 * bias
+        )
         z = expected[1] @ x @ weights[2]
         if isinstance(given[0], Tensor) and given[0].shape == z.shape != expected[0].shape:
             raise NotYet("W_O is missing: z still has to be written back.")

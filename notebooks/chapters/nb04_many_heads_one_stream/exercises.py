@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from aot_helpers.teaching.exercises import NotYet, attempted
+from aot_helpers.teaching.exercises.attention import common_flaws, flawed_attention
 from aot_helpers.teaching.exercises.references import (
     compared,
     draw,
@@ -66,36 +67,6 @@ def pytorchs(x, W_Q, W_K, W_V, W_O, bias) -> Tensor:
         return layer(x, x, x, attn_mask=mask.repeat(len(x), 1, 1), need_weights=False)[0]
 
 
-def flawed(x, W_Q, W_K, W_V, W_O, bias, root=None, over=-1, mask="before", swap=False, mean=False):
-    """Attention with a mistake that many make."""
-    x = x[:, None]
-    q, k = (x @ W_K, x @ W_Q) if swap else (x @ W_Q, x @ W_K)
-    scores = q @ k.mT / (root or math.sqrt(W_Q.shape[-1])) + bias
-    future = torch.ones_like(scores, dtype=torch.bool).triu(1)
-    hidden = {"before": future, "past": future.mT}.get(mask, torch.zeros_like(future))
-    pattern = scores.masked_fill(hidden, -math.inf).softmax(dim=over)
-    pattern = pattern.masked_fill(future, 0) if mask == "after" else pattern
-    written = pattern @ (x @ W_V) @ W_O
-    return written.mean(dim=1) if mean else written.sum(dim=1)
-
-
-def _flaws(d_model: int, d_head: int) -> dict[str, dict]:
-    """What to say: the mistake that it is said of."""
-    return {
-        "A token reads later tokens: where is the causal mask?": {"mask": "none"},
-        "The mask hides the past and shows the future: use triu(1), not tril.": {"mask": "past"},
-        "You mask after the softmax, so the weights of a row no longer add up to 1: "
-        "put -inf into the scores instead.": {"mask": "after"},
-        "The scores are not divided by √d_head.": {"root": 1.0},
-        f"You divide by {d_head} = d_head, not by its root.": {"root": float(d_head)},
-        f"You divide by √{d_model}; √d_head is √{d_head}.": {"root": math.sqrt(d_model)},
-        "Your softmax runs over the queries: for each query, the weights of the keys must add up "
-        "to 1 (dim=-1).": {"over": -2},
-        "Queries and keys have changed places: rows of scores are queries.": {"swap": True},
-        "You average over the heads; a layer writes their sum.": {"mean": True},
-    }
-
-
 def _attention(answer):
     gaps = []
     for batch, n_pos, n_heads, d_head in ((2, 5, 3, 4), (1, 7, 2, 6), (3, 4, 1, 8)):
@@ -104,9 +75,11 @@ def _attention(answer):
         weights = [draw(n_heads, d_model, d_head, seed=i) for i in (1, 2, 3)]
         weights.append(draw(n_heads, d_head, d_model, seed=4))
         mistakes = {
-            said: flawed(x, *weights, bias, **flaw)
-            for said, flaw in _flaws(d_model, d_head).items()
+            said: flawed_attention(x[:, None], *weights, bias, **flaw)[0].sum(dim=1)
+            for said, flaw in common_flaws(d_model, d_head).items()
         }
+        mean = attention(x, *weights, bias) / n_heads
+        mistakes["You average over the heads; a layer writes their sum."] = mean
         mistakes["The bias is missing: add it to the scores."] = attention(x, *weights, 0 * bias)
         given, expected = answer(x, *weights, bias), pytorchs(x, *weights, bias)
         gaps.append(compared(given, expected, mistakes, within=1e-4))
