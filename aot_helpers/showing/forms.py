@@ -86,6 +86,8 @@ def dots(
                     right = getattr(each[name], "high", values.max()) if beside else middle
                     look = {"ha": "left", "va": "center"} if beside else {"ha": "center"}
                     away = (8, 0) if beside else (0, 7)
+                    if stems and middle < 0:  # beyond the dot, not on its stem
+                        look, away = {"ha": "right", "va": "center"}, (-8, 0)
                     axis.annotate(f"{middle:{number}}", (right, y), away, size=9.5, **look,
                                   textcoords="offset points", color=hues[name])  # fmt: skip
         sns.swarmplot(

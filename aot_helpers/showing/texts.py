@@ -23,12 +23,13 @@ def shaded_texts(rows, title, shade=SURPRISE, most=6.0, key="", letters=84, belo
     """
     lines = {label: wrap(*row, letters) for label, row in rows.items()}
     heights = [max(0.26 * len(row), 0.44) + 0.24 for row in lines.values()]
-    height = sum(heights) + 0.55
-    figure, axis = diagrams.canvas(10, height)
-    diagrams.say(axis, 0.12, height - 0.22, title, size=12.5, ha="left")
+    top = 0.45 + 0.25 * bool(key)
+    height = sum(heights) + top
+    longest = max(sum(map(len, tokens)) for row in lines.values() for tokens, _ in row)
+    figure, axis = diagrams.canvas(max(2.1 + LETTER * longest, 0.11 * len(title) + 0.2), height)
     color = INK if below else shade
-    diagrams.say(axis, 9.9, height - 0.22, key, color, size=10, ha="right")
-    y = height - 0.5
+    diagrams.say(axis, 0.12, height - 0.48, key, color, size=10, ha="left")
+    y = height - top
     for (label, row), tall in zip(lines.items(), heights, strict=True):
         for i, part in enumerate(label.split("\n")):
             weight = "bold" if i == 0 else "normal"
@@ -39,7 +40,7 @@ def shaded_texts(rows, title, shade=SURPRISE, most=6.0, key="", letters=84, belo
         for i, (tokens, numbers) in enumerate(row):
             strip(axis, 1.95, y - 0.16 - 0.26 * i, tokens, numbers, shade, most, below)
         y -= tall
-    return figure
+    return diagrams.headline(figure, title)
 
 
 def strip(axis, x, y, tokens, numbers, shade=SURPRISE, most=6.0, below=None):

@@ -39,6 +39,15 @@ def test_nothing_is_lost_without_no_head_and_most_without_the_induction_heads(st
     assert measure.copying_lost(stories, [Head(1, 0), Head(1, 2)], names, FRIEND) > 0.8
 
 
+def test_second_mentions_are_of_the_pieces_after_the_first(stories):
+    names = measure.made_up_names(3, seed=1)
+    found = measure.second_mentions(stories, names, FRIEND)
+    pieces = [stories.tokenizer.encode(" " + name)[1:].tolist() for name in names]
+    assert [token for _, token, _ in found] == sum(pieces, [])
+    before, _, choice = found[4]
+    assert choice == stories(torch.tensor([before]))[0, -1].argmax()
+
+
 def test_names_and_texts_that_do_not_fit_are_refused(stories):
     for name, friend, said in (
         (7, "Bo", "got 7"),
@@ -73,7 +82,7 @@ def test_the_drawings_take_any_name(stories, name):
     found = results.read("pretrained/00-smollm2")
     check_figures(
         figures.shaded({"": (some[1:], loss)}, "title", math.log(1024), "", [brace]),
-        figures.eight_patterns(patterns, heads, second, first, "title"),
+        figures.eight_patterns(patterns, heads, second, first, some, "title"),
         figures.arrows(patterns[4], some, first, second, "title"),
         figures.real_model(found["induction"], found["removed"], "title"),
     )

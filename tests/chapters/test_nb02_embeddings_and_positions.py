@@ -36,6 +36,18 @@ def test_cosines_are_pytorchs():
     assert torch.allclose(measure.cosines(rows, others), expected, atol=1e-6)
 
 
+def test_counts_are_of_neighbors_and_correlations_of_different_rows(stories):
+    counts, often = measure.frequent_tokens(stories.tokenizer, n_texts=3, least=10)
+    texts = measure.load_corpus("stories", "train", quiet=True).texts[:3]
+    ids = [stories.tokenizer.encode(text).tolist() for text in texts]
+    assert counts.sum() == sum(len(each) - 1 for each in ids)
+    first, second = ids[0][:2]
+    assert counts[first, second] >= 1
+    assert min(counts[often].sum(dim=1).min(), counts[:, often].sum(dim=0).min()) >= 10
+    same = torch.randn(4, 4)
+    assert measure.correlation(same, same.fill_diagonal_(9) * 2) == pytest.approx(1)
+
+
 @pytest.mark.parametrize(
     ("positions", "n_layers", "notices"),
     [("none", 1, False), ("none", 2, True), ("relative", 1, True), ("standard", 1, True)],
@@ -92,15 +104,15 @@ def test_figures_can_be_read():
     groups, points = {"place": ["sea", "mill"], "food": ["soup"]}, torch.randn(3, 2)
     words, order, logits = ["a", "b", "c"], [2, 1, 0], torch.randn(3, 12)
     maps = {"rows": torch.eye(3)}
-    pairs = {"rows": torch.rand(2, 5, 5), "columns": torch.rand(2, 5, 5)}
+    one, other = torch.rand(2, 5, 5)
+    pairs = {"rows": (one, other, "next"), "columns": (other, one, "previous")}
     texts = {"same": (logits, logits[order]), "not": (logits, logits[order] + 1)}
     check_figures(
         figures.word_map({"a": points, "b": 3 * points}, groups, ["soup"], "title", ["x", "y"]),
         figures.cosine_map(maps, words, [{"c", "a"}], "title", "dot"),
-        figures.pairs_of_tokens(pairs, {"a, b": (0, 3), "a, c": (1, 4)}, "title", "overlap"),
+        figures.pairs_of_tokens(pairs, {"a, b": (0, 3), "a, c": (1, 4)}, "title"),
         figures.dials({"pair 0": 1.0, "pair 8": 0.1}, range(3), "title"),
         figures.entrances([0.4, 5.6, -1.0], "L0H3", "title"),
-        figures.position_maps({"a": torch.eye(128)}, "title"),
-        figures.by_distance({"0": torch.rand(11)}, "title"),
+        figures.by_distance({"random": other[0]}, {"0": one[0], "60": one[1]}, "title", mark=3),
         figures.reordered(texts, words, order, "title"),
     )

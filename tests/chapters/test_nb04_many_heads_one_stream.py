@@ -46,6 +46,16 @@ def test_with_mlps_positions_and_norms_the_pieces_add_up_as_well():
     assert sum(parts.values()) == pytest.approx(sum(terms.values()), abs=1e-4)
 
 
+def test_an_ending_comes_again_only_after_the_same_piece(stories):
+    strings = stories.tokenizer.token_strings(torch.arange(1024))
+    text = "Mira Soken met Pelo Soker. Mira Soken"
+    tokens = stories.tokenizer.encode(text)
+    endings, chosen = measure.repeated_endings(tokens[None], strings)
+    assert {strings[i] for i in endings} >= {"en", "er"} and len(set(endings.tolist())) == 20
+    places = chosen[0].nonzero().flatten().tolist()
+    assert [strings[tokens[i + 1]] for i in places] == ["en"] and places[0] > len(tokens) // 2
+
+
 def test_total_effects_add_up_within_a_layer(stories, tokens):
     names = ["L1H0", "L1H3", "L1H0 and L1H3", "L0H3 and L1H0"]
     one, three, both, _ = measure.total_effects(stories, tokens, 8, names).values()

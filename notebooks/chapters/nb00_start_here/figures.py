@@ -110,14 +110,22 @@ def eight_patterns(
     heads: list[str],
     rows: Int[Tensor, " row"],
     columns: Int[Tensor, " column"],
+    tokens: list[str],
     title: str,
 ) -> Figure:
-    """The attention patterns of two layers of four heads. rows, columns: what a frame marks."""
+    """The attention patterns of two layers of four heads. rows, columns: what a frame marks.
+
+    The first and the last token of the frame are named at both axes.
+    """
     named = dict(zip(heads, patterns, strict=True))
     layers = {
         f"layer {i}": {name: named[name] for name in heads[4 * i : 4 * i + 4]} for i in (0, 1)
     }
     note = "frame: from the second mention of the name (rows) to the first (columns)"
+    note += "; its first and last token with letters are named; ▸: the beginning of the text"
+    lettered = [i for i, at in enumerate(columns) if tokens[at].strip()]
+    ends = lettered[0], lettered[-1]
+    names = [shown(tokens[columns[i]]) for i in ends]
     figure = forms.grids(
         layers, title, x_label="attended to (key)", y_label="attends (query)",
         label="attention weight", cell=2.05 / len(patterns[0]), note=note,
@@ -125,6 +133,11 @@ def eight_patterns(
     size = (columns[-1] - columns[0] + 2, rows[-1] - rows[0] + 1)
     for axis in figure.axes[: len(heads)]:
         axis.add_patch(Rectangle((columns[0], rows[0]), *size, fc="none", ec=QUERY, lw=1.6))
+        at = [columns[i] + 0.5 for i in ends]
+        axis.set_xticks([0.5, *at], ["▸", *names])
+    for axis in figure.axes[: len(heads) : 4]:
+        at = [rows[i] + 0.5 for i in ends]
+        axis.set_yticks([0.5, *at], ["▸", *names])
     return figure
 
 

@@ -102,6 +102,24 @@ def mention_losses(
     return first, second
 
 
+@torch.no_grad()
+def second_mentions(
+    model: Model, names: list[str], friend: str, edits=None
+) -> list[tuple[list[int], int, int]]:
+    """(tokens before, the token, the model's first choice), of each piece after the first one.
+
+    Of the second mention of every name in the sentence of notebook 00.
+    """
+    found = []
+    for name in names:
+        tokens = encode(model, sentence(name, friend))
+        choices = model(tokens[None], edits=edits)[0].argmax(dim=-1).tolist()
+        _, second = mentions(model, tokens, name)
+        ids = tokens.tolist()
+        found += [(ids[:i], ids[i], choices[i - 1]) for i in second[1:].tolist()]
+    return found
+
+
 def cost_again(model: Model, names: list[str], friend: str) -> float:
     """What a second mention costs, as a share of the first: the median over the names."""
     first, second = mention_losses(model, names, friend)

@@ -62,40 +62,64 @@ def cosine_map(
     return figure
 
 
-def position_maps(panels: dict[str, Float[Tensor, "pos pos"]], title: str) -> Figure:
-    """Cosines of positions with each other, a map for each table."""
-    last = len(next(iter(panels.values()))) - 1
-    ticks = ["0", *[""] * (last - 1), str(last)]
-    return forms.grids(
-        {"": panels}, title, row_names=ticks, column_names=ticks, x_label="position",
-        y_label="position", limits=(-1, 1), colors="RdBu_r", label="cosine", cell=0.019,
-    )  # fmt: skip
+def by_distance(
+    lines: dict[str, Float[Tensor, " distance"]],
+    dots: dict[str, Float[Tensor, " distance"]],
+    title: str,
+    mark: int,
+) -> Figure:
+    """The cosine of two positions by their distance: lines, and dots on them where they agree.
 
-
-def by_distance(curves: dict[str, Float[Tensor, " distance"]], title: str) -> Figure:
-    """The cosine of two positions by their distance; styles, since curves coincide."""
-    data = {name: (range(len(curve)), curve) for name, curve in curves.items()}
-    styles = dict(zip(curves, ("-", "--", ":"), strict=False))
-    labels = "distance of the two positions", "cosine of their rows"
-    return forms.lines({"": data}, title, *labels, styles=styles, marker="")
+    mark: a distance at which the dots are framed.
+    """
+    colors, shapes = dict(zip(dots, (KEY, QUERY), strict=True)), dict(zip(dots, "ox", strict=True))
+    key = {f"{'○×'[i]} {name}": color for i, (name, color) in enumerate(colors.items())}
+    figure, axes = forms.panels(1, 1, 9.0, 3.2, title=title, key=key)
+    axis = axes[0, 0]
+    for name, curve in lines.items():
+        axis.plot(range(len(curve)), curve, color="0.75", lw=2)
+        axis.annotate(
+            name, (len(curve) - 1, curve[-1]), (8, 0), textcoords="offset points", va="center",
+            color=PALE, size=9.5, annotation_clip=False,
+        )  # fmt: skip
+    for name, curve in dots.items():
+        face = "none" if shapes[name] == "o" else colors[name]
+        axis.scatter(range(len(curve)), curve, 42, marker=shapes[name], color=face,
+                     edgecolors=colors[name] if face == "none" else None, zorder=3)  # fmt: skip
+    at = float(next(iter(dots.values()))[mark])
+    said = f"positions {mark} and 0, and positions {60 + mark} and 60"
+    arrow = {"arrowstyle": "-", "color": "0.4"}
+    axis.annotate(said, (mark, at), (mark + 4, at + 0.12), color=INK, size=9.5, arrowprops=arrow)
+    axis.set(xlabel="distance of the two positions", ylabel="cosine of their rows")
+    return figure
 
 
 def pairs_of_tokens(
-    panels: dict[str, tuple[Float[Tensor, "token token"], Float[Tensor, "token token"]]],
+    panels: dict[str, tuple[Float[Tensor, "token token"], Float[Tensor, "token token"], str]],
     named: dict[str, tuple[int, int]],
     title: str,
-    label: str,
 ) -> Figure:
-    """Pairs of tokens as points: how much of their texts' use they share, and their cosine.
+    """Pairs of tokens as points: how much of their use they share, and their cosine.
 
-    panels: {name: (overlaps, cosines)}. named: {words: a pair of rows}.
+    panels: {name: (overlaps, cosines, name of the overlap)}. named: {words: a pair of rows}, each
+    written beside its point.
     """
-    data, once = {}, np.triu_indices(len(next(iter(panels.values()))[0]), 1)
-    for panel, (x, y) in panels.items():
-        points = {words: (x[i, j], y[i, j]) for words, (i, j) in named.items()}
-        data[panel] = {"": (x[once], y[once])} | points
-    colors = {"": "#BBBBBB"} | dict(zip(named, forms.COLORS, strict=False))
-    return forms.points(data, title, label, "cosine", colors=colors, levels={0: ""}, width=10)
+    figure, axes = forms.panels(1, len(panels), 10, 3.9, title=title, sharex=True, sharey=True)
+    colors = dict(zip(named, forms.COLORS, strict=False))
+    for axis, (panel, (x, y, label)) in zip(axes[0], panels.items(), strict=True):
+        axis.set_title(panel, **forms.TITLE)
+        axis.set(xlabel=label, xlim=(-0.06, 1.06), ylim=(-0.4, 1.05))
+        axis.axhline(0, color="0.6", lw=1, ls="--", zorder=0)
+        for words, (i, j) in named.items():
+            axis.scatter(x[i, j], y[i, j], 60, color=colors[words], ec="white", zorder=4)
+    axes[0, 0].set_ylabel("cosine")
+    figure.draw_without_rendering()  # so that the places of points are known
+    for axis, (x, y, _) in zip(axes[0], panels.values(), strict=True):
+        at = {words: (float(x[i, j]), float(y[i, j])) for words, (i, j) in named.items()}
+        forms.name_points(axis, {words: (*xy, colors[words]) for words, xy in at.items()})
+        once = np.triu_indices(len(x), 1)
+        axis.scatter(x[once], y[once], 6, color="#C9C9C9", alpha=0.35, lw=0, zorder=1)
+    return figure
 
 
 def reordered(

@@ -8,6 +8,8 @@ from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import head_scores
 from aot_helpers.text import stories
+from aot_helpers.text.batches import pair_counts
+from aot_helpers.text.corpora import load_corpus
 
 TWELVE = torch.arange(12)[None]  # twelve different tokens
 
@@ -34,6 +36,22 @@ def principal_components(
     """The n directions in which the rows vary most, and the share of the variance along each."""
     _, singular, directions = torch.linalg.svd(rows - rows.mean(dim=0), full_matrices=False)
     return directions[:n], (singular**2 / (singular**2).sum())[:n]
+
+
+def frequent_tokens(
+    tokenizer, n_texts: int, least: int
+) -> tuple[Float[Tensor, "token next"], Int[Tensor, " frequent"]]:
+    """Pairs of tokens counted in so many stories; the tokens with `least` of them on both sides."""
+    texts = tokenizer.encode_many(load_corpus("stories", "train", quiet=True).texts[:n_texts])
+    counts = pair_counts(texts, tokenizer.d_vocab).float()
+    enough = (counts.sum(dim=0) >= least) & (counts.sum(dim=1) >= least)
+    return counts, enough.nonzero().flatten()
+
+
+def correlation(a: Float[Tensor, "row row"], b: Float[Tensor, "row row"]) -> float:
+    """Pearson's, over all pairs of different rows, each pair once."""
+    i, j = torch.triu_indices(len(a), len(a), 1)
+    return torch.corrcoef(torch.stack([a[i, j], b[i, j]]))[0, 1].item()
 
 
 def random_model(positions: str, n_layers: int = 1, causal: bool = True):

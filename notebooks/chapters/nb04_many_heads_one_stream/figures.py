@@ -141,7 +141,7 @@ def one_stream(
             middle = np.mean([end, to], axis=0)
             diagrams.word(axis, *middle, f"{less:.1f}", KEY, width=0.42, height=0.24, size=9)
     if writes:
-        said = f"blue: what a head adds less when {writer} is zero there"
+        said = f"blue: how much less a head adds if {writer} is set to zero there"
         diagrams.say(axis, width - 0.15, height - 0.6, said, KEY, 9.5, "right")
     return diagrams.headline(figure, title)
 
@@ -179,7 +179,7 @@ def attribution_in_text(
     for label, row in rows.items():
         means = [_signed(np.mean(numbers)) for _, numbers in texts.wrap(tokens, row, letters)]
         labeled[f"{label}\nmean {', '.join(means)}"] = tokens, row
-    key = f"green: +{most:g}, orange: -{most:g}"
+    key = f"green: what the term adds to a token's logit, full at {most:g}; orange: takes off"
     return texts.shaded_texts(labeled, title, VALUE, most, key, letters, below=QUERY)
 
 

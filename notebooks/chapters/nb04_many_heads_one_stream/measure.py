@@ -1,8 +1,10 @@
 """Notebook 04: what the embedding and each head have written, and what it adds to a logit."""
 
 from collections.abc import Iterable
+from itertools import pairwise
 
-from jaxtyping import Float, Int
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aot_helpers.models.protocol import Head, Model
@@ -39,6 +41,25 @@ def direct_logit_attribution(
     columns = (model.W_U - model.W_U.mean(dim=1, keepdim=True))[:, tokens[1:]].T
     written = pieces(model, cache)
     return {name: (row[0, :-1] * columns).sum(dim=-1) for name, row in written.items()}
+
+
+def repeated_endings(
+    texts: Int[Tensor, "text pos"], strings: list[str]
+) -> tuple[Int[Tensor, " ending"], Bool[Tensor, "text pos-1"]]:
+    """The endings of surnames in the stories, and where one comes again after the same piece.
+
+    strings: of all tokens. An ending is one of five vowels and one of four consonants; the piece
+    before it begins a word.
+    """
+    endings = [strings.index(vowel + consonant) for vowel in "aeiou" for consonant in "nrls"]
+    begins = [string.startswith(" ") for string in strings]
+    chosen = torch.zeros(len(texts), texts.shape[1] - 1, dtype=torch.bool)
+    for i, text in enumerate(texts.tolist()):
+        read = set()
+        for place, pair in enumerate(pairwise(text)):
+            chosen[i, place] = pair in read and begins[pair[0]] and pair[1] in endings
+            read.add(pair)
+    return torch.tensor(endings), chosen
 
 
 def by_layer(terms: dict[str, float], alone: str) -> dict[str, float]:
