@@ -26,7 +26,8 @@ def shaded_texts(rows, title, shade=SURPRISE, most=6.0, key="", letters=84, belo
     top = 0.45 + 0.25 * bool(key)
     height = sum(heights) + top
     longest = max(sum(map(len, tokens)) for row in lines.values() for tokens, _ in row)
-    figure, axis = diagrams.canvas(max(2.1 + LETTER * longest, 0.11 * len(title) + 0.2), height)
+    width = max(2.1 + LETTER * longest, 0.11 * len(title) + 0.2, 0.08 * len(key) + 0.2)
+    figure, axis = diagrams.canvas(width, height)
     color = INK if below else shade
     diagrams.say(axis, 0.12, height - 0.48, key, color, size=10, ha="left")
     y = height - top

@@ -40,7 +40,7 @@ def test_counts_are_of_neighbors_and_correlations_of_different_rows(stories):
     counts, often = measure.frequent_tokens(stories.tokenizer, n_texts=3, least=10)
     texts = measure.load_corpus("stories", "train", quiet=True).texts[:3]
     ids = [stories.tokenizer.encode(text).tolist() for text in texts]
-    assert counts.sum() == sum(len(each) - 1 for each in ids)
+    assert counts.sum() == sum(map(len, ids))  # the first token follows the one that begins a text
     first, second = ids[0][:2]
     assert counts[first, second] >= 1
     assert min(counts[often].sum(dim=1).min(), counts[:, often].sum(dim=0).min()) >= 10
@@ -104,7 +104,7 @@ def test_figures_can_be_read():
     groups, points = {"place": ["sea", "mill"], "food": ["soup"]}, torch.randn(3, 2)
     words, order, logits = ["a", "b", "c"], [2, 1, 0], torch.randn(3, 12)
     maps = {"rows": torch.eye(3)}
-    one, other = torch.rand(2, 5, 5)
+    (one, other), rows = torch.rand(2, 5, 5), torch.rand(3, 41)
     pairs = {"rows": (one, other, "next"), "columns": (other, one, "previous")}
     texts = {"same": (logits, logits[order]), "not": (logits, logits[order] + 1)}
     check_figures(
@@ -113,6 +113,6 @@ def test_figures_can_be_read():
         figures.pairs_of_tokens(pairs, {"a, b": (0, 3), "a, c": (1, 4)}, "title"),
         figures.dials({"pair 0": 1.0, "pair 8": 0.1}, range(3), "title"),
         figures.entrances([0.4, 5.6, -1.0], "L0H3", "title"),
-        figures.by_distance({"random": other[0]}, {"0": one[0], "60": one[1]}, "title", mark=3),
+        figures.by_distance({"random": rows[2]}, {"0": rows[0], "60": rows[1]}, "title", mark=3),
         figures.reordered(texts, words, order, "title"),
     )

@@ -111,6 +111,9 @@ def _sinusoids(answer):
         mistakes = {
             "The sines and the cosines stand in two halves; in the paper they alternate: "
             "columns 0, 2, 4, … are sines.": torch.cat([sines, cosines_], dim=1),
+            "The cosines are missing: columns 1, 3, 5, … are cosines of the same angles.": (
+                sines.repeat_interleave(2, dim=1)
+            ),
             "Sine and cosine have changed places.": torch.stack([cosines_, sines], -1).flatten(1),
             "The exponent is 2i / d_model with i = 0, 1, 2, …: yours is half of it.": (
                 sinusoids(n_ctx, d_model, base**0.5)

@@ -96,6 +96,7 @@ def _transformer(answer, model, tokens):
         for weights in layers:
             replaced, aside = attention(replaced, *weights), aside + attention(start, *weights)
         mistakes = {
+            "No layer is run: each must add what its attention gives.": start @ model.W_U,
             "Your layers replace the residual stream: each must add to it.": replaced @ model.W_U,
             "Every layer of yours reads the embedding: each must read the stream as it is by "
             "then.": aside @ model.W_U,
