@@ -225,5 +225,6 @@ def test_figures_can_be_read():
     check_figures(
         figures.diagonals(tables, "Tables"),
         figures.readings(rows, "Readings"),
+        figures.attention(torch.eye(3), words, words, "Attention"),
         figures.against_score(points, "Against", 0.4, 0.1, {1: "missed"}),
     )

@@ -56,6 +56,14 @@ def readings(rows: list[Reading], title: str) -> Figure:
     return figure
 
 
+def attention(
+    pattern: Float[Tensor, "query_pos key_pos"], queries: list[str], keys: list[str], title: str
+) -> Figure:
+    """Attention weights of one head, from some words to all."""
+    look = {"number": ".2f", "row_names": queries, "column_names": keys, "cell": (0.7, 0.42)}
+    return grids({"": {"": pattern}}, title, x_label="to", y_label="from", **look)
+
+
 def diagonals(tables: dict[str, list[Float[Tensor, "source out"]]], title: str) -> Figure:
     """Square tables of tokens, red above the mean of the row and blue below; a scale for each row.
 
