@@ -104,7 +104,7 @@ def against_score(
         groups = {group: [] for group in AGREEMENT.values()}
         for score, share in found.values():
             groups[AGREEMENT[score > null, share >= least]].append((score, share))
-        data[panel] = {group: np.reshape(some, (-1, 2)).T for group, some in groups.items()}
+        data[panel] = {group: np.transpose(some) for group, some in groups.items() if some}
         names[panel] = {label: found[head] for head, label in labels.items()}
     x_label, y_label = "copying score (dashed: the null)", "logit difference recovered"
     look = {"colors": COLORS, "levels": {least: "copies"}, "names": names}
