@@ -1,5 +1,7 @@
 """Notebook 07: frames, raises, prices of a planted corpus; its exercises and drawings."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -12,6 +14,7 @@ from aot_helpers.text.batches import pad_batch
 from aot_helpers.text.planted import BUG, BUG_OBJECTS, FILLERS, write_planted
 from chapters.nb07_one_layer_skip_trigrams import figures, idioms
 from chapters.nb07_one_layer_skip_trigrams import measure as one_layer
+from chapters.nb07_one_layer_skip_trigrams.exercises import _table_without
 from figure_checks import check_figures
 
 
@@ -146,6 +149,8 @@ IDENTITY, table, patched = [[1, 0], [0, 1]], one_layer.skip_trigram_table, one_l
 ANSWERS = [
     ("07.1", [lambda *given: 2 * table(*given)], "not yet"),
     ("07.1", [lambda model, h, frames: table(model, h, frames)[0]], "not yet"),
+    ("07.1", [partial(_table_without, source=0)], "not yet"),
+    ("07.1", [partial(_table_without, centered=0)], "not yet"),
     ("07.2", [lambda m, a, b, h: patched(m, a, b, 0)], "not yet"),
     ("07.2", [lambda m, a, b, h: patched(m, b, a, h)], "not yet"),
     ("07.2", [lambda m, a, b, h: m(a)], "not yet"),
@@ -190,4 +195,5 @@ def test_figures_can_be_read():
         figures.fan("put", {"of": 1.0, "at": 0.0}, {"rain": 3.8}, "title"),
         figures.circuits_add_up(maps, ["rain", "music", "silk"], "title"),
         figures.logit_differences(terms, BUG, BUG_OBJECTS, "title"),
+        figures.prices({"planted-1l-2heads-seed1": {"in": 0.0, "at": 1.1, "of": 0.1}}, "title"),
     )

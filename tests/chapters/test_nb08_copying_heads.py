@@ -10,6 +10,7 @@ from aot_helpers.reading.circuits import copying_score
 from aot_helpers.reading.factored import FactoredMatrix
 from aot_helpers.text.corpora import Corpus
 from aot_helpers.text.planted import PlantedTruth
+from aot_helpers.text.tokenization import word_ids
 from chapters.nb08_copying_heads import figures
 from chapters.nb08_copying_heads import measure as copying_heads
 from figure_checks import check_figures
@@ -56,6 +57,20 @@ def test_planted_copies_are_the_words_that_the_rules_repeat(model):
     assert texts.shape == (2, 8) and texts[0, 1] == texts[0, 4] and len(tokens["codes"]) > 9
     assert copies["names"].nonzero().tolist() == [[0, 3]]
     assert copies["codes"].nonzero().tolist() == [[1, 4], [1, 5]]
+
+
+def test_a_code_is_repeated_if_it_was_said_since_the_mark(model):
+    text = "list pe le ki ; pe le ki ."
+    texts = model.tokenizer.encode(text, bos=True)[None]
+    number = word_ids(model.tokenizer)
+    codes = torch.tensor([number[word] for word in ("pe", "le", "ki")])
+    copies = torch.zeros(1, 9, dtype=torch.bool)
+    copies[0, 5:8] = True  # pe, le and ki are due again
+    logits = torch.zeros(1, 10, 98)
+    logits[0, 6, number["pe"]] = logits[0, 7, number["ki"]] = 1  # said again; due, and only before
+    found = copying_heads.repeats(logits, texts, copies, codes, number[";"])
+    assert found == pytest.approx(1 / 2)
+    assert copying_heads.repeats(logits, texts, copies, codes, number["list"]) == 1
 
 
 def test_guesses_are_the_best_of_the_group():
@@ -144,7 +159,7 @@ def test_flags_agree_more_than_flags_that_are_shuffled_over_all_heads():
     assert by_chance == pytest.approx([0.5, 0.5], abs=0.03)
 
 
-@pytest.mark.parametrize("number", ["08.1", "08.2"])
+@pytest.mark.parametrize("number", ["08.1", "08.2", "08.3"])
 def test_a_page_is_the_readers_once_it_is_right(check_page, number):
     check_page(number)
 
@@ -175,11 +190,7 @@ def patched_keys(model, texts, donors, head):
     return model(texts, edits={name: put})
 
 
-ITSELF = {"first saying": torch.tensor(0.1), "since the ;": torch.tensor(0.5)}
-GIVEN = {
-    "08.3": {"truth": ITSELF},
-    "08.4": {"text": "list pe le ki la ; pe le ki", "head": Head(0, 1)},
-}
+GIVEN = {"08.4": {"text": "list pe le ki la ; pe le ki", "head": Head(0, 1)}}
 ANSWERS = [
     ("08.1", patched_keys, "not yet"),
     ("08.1", lambda model, texts, donors, head: model(donors), "not yet"),
@@ -188,9 +199,10 @@ ANSWERS = [
     ("08.2", lambda A, B: (torch.linalg.eigvals(B @ A).real > 0).float().mean(), "not yet"),
     ("08.2", lambda A, B: (A @ B).trace(), "not yet"),
     ("08.2", lambda A, B: A, "not yet"),
-    ("08.3", {"first saying": 0.2, "since the ;": 0.6}, "solved"),
-    ("08.3", {"first saying": 0.8, "since the ;": 0.6}, "not yet"),
-    ("08.3", dict.fromkeys(ITSELF, ...), "not attempted"),
+    ("08.3", lambda A, B: (A @ B).diagonal(), "solved"),
+    ("08.3", lambda A, B: (A @ B).sum(dim=1), "not yet"),
+    ("08.3", lambda A, B: (A @ B).trace(), "not yet"),
+    ("08.3", lambda A, B: (B @ A).diagonal(), "not yet"),
     ("08.4", "list pe le ki la ; pe la ki", "solved"),
     ("08.4", "list pe le ki la ; la le ki", "not yet"),
     ("08.4", "list pe le ki la ; pe le", "not yet"),
@@ -209,11 +221,10 @@ def test_figures_can_be_read():
     words, said = ["ada", "so", "again"], {"ada": 0.9, "hugo": 0.05}
     rows = [figures.Reading("L0H1 carries finn", words, {0: "finn"}, said)]
     tables = {"names": [torch.eye(20), 3 * torch.eye(20)], "codes": [-torch.eye(20)] * 2}
-    heads = [(torch.tensor([90.0, -4 + 0j]), 0.5), (torch.tensor([-9 + 4j]), -1.0)]
     points = {"score": {0: (0.9, 0.8), 1: (-0.5, 0.6), 2: (0.5, 0.0), 3: (0.0, 0.0)}}
     check_figures(
         figures.diagonals(tables, "Tables"),
         figures.readings(rows, "Readings"),
-        figures.eigenvalue_planes(heads, "Planes"),
+        figures.attention(torch.eye(3), words, words, "Attention"),
         figures.against_score(points, "Against", 0.4, 0.1, {1: "missed"}),
     )

@@ -12,24 +12,29 @@ from aot_helpers.text.planted import BUG, BUG_PREPOSITIONS, BUG_VERBS
 from chapters.nb07_one_layer_skip_trigrams.measure import patched, skip_trigram_table
 
 LEFT_OUT = {  # what to say: how the table is written instead
-    "Take from what is added its mean over the outs.": {"centered": False},
+    "Take from what is added its mean over the outs.": {"centered": None},
     "Are the scores divided by the square root of d_head?": {"scaled": False},
     "Add to the scores the number for the distance, b_rel.": {"bias": 0},
     "b_rel begins with distance 0, the last token: turn it round.": {"bias": -1},
     "Multiply what the source adds by the attention weight on the source.": {"attended": False},
+    "This is the entry of position 0, BOS; the source stands at position 1.": {"source": 0},
+    "The mean runs over the outs, the last dimension.": {"centered": 0},
 }
 
 
-def _table_without(model, h, frames, centered=True, scaled=True, bias=1, attended=True):
-    """The skip-trigram table without one of its parts. bias: 0 without, -1 in the wrong order."""
+def _table_without(model, h, frames, centered=-1, scaled=True, bias=1, attended=True, source=1):
+    """The skip-trigram table with one of its parts left out or wrong.
+
+    centered: the dimension of the mean, None without. bias: 0 without, -1 in the wrong order.
+    """
     attn, X, n = model.blocks[0].attn, model.W_E[frames], frames.shape[-1]
     scores = (X[..., -1:, :] @ attn.W_Q[h] @ (X @ attn.W_K[h]).mT).squeeze(-2)
     scores = scores / math.sqrt(model.config.d_head) if scaled else scores
     by_distance = attn.b_rel[h, :n]
     scores = scores + (by_distance.flip(0) if bias == 1 else -bias * by_distance)
-    boost = X[..., 1, :] @ attn.W_V[h] @ attn.W_O[h] @ model.W_U
-    boost = boost - boost.mean(dim=-1, keepdim=True) if centered else boost
-    return scores.softmax(dim=-1)[..., 1, None] * boost if attended else boost
+    boost = X[..., source, :] @ attn.W_V[h] @ attn.W_O[h] @ model.W_U
+    boost = boost if centered is None else boost - boost.mean(dim=centered, keepdim=True)
+    return scores.softmax(dim=-1)[..., source, None] * boost if attended else boost
 
 
 def _random(*shapes, seed):

@@ -12,6 +12,7 @@ from torch import Tensor
 from aot_helpers.showing import diagrams
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHADES, SHARE, VALUE
 from aot_helpers.showing.forms import TITLE, dots, panels
+from aot_helpers.text.planted import BUG_PREPOSITIONS
 from chapters.nb07_one_layer_skip_trigrams.measure import Planted
 
 FALSE = "#C2185B"
@@ -157,3 +158,20 @@ def raised_nouns(after: dict[str, dict[str, dict]], verb: str, title: str) -> Fi
     label = f"log-probability after “{verb}” minus after eight other verbs (nats)"
     look = {"colors": colors, "number": "+.1f", "levels": {0: ""}, "apart": True}
     return dots({"": rows}, title, label, **look)
+
+
+def prices(paid: dict[str, dict[str, float]], title: str) -> Figure:
+    """A row for each run: what it pays after the crossed prepositions and, in gray, the others.
+
+    paid: {run: {preposition: loss above the floor, in coin tosses}}.
+    """
+    control = "control: after onto, of, with"
+    rows = {}
+    for run, after in paid.items():
+        size, seed = 2 if "2heads" in run else 4, run.partition("-seed")[2] or 0
+        found = {f"after {word}": [p] for word, p in after.items() if word in BUG_PREPOSITIONS}
+        others = [p for word, p in after.items() if word not in BUG_PREPOSITIONS]
+        rows[f"{size} heads, seed {seed}"] = {control: others} | found
+    colors = {control: "0.65", "after in": KEY, "after at": QUERY}
+    label = "loss above the floor, in coin tosses"
+    return dots({"": rows}, title, label, colors=colors, levels={0: "rule known", 1: "coin toss"})

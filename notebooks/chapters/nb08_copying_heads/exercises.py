@@ -1,4 +1,4 @@
-"""The exercises of notebook 08: a patch of values, a score, where a head attends, a trap."""
+"""The exercises of notebook 08: a patch of values, a score, a diagonal, a trap."""
 
 from functools import partial
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.teaching.exercises import NotYet
-from aot_helpers.teaching.exercises.references import against, draw, near, read_numbers
+from aot_helpers.teaching.exercises.references import against, draw, read_numbers
 
 LEFT = 0.1  # of 08.4: the probability below which a word is not said any more
 
@@ -18,14 +18,14 @@ def patch_values(model, texts, donors, head):
     return _patched(model, texts, donors, head, "v")
 
 
-def _patched(model, texts, donors, head, what, which=None):
-    """As patch_values, of any activation [batch, pos, head, d_head], or of other heads."""
+def _patched(model, texts, donors, head, what, which=None, at=slice(None)):
+    """As patch_values, of any activation [batch, pos, head, d_head], other heads or places."""
     _, cache = model.run_with_cache(donors)
     name, which = f"L{head.layer}.{what}", head.head if which is None else which
 
     def patch(old):
         new = old.clone()
-        new[:, :, which] = cache[name][:, :, which]
+        new[:, at, which] = cache[name][:, at, which]
         return new
 
     return model(texts, edits={name: patch})
@@ -46,6 +46,9 @@ WRONG_PATCHES = {
     ),
     "You patch z, which brings the donor's attention pattern along; patch v.": (
         lambda *given: _patched(*given, "z")
+    ),
+    "Only the last position is patched; what is carried stands at earlier ones.": (
+        lambda *given: _patched(*given, "v", at=-1)
     ),
     "You patch keys; the values are `v`.": lambda *given: _patched(*given, "k"),
     "You patch the values of all heads of the layer.": (
@@ -81,6 +84,9 @@ WRONG_SCORES = {  # what to say: the score of eigenvalues and singular values
     "This is the sum above the line; divide by the sum of the sizes.": (
         lambda values, _: values.real.sum()
     ),
+    "Below the line stands the size of the sum; add up the sizes.": (
+        lambda values, _: values.real.sum() / values.sum().abs()
+    ),
     "You divide by singular values; the formula has eigenvalues.": (
         lambda values, singular: values.real.sum() / singular.sum()
     ),
@@ -104,11 +110,31 @@ def _copying_score(answer):
     return "1 if every mixture of words raises itself, −1 if every one lowers itself"
 
 
-def _shares(answer, truth):
-    """truth: both shares of L0H1's attention; what they leave has been printed."""
-    near(answer, truth, within=0.2)
-    said = ", ".join(f"{name}: {share:.2f}" for name, share in truth.items())
-    return f"{said}. It attends to what has just been said, and lowers it"
+def own_logits(L, R):
+    """The diagonal of the table L @ R: [d_vocab]."""
+    return (L * R.T).sum(dim=1)
+
+
+WRONG_DIAGONALS = {
+    "These are the sums of the rows; only the entry [w, w] is wanted.": (
+        lambda L, R: (L @ R).sum(dim=1)
+    ),
+    "This is the largest entry of each row; the entry [w, w] is wanted.": (
+        lambda L, R: (L @ R).amax(dim=1)
+    ),
+    "This is their sum, the trace; return one number for each word.": (
+        lambda L, R: (L * R.T).sum()
+    ),
+    "This is the diagonal of R @ L; it has one entry for each dimension of the head.": (
+        lambda L, R: (R @ L).diagonal()
+    ),
+}
+
+
+def _own_logits(answer):
+    trials = [(draw(9, 4, seed=s), draw(4, 9, seed=s + 1)) for s in (2, 4)]
+    against(own_logits, trials, WRONG_DIAGONALS)(answer)
+    return "their sum is the numerator of the copying score, which can now be split by words"
 
 
 def _donor(answer, model, text, head):
@@ -137,5 +163,5 @@ def _donor(answer, model, text, head):
     )
 
 
-CHECKS = {"08.1": _patch_values, "08.2": _copying_score, "08.3": _shares, "08.4": _donor}
-PAGES = {"08.1": patch_values, "08.2": copying_score}
+CHECKS = {"08.1": _patch_values, "08.2": _copying_score, "08.3": _own_logits, "08.4": _donor}
+PAGES = {"08.1": patch_values, "08.2": copying_score, "08.3": own_logits}

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Complex, Float
+from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -56,6 +56,14 @@ def readings(rows: list[Reading], title: str) -> Figure:
     return figure
 
 
+def attention(
+    pattern: Float[Tensor, "query_pos key_pos"], queries: list[str], keys: list[str], title: str
+) -> Figure:
+    """Attention weights of one head, from some words to all."""
+    look = {"number": ".2f", "row_names": queries, "column_names": keys, "cell": (0.7, 0.42)}
+    return grids({"": {"": pattern}}, title, x_label="to", y_label="from", **look)
+
+
 def diagonals(tables: dict[str, list[Float[Tensor, "source out"]]], title: str) -> Figure:
     """Square tables of tokens, red above the mean of the row and blue below; a scale for each row.
 
@@ -79,34 +87,6 @@ def _said_of_diagonal(name: str, table: np.ndarray) -> str:
     return f"{name}: {max(raised, lowered)} of {len(table)}\n{way} themselves most"
 
 
-def eigenvalue_planes(heads: list[tuple[Complex[Tensor, " d_head"], float]], title: str) -> Figure:
-    """Eigenvalues in the complex plane: of each head of layer 0 (eigenvalues, copying score).
-
-    Drawn at the square root of their size, on one scale; ticks are true values.
-    """
-    panels = {}
-    for h, (values, score) in enumerate(heads):
-        values = np.asarray(values)
-        values = values / np.sqrt(np.abs(values))
-        signs = {"raised": values[values.real > 0], "lowered": values[values.real <= 0]}
-        panel = f"L0H{h}\ncopying score {float(score):+.2f}"
-        panels[panel] = {way: (some.real, some.imag) for way, some in signs.items()}
-    note = "Square-root scale: half of the way out is a quarter of the size."
-    look = {"colors": {"raised": VALUE, "lowered": LOWERED}, "width": 9.8, "height": 2.9}
-    figure = points(panels, title, "real part", "imaginary part", note=note, **look)
-    ticks = np.array([-80, -20, 0, 20, 80])
-    places = np.sign(ticks) * np.abs(ticks) ** 0.5
-    reach = 1.1 * max(np.abs(np.asarray(values)).max() ** 0.5 for values, _ in heads)
-    for axis in figure.axes:
-        axis.set_xticks(places, ticks)
-        axis.set_yticks(places, ticks)
-        axis.set(xlim=(-reach, reach), ylim=(-reach, reach))
-        axis.set_aspect("equal", adjustable="box")
-        axis.axvline(0, color="0.7", lw=0.8, zorder=0)
-        axis.axhline(0, color="0.7", lw=0.8, zorder=0)
-    return figure
-
-
 def against_score(
     panels: dict[str, dict[Head | int, tuple[float, float]]],
     title: str,
@@ -124,7 +104,7 @@ def against_score(
         groups = {group: [] for group in AGREEMENT.values()}
         for score, share in found.values():
             groups[AGREEMENT[score > null, share >= least]].append((score, share))
-        data[panel] = {group: np.reshape(some, (-1, 2)).T for group, some in groups.items()}
+        data[panel] = {group: np.transpose(some) for group, some in groups.items() if some}
         names[panel] = {label: found[head] for head, label in labels.items()}
     x_label, y_label = "copying score (dashed: the null)", "logit difference recovered"
     look = {"colors": COLORS, "levels": {least: "copies"}, "names": names}

@@ -89,6 +89,24 @@ def logit_difference(
     return (theirs - own)[..., 0]
 
 
+def repeats(
+    logits: Float[Tensor, "text pos d_vocab"],
+    texts: Int[Tensor, "text pos"],
+    copies: Bool[Tensor, "text word"],
+    codes: Int[Tensor, " n"],
+    mark: int,
+) -> float:
+    """How often the first choice after a code said again is a code that was said since the mark.
+
+    copies: True where a code is due again, as of `planted_copies`; counted where one was just said.
+    """
+    is_code, after = torch.isin(texts, codes), (texts == mark).cumsum(dim=1)
+    since = (after[:, :, None] == after[:, None]) & is_code[:, None]  # [text, query, key]
+    first = logits.argmax(dim=-1)
+    said = (since & (texts[:, None] == first[..., None])).tril().any(dim=-1)
+    return said[:, :-1][is_code[:, :-1] & copies].float().mean().item()
+
+
 def guesses(
     logits: Float[Tensor, "text pos d_vocab"],
     text: Int[Tensor, "text pos"],
