@@ -160,8 +160,9 @@ def _train(answer):
         "Your model learns to repeat its input: the targets are batch[:, 1:].": {"targets": 0},
         "Your model learns to repeat its input: the logits are those of batch[:, :-1], the targets "
         "batch[:, 1:].": {"inputs": 0, "targets": 0},
-        "The model reads the last token too, which has no target: give it "
-        "batch[:, :-1].": {"inputs": 0},
+        "The model reads the last token too, which has no target: give it batch[:, :-1].": {
+            "inputs": 0
+        },
         "The learning rate of each step is not set.": {"rate_is": "not set"},
         "The learning rate is set after the step that it is for.": {"rate_is": "late"},
         "The gradients are not clipped to length 1.": {"clip": False},
