@@ -155,7 +155,7 @@ ANSWERS = [
     ("06.1", once, "accumulate"),
     ("06.1", lambda letters, n: counted(letters, n).log(), "logarithms of counts"),
     ("06.1", lambda letters, n: counted(letters, n).log_softmax(dim=1), "takes logits"),
-    ("06.1", without_keepdim, "column by column"),
+    ("06.1", without_keepdim, "keepdim=True"),
     ("06.2", lambda P: P + P, "multiplied, not added"),
     ("06.3", mean_over_columns, "keepdim=True"),
     ("06.1", lambda letters, n: None, "not attempted"),

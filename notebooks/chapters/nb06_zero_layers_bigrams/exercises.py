@@ -59,10 +59,7 @@ def _bigram_table(answer):
             "the logarithm.": (counts + 0.5).log_softmax(dim=1),
             "Turned round: a row is the present letter, a column the next one.": right.T,
             "Your columns add up to 1. After each letter *something* follows: each row must add "
-            "up to 1.": _logs(counts + 0.5, dim=0),
-            "You divide column by column: counts.sum(dim=1, keepdim=True) divides the rows.": (
-                (counts + 0.5) / (counts + 0.5).sum(dim=1)
-            ).log(),
+            "up to 1: divide by counts.sum(dim=1, keepdim=True).": _logs(counts + 0.5, dim=0),
             "Your whole table adds up to 1: those are the chances of pairs. Divide each row by "
             "its sum.": _logs(counts + 0.5, dim=(0, 1)),
             "Each pair is counted once at most: `counts[a, b] += 1` does not accumulate where a "
