@@ -20,7 +20,7 @@ def _figure(width: float, height: float, columns: int = 1):
 
 
 def attention_map(pattern, tokens, title="") -> Figure:
-    """One head's attention [query_pos, key_pos]: rows look, columns are looked at, 0 to 1."""
+    """One head's attention [query_pos, key_pos]: rows attend, columns are attended to, 0 to 1."""
     width = min(max(3.2, 0.2 * len(tokens) + 1.2), 9) + 0.8
     height = min(max(2.4, 0.2 * len(tokens) + 1.4), 9)
     return attention_maps([pattern], tokens, [title], (width, height))
@@ -36,8 +36,8 @@ def attention_maps(patterns, tokens, titles, each=(3.1, 3.3)) -> Figure:
             every = math.ceil(0.16 * len(tokens) / room)  # in too little room, not all have labels
             labels = [shown(token) for token in tokens[::every]]
             set_ticks(range(0, len(tokens), every), labels, rotation=turn, fontsize=SMALL)
-        axis.set(xlabel="key (looked at)", ylabel="query (looking)", title=title)
-    figure.colorbar(axes[-1].images[0], ax=axes, label="attention", shrink=0.8)
+        axis.set(xlabel="attended to (key)", ylabel="attends (query)", title=title)
+    figure.colorbar(axes[-1].images[0], ax=axes, label="attention weight", shrink=0.8)
     return figure
 
 

@@ -13,6 +13,7 @@ from aot_helpers.showing.panels import panels, shown
 
 SURPRISE = diagrams.QUERY  # the color of a loss
 LETTER = 9.5 * 0.602 / 72  # width of a letter of the monospaced font, in inches
+LUMINANCE = 0.2126, 0.7152, 0.0722  # of red, green and blue: how bright each is to the eye
 
 
 def shaded_texts(rows, title, shade=SURPRISE, most=6.0, key="", letters=84, below=None):
@@ -129,7 +130,7 @@ def token_rows(
             face = tint(fill or INK, share) if isinstance(fill, str) else tint(shade, share)
             box = {"fc": face, "ec": "0.85", "lw": 0.7}
             axis.add_patch(Rectangle((x, y - 0.13), wide - 0.03, 0.26, **box))
-            color = "white" if share > 0.55 else INK
+            color = "white" if np.dot(face, LUMINANCE) < 0.5 else INK
             middle = x + wide / 2 - 0.015
             diagrams.say(axis, middle, y, shown(token), color, size=9.5, family="monospace")
             if number:

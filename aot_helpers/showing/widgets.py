@@ -127,6 +127,6 @@ class AttentionView(Page):
         data = {"tokens": list(tokens), "heads": list(heads), "head": head}
         data["ramp"] = [f"rgb({r},{g},{b})" for r, g, b, _ in SHADES(range(256), bytes=True)]
         data["weights"] = base64.b64encode(weights.tobytes()).decode()
-        still = plots.attention_map(weights[head], tokens, heads[head])
+        still = plots.attention_map(weights[head], tokens, f"Attention pattern of {heads[head]}")
         said = f"{heads[head]} of {len(heads)} heads, {len(tokens)} tokens"
         super().__init__("attention.js", data, still, said)

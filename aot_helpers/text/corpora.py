@@ -3,6 +3,7 @@
 import ast
 import csv
 import functools
+import gc
 import hashlib
 import re
 from collections.abc import Callable
@@ -131,7 +132,13 @@ def _docstring_files() -> tuple[list[list[str]], str]:
         installed = distribution(package)
         sources.append(f"{package} {installed.version}")
         paths += sorted(Path(installed.locate_file(package)).rglob("*.py"), key=Path.as_posix)
-    files = [_prose(p.read_text(encoding="utf-8")) for p in paths if "tests" not in p.parts]
+    collecting = gc.isenabled()
+    gc.disable()  # searching the parsed files for cycles takes nearly as long as parsing them
+    try:
+        files = [_prose(p.read_text(encoding="utf-8")) for p in paths if "tests" not in p.parts]
+    finally:
+        if collecting:
+            gc.enable()
     return files, " and ".join(sources)
 
 

@@ -142,6 +142,8 @@ def _mean_of_ratios(losses, strings):
         ("01.3", lambda x, s: x.sum() / len("".join(s)) / math.log(2), "bits"),
         ("01.4", exercises._first_place, "first earlier place"),
         ("01.4", measure.last_guesses, "matches one token"),
+        ("01.4", lambda tokens: [-1, *tokens[2:], -1], "finds itself"),
+        ("01.4", lambda tokens: [*exercises.match_of_two(tokens)[1:], -1], "too early"),
         ("01.4", lambda tokens: [-1] * len(tokens), "expected"),
         ("01.4", lambda tokens: None, "not attempted"),
     ],

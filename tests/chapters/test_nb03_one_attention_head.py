@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from aot_helpers.teaching.exercises import write
+from aot_helpers.teaching.exercises import grade, write
 from aot_helpers.teaching.exercises.attention import flawed_attention
 from chapters.nb03_one_attention_head import exercises, figures
 from figure_checks import check_figures
@@ -34,6 +34,26 @@ def flawed(**flaw):
 def without_W_O(x, W_Q, W_K, W_V, W_O, bias):
     _, pattern = exercises.attention_head(x, W_Q, W_K, W_V, W_O, bias)
     return pattern @ x @ W_V, pattern
+
+
+def zeros_for_the_future(x, W_Q, W_K, W_V, W_O, bias=0.0):
+    scores = (x @ W_Q) @ (x @ W_K).T / W_Q.shape[1] ** 0.5 + bias
+    pattern = scores.tril().softmax(dim=-1)
+    return pattern @ x @ W_V @ W_O, pattern
+
+
+def with_a_divided_bias(x, W_Q, W_K, W_V, W_O, bias=0.0):
+    return exercises.attention_head(x, W_Q, W_K, W_V, W_O, bias / W_Q.shape[1] ** 0.5)
+
+
+def with_x(x, *weights):
+    written, pattern = exercises.attention_head(x, *weights)
+    return x + written, pattern
+
+
+def apart(x, rates):
+    turned = exercises.rotate(x, rates)
+    return torch.cat([turned[:, 0::2], turned[:, 1::2]], dim=1)
 
 
 def halves(x, rates):
@@ -69,6 +89,11 @@ def test_an_answer_is_judged(verdict, number, answer, expected):
     assert verdict(number, *answer, **GIVEN.get(number, {})) == expected
 
 
+def test_equal_scores_are_said_to_give_equal_weights(capsys):
+    grade("03.1", [0, 1, 0, 0, 0], THIRDS, **GIVEN["03.1"])
+    assert "positions 1 and 4 have equal scores" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("number", "mistake", "named"),
     [
@@ -79,6 +104,10 @@ def test_an_answer_is_judged(verdict, number, answer, expected):
         ("03.2", flawed(over=-2), "over the queries"),
         ("03.2", flawed(swap=True), "changed places"),
         ("03.2", without_W_O, "W_O is missing"),
+        ("03.2", zeros_for_the_future, "set them to −∞"),
+        ("03.2", with_a_divided_bias, "divide the bias"),
+        ("03.2", with_x, "x is in your result"),
+        ("03.4", apart, "not their places"),
         ("03.4", lambda x, rates: exercises.rotate(x, -rates), "other way"),
         ("03.4", halves, "halves"),
     ],

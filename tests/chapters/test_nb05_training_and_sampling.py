@@ -137,6 +137,15 @@ def overflowing(logits, targets):
     return -logits.softmax(dim=-1).gather(-1, targets[..., None]).log().mean()
 
 
+def watching_a_tensor(model, optimizer, batches, rates, watch):
+    exercises.train(model, optimizer, batches, rates, lambda loss: watch(torch.tensor(loss)))
+
+
+def dividing_by_zero(model, ids, n, temperature=1.0, top_k=None, seed=0):
+    torch.multinomial((model(ids[None, -3:])[0, -1] / temperature).softmax(dim=-1), 1)
+    return exercises.sample(model, ids, n, temperature, top_k, seed)
+
+
 def flawed(**flaw):
     return lambda *arguments: exercises.flawed(*arguments, **flaw)
 
@@ -150,7 +159,10 @@ def multiplied(model, ids, n, temperature=1.0, top_k=None, seed=0):
     [
         ("05.1", over_time, "over the positions"),
         ("05.1", overflowing, "rounded to 0"),
+        ("05.1", lambda logits, _: -logits.log_softmax(dim=-1).mean(), "only the token that came"),
         ("05.2", flawed(clear=False), "zero_grad"),
+        ("05.2", flawed(inputs=0), "which has no target"),
+        ("05.2", watching_a_tensor, "with a tensor"),
         ("05.2", flawed(targets=0), "repeat its input"),
         ("05.2", flawed(rate_is="not set"), "is not set"),
         ("05.2", flawed(inputs=0, targets=0), "repeat its input"),
@@ -158,6 +170,7 @@ def multiplied(model, ids, n, temperature=1.0, top_k=None, seed=0):
         ("05.2", flawed(clip=False), "not clipped"),
         ("05.2", lambda *_: None, "not attempted"),
         ("05.4", multiplied, "multiplied"),
+        ("05.4", dividing_by_zero, "At temperature 0"),
         ("05.4", lambda model, ids, n, **_: ids, "seven ids"),
         ("05.4", lambda model, ids, n, **_: model(ids.repeat(3)[None]), "n_ctx"),
         ("05.4", lambda *_, **__: None, "not attempted"),

@@ -124,6 +124,16 @@ def once(letters, n):
     return halves(counts)
 
 
+def without_keepdim(letters, n):
+    counts = counted(letters, n)
+    return (counts / counts.sum(dim=1)).log()
+
+
+def mean_over_columns(table, r):
+    U, S, Vh = torch.linalg.svd(table - table.mean(dim=1))
+    return U[:, :r] * S[:r], Vh[:r]
+
+
 def split(table, r):
     U, S, Vh = torch.linalg.svd(table - table.mean(dim=1, keepdim=True))
     root = S[:r].sqrt()
@@ -143,6 +153,11 @@ ANSWERS = [
     ("06.1", lambda letters, n: halves(counted(letters, n), dim=0), "columns"),
     ("06.1", lambda letters, n: halves(counted(letters, n, 0)), "0.5 is missing"),
     ("06.1", once, "accumulate"),
+    ("06.1", lambda letters, n: counted(letters, n).log(), "logarithms of counts"),
+    ("06.1", lambda letters, n: counted(letters, n).log_softmax(dim=1), "takes logits"),
+    ("06.1", without_keepdim, "keepdim=True"),
+    ("06.2", lambda P: P + P, "multiplied, not added"),
+    ("06.3", mean_over_columns, "keepdim=True"),
     ("06.1", lambda letters, n: None, "not attempted"),
     ("06.2", lambda P: P @ P, "solved"),
     ("06.2", lambda P: P**2, "squares each entry"),
@@ -181,7 +196,6 @@ def test_figures_can_be_read():
         figures.table_maps(tables, signs, "title"),
         figures.table_strip(tables, signs, ["b ", "ta"], "title"),
         figures.pairs(*tables.values(), signs, ["b ", "ta"], "title"),
-        figures.forgetting({"q": torch.rand(8), "1 on": torch.rand(8)}, signs, "title"),
         figures.by_rank({"trained": [0.4, 0.1], "cut": [0.6, 0.2]}, [1, 2], 0.5, "title"),
         figures.letter_plane(torch.randn(8, 2), signs, "title"),
     )

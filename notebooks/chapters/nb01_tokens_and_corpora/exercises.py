@@ -141,6 +141,11 @@ _small = against(
     {
         "This matches one token: the one before it must be the same, too.": last_guesses,
         "This is the first earlier place; the last one is asked for.": _first_place,
+        "Each pair finds itself: look it up before you store its new place.": lambda tokens: (
+            [-1, *tokens[2:], -1]
+        ),
+        "Your guesses stand one place too early: guess[i] is what should follow "
+        "tokens[i].": lambda tokens: [*_searched(tokens)[1:], -1],
     },
 )
 

@@ -62,11 +62,13 @@ def colored(
     lines = {}
     for label, (strings, back, match) in blocks.items():
         lines[label] = texts.wrap(strings, back.int() + 2 * match.int(), letters)
-    height = sum(0.3 * len(rows) + 0.25 for rows in lines.values()) + 0.55
+    height = sum(0.3 * len(rows) + 0.25 for rows in lines.values()) + 0.75
     figure, axis = diagrams.canvas(10, height)
-    _ruled(axis, 7.3, height - 0.22, ["pairs"], [1])
-    _ruled(axis, 8.2, height - 0.22, ["last match"], [2])
-    y = height - 0.62
+    x = 1.75
+    for name, rule in {"pairs are right": 1, "the last match is": 2, "both are": 3}.items():
+        _ruled(axis, x, height - 0.52, [name], [rule])
+        x += texts.LETTER * len(name) + 0.35
+    y = height - 0.95
     for label, rows in lines.items():
         diagrams.say(axis, 1.55, y, label, size=10.5, ha="right", weight="bold")
         for strings, rules in rows:

@@ -51,6 +51,11 @@ def _weights(ten_times, opposite, scores):
         if wrong.max() > ROUNDED:
             if abs(guess.sum() - 1) > 0.15:
                 raise NotYet(f"{name}: your weights add up to {guess.sum():.2f}, not to 1.")
+            apart = (guess - guess[:, None]).abs() > 2 * ROUNDED
+            torn = ((truth - truth[:, None]).abs() < 1e-6) & apart
+            if torn.any():
+                i, j = torn.nonzero()[0].tolist()
+                raise NotYet(f"{name}: positions {i} and {j} have equal scores, so equal weights.")
             worst = int(wrong.argmax())
             more = "more" if truth[worst] > guess[worst] else "less"
             raise NotYet(f"{name}: position {worst} gets {more} than {guess[worst]:.2f}.")
@@ -92,6 +97,19 @@ def _attention_head(answer):
         flaws["The bias is missing: add it to the scores."] = flawed_attention(
             x, *weights, 0 * bias
         )
+        flaws["You divide the bias as well: add it after the division."] = flawed_attention(
+            x, *weights, bias / math.sqrt(d_head)
+        )
+        open_to = (((x @ weights[0]) @ (x @ weights[1]).T) / math.sqrt(d_head) + bias).tril()
+        zeros = open_to.softmax(dim=-1)
+        flaws["You set later scores to 0, and e to the 0 is 1: set them to −∞."] = (
+            zeros @ x @ weights[2] @ weights[3],
+            zeros,
+        )
+        flaws["x is in your result already: return only what the head writes."] = (
+            x + expected[0],
+            expected[1],
+        )
         z = expected[1] @ x @ weights[2]
         if isinstance(given[0], Tensor) and given[0].shape == z.shape != expected[0].shape:
             raise NotYet("W_O is missing: z still has to be written back.")
@@ -126,6 +144,9 @@ def _rotate(answer):
         ),
         "You turn the other way: that is rotate with -rates.": rotate(x, -rates),
         "You pair the two halves of a row; here neighbors are pairs: 0 with 1, 2 with 3.": halves,
+        "The numbers are right, but not their places: each pair stays side by side.": torch.cat(
+            [late, a * sin + b * cos], dim=1
+        ),
         "Each pair is scaled by a cosine or a sine; it should be turned.": _paired(
             a * cos, b * sin
         ),

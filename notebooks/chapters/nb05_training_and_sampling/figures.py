@@ -36,7 +36,7 @@ def two_loops(model, text, came, drawn, *, title: str) -> Figure:
     tokens = text.split()
     figure, axis = diagrams.canvas(10, 4.75)
     say, arrow = partial(diagrams.say, axis), partial(diagrams.arrow, axis)
-    say(0.12, 4.52, title, size=12.5, ha="left")
+    say(0.12, 4.52, title, size=12, ha="left", weight="bold")
     middle, left, right = 5.0, 1.5, 8.6
     y_text, y_model, y_bars = 3.85, 2.82, 0.95
 
@@ -139,10 +139,10 @@ class LiveLoss:
         last = self.losses[-30:]
         name = f"last {len(last)}: {sum(last) / len(last):.2f}"
         curve = {name: (range(1, len(self.losses) + 1), self.losses)}
-        look = {"colors": {name: SURPRISE}, "levels": self.levels, "x_log": True, "marker": ""}
-        labels = "step (logarithmic)", "loss (nats per token)"
+        look = {"colors": {name: SURPRISE}, "levels": self.levels, "marker": ""}
+        labels = "training step", "loss (nats per token)"
         figure = lines({"": curve}, self.title, *labels, y_range=(0, 7.5), **look)
-        figure.axes[0].set_xlim(0.95, self.steps)
+        figure.axes[0].set_xlim(1, self.steps)
         return figure
 
 
@@ -168,7 +168,7 @@ def ladder(
     high = step * len(means) + 0.25
     figure, axis = diagrams.canvas(10, high + 0.25)
     say = partial(diagrams.say, axis)
-    say(0.12, high, title, size=12.5, ha="left")
+    say(0.12, high, title, size=12, ha="left", weight="bold")
     say(9.9, 0.1, "orange: loss of the token, full at 6 nats", SURPRISE, size=10, ha="right")
     scale = (high - 0.5 - low) / max(means.values())
     for x in (rail, rail + 1):

@@ -52,9 +52,14 @@ def _bigram_table(answer):
         mistakes = {
             "These are probabilities: their logarithms are wanted.": right.exp(),
             "These are counts: divide each row by its sum, then take the logarithm.": counts + 0.5,
+            "These are logarithms of counts: divide each row by its sum first.": (
+                counts + 0.5
+            ).log(),
+            "log_softmax takes logits, and these are counts: divide each row by its sum, then take "
+            "the logarithm.": (counts + 0.5).log_softmax(dim=1),
             "Turned round: a row is the present letter, a column the next one.": right.T,
             "Your columns add up to 1. After each letter *something* follows: each row must add "
-            "up to 1.": _logs(counts + 0.5, dim=0),
+            "up to 1: divide by counts.sum(dim=1, keepdim=True).": _logs(counts + 0.5, dim=0),
             "Your whole table adds up to 1: those are the chances of pairs. Divide each row by "
             "its sum.": _logs(counts + 0.5, dim=(0, 1)),
             "Each pair is counted once at most: `counts[a, b] += 1` does not accumulate where a "
@@ -88,6 +93,7 @@ def _two_ahead(answer):
         for each, flaw in (
             (right.log(), "These are logarithms. The probabilities themselves are wanted."),
             (P, "That is the table of the next sign, not of the one after it."),
+            (2 * P, "Two steps after each other: their probabilities are multiplied, not added."),
             (P**2, "P ** 2 squares each entry. Sum over the sign in between."),
             (right.T, "Turned round: a row is the present sign, a column the later one."),
             (P.T @ P, "The first P is turned: its row is the present sign."),
@@ -123,6 +129,9 @@ def _factor(answer):
             "a rank.": _first(*nearest, r),
             "You took off the mean of each column; a constant is free along a row.": _first(
                 *columns, r
+            ),
+            "table.mean(dim=1) is taken off the columns here: keepdim=True keeps it a column.": (
+                _first(*torch.linalg.svd(table - table.mean(dim=1)), r)
             ),
             "The singular values are missing.": U[:, :r] @ Vh[:r],
             "The singular values are in both matrices: give them to one, or their root to each.": (

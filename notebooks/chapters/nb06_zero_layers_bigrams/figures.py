@@ -66,14 +66,6 @@ def pairs(counted: Table, model: Table, signs: str, named: list[str], title: str
     return figure
 
 
-def forgetting(steps: dict[str, Float[Tensor, " sign"]], signs: str, title: str) -> Figure:
-    """Distributions of a letter as a strip, one below the other: {name: probabilities}."""
-    letters = [shown(sign) for sign in signs]
-    strip = torch.stack(list(steps.values())).sqrt()
-    names = {"row_names": list(steps), "column_names": letters}
-    return grids({"": {"": strip}}, title, cell=(0.24, 0.26), x_label="letter", **names)
-
-
 def letter_plane(rows: Float[Tensor, "sign 2"], signs: str, title: str) -> Figure:
     """Letters as points, and a dashed line that parts vowels and space from consonants.
 
