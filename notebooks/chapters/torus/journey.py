@@ -27,7 +27,7 @@ STAGES = (
     ("Onto the globe.", "Only directions count for the answer: every point slides outward.",
      26, -30),
     ("Pearls in cells.",
-     "The unembedding divides the globe: {known} of {all} facts lie in their own.",
+     "The unembedding divides the globe: {known} of {all} facts lie in their Voronoi cell.",
      32, 0),
 )  # fmt: skip
 

@@ -84,10 +84,10 @@ def torus_in_space(
     """
     theta, facts = np.asarray(theta), np.asarray(facts)
     pairs = ring(theta.repeat(len(theta)), np.tile(theta, len(theta)), TUBE + 0.045)
-    view, reach, size = camera(elevation, azimuth), 1.78, (860, 650)
+    view, reach, size = camera(elevation, azimuth), 1.78, (720, 544)
     image, labels = rendered(ring(*turns(33, 65)), painted(predict, cells=560), view, *size, reach,
                              (pairs, facts), shadow=TUBE)  # fmt: skip
-    figure, axes = forms.panels(1, 1, 8.0, 6.05, title=title, figure_class=Shaded)
+    figure, axes = forms.panels(1, 1, 6.7, 5.1, title=title, figure_class=Shaded)
     axis = axes[0, 0]
     show_picture(axis, image, reach, letters=labels)
     _arrows(axis, view)
