@@ -17,9 +17,8 @@ def drawn_whole(net: torus.TorusNets, *, title: str) -> Figure:
     """Every weight of one network as a small square, in the order in which words pass them."""
     W = {name: each[0].numpy() for name, each in net.tensors().items()}
     n_words, n_heads = len(W["W_E"]), len(W["W_Q"])
-    figure, axes = forms.panels(
-        1, 1, 10, 4.6, title=title, note="Blue: negative, orange: positive. No MLP, and no norm after the heads.", figure_class=Painting
-    )
+    note = "Blue: negative, orange: positive. No MLP, and no norm after the heads."
+    figure, axes = forms.panels(1, 1, 10, 4.6, title=title, note=note, figure_class=Painting)
     axis = axes[0, 0]
     axis.set(xlim=(0, 20), ylim=(0, 9.2), aspect="equal")
     axis.axis("off")
@@ -46,7 +45,7 @@ def drawn_whole(net: torus.TorusNets, *, title: str) -> Figure:
         for k, name in enumerate(("W_Q", "W_K", "W_V", "W_O")):
             _numbers(axis, 9.95 + 1.37 * k, y - 0.2, W[name][h], f"${name}$", None, side=0.38)
         _arrow(axis, (14.9, y), (15.75, middle + 0.12 * (n_heads // 2 - h)))
-    _say(axis, 11.97, 9.05, f"{n_heads} heads: attention weights (Q, K), what they move (V, O)", **note)
+    _say(axis, 11.97, 9.05, f"{n_heads} heads: attention pattern (Q, K), values (V, O)", **note)
     line = {"color": INK, "lw": 1.3, "zorder": 1}
     axis.plot([7.05, 7.05, 16.05, 16.05], [middle - 0.75, 0.28, 0.28, middle - 0.35], **line)
     _say(axis, 11.6, 0.52, "residual connection: the second word goes on unchanged", **note)

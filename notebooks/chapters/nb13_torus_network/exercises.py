@@ -143,14 +143,14 @@ def _two_words(answer):
         raise NotAttempted
     if isinstance(answer, bool) or not isinstance(answer, numbers.Real):
         raise NotYet(f"A whole number is wanted, not {answer!r}.")
+    if answer < 0 or answer != int(answer):
+        raise NotYet(f"A number of changes is wanted, 0 or more, not {answer!r}.")
     if answer % 2:
         raise NotYet("After a full turn you are back where you began, so changes come in pairs.")
     if answer == 0:
         raise NotYet("The difference may change its sign: a wave can be larger than the constant.")
     if answer > 2:
-        raise NotYet("How often has a cosine of the angle plus a constant the value zero in a turn?")
-    if answer < 0:
-        raise NotYet("Count changes: 0 or more.")
+        raise NotYet("How often in a turn can a cosine of the angle plus a constant be zero?")
     return "a difference of two logits is then a constant plus one wave, whose zero set is a line"
 
 

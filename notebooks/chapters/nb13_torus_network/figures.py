@@ -18,7 +18,7 @@ from chapters.torus.palette import (
     SHARES,
     TURN,
     Painting,
-    Shaded,
+    Strip,
     painted,
     predictor,
     show_small,
@@ -26,6 +26,7 @@ from chapters.torus.palette import (
 from chapters.torus.torus_maps import frontier, show_facts, show_map
 from chapters.torus.winding import changes
 
+PINK = "#E8487F"  # seen on dark and on white
 DASHED = {"color": "white", "lw": 2.2, "ls": (0, (2, 1.6)), "zorder": 3}
 
 
@@ -72,7 +73,7 @@ def growing(
     """
     steps, accuracy = list(film), np.asarray(accuracy)
     figure, axes = forms.panels(
-        2, len(film), 10, 3.5, title=title, height_ratios=(1.5, 1), figure_class=Shaded
+        2, len(film), 10, 3.5, title=title, height_ratios=(1.5, 1), figure_class=Strip
     )
     for axis, (step, net) in zip(axes[0], film.items(), strict=True):
         theta = torus.angles(net)[0]
@@ -89,7 +90,7 @@ def growing(
         where = {"xy": (len(without), np.asarray(without)[-1].mean()), "color": "#C77F00"}
         below.annotate("without\nattention\nscores", **where, va="center", annotation_clip=False)
     below.scatter(steps, accuracy[steps, 0], color=INK, s=26, zorder=4)
-    below.set(ylim=(0, 1.05), yticks=[0, 0.5, 1], ylabel="facts known")
+    below.set(ylim=(0, 1.05), yticks=[0, 0.5, 1], ylabel="share of\nfacts known")
     below.set_xlabel("training step (black: the network of the maps, gray: the others)")
     below.spines[["top", "right"]].set_visible(False)
     return figure
@@ -105,13 +106,13 @@ def attention(net: torus.TorusNets, predict: Callable, favorite: Callable, title
     weights = torus.attend(net, *torus.on_grid(n)).a1[0].view(-1, n, n)
     classes = predict(*(each.float() for each in torus.grid(n))).argmax(dim=-1)
     figure, axes = forms.panels(
-        1, len(weights), 10, 3.4, title=title, key={"— decision boundaries": "#C77F00"},
+        1, len(weights), 10, 3.4, title=title, key={"— decision boundaries": PINK},
         figure_class=Painting,
     )  # fmt: skip
     for h, (axis, weight) in enumerate(zip(axes[0], weights, strict=True)):
         image = show_map(axis, weight, theta, cmap=SHARES, vmin=0, vmax=1)
         for k in classes.unique():
-            frontier(axis, (classes == k).float() - 0.5, width=1.1)
+            frontier(axis, (classes == k).float() - 0.5, PINK, 1.2)
         _favorite(axis, favorite, net.W_Q[0, h], net.W_K[0, h])
         axis.set_title(f"head {h}", **forms.TITLE)
         axis.set_ylabel("second word" if not h else "")
@@ -152,7 +153,7 @@ def show_leads(more: Mapping[str, Float[torch.Tensor, " net"]], title: str) -> N
 
     more: {kind of network: changes per turn by the pattern alone, less those by the values alone}.
     """
-    label = "changes per turn by the attention pattern (QK) alone, less those by the values (OV) alone"
+    label = "changes per turn by the pattern (QK) alone, less those by the values (OV) alone"
     rows = {name: {"": each} for name, each in more.items()}
     show_small(forms.dots({"": rows}, title, label, number=".2f", levels={0: ""}))
 
@@ -171,14 +172,13 @@ def capacity(
     """
     flat = [tables[list(by_words).index(5)]] * len(by_heads)
     panels = {}
-    for name, groups, table in (
-        ("by the number of heads (five words)", by_heads, flat),
-        ("by the number of words (three heads)", by_words, tables),
-    ):
+    for name, groups, table in (("five words", by_heads, flat), ("three heads", by_words, tables)):
         runs = np.stack([np.asarray(each) for each in groups.values()], axis=1)
         panels[name] = {"networks": (list(groups), runs), "best table": (list(groups), table)}
-    return forms.lines(
-        panels, title, "", "share of facts known", colors={"best table": PALE},
+    figure = forms.lines(
+        panels, title, "number of heads", "share of facts known", colors={"best table": PALE},
         styles={"best table": "--"}, y_range=(0, 1.05), width=10,
         note="Networks: median and range of 50. Best table: of the second word alone.",
     )  # fmt: skip
+    figure.axes[1].set_xlabel("number of words")
+    return figure

@@ -13,7 +13,7 @@ from chapters.torus.palette import CLASS_COLORS, NAMES, TURN, Strip, predictor
 from chapters.torus.torus_maps import show_map
 
 
-def flat(predict: Callable, cells: int = 166) -> UInt8[np.ndarray, "theta2 theta1 3"]:
+def flat(predict: Callable, cells: int = 140) -> UInt8[np.ndarray, "theta2 theta1 3"]:
     """The map of a network's answers in the plain colors of its words.
 
     predict: see `predictor`. Only cells at a border are mixed, each from four points.
@@ -35,9 +35,7 @@ def moved_and_ablated(
     """
     theta, whole = torus.angles(net)[0], predictor(net)
     n_columns = max(len(degrees), len(factors))
-    figure, axes = forms.panels(
-        2, n_columns, 8.2, 4.1, title=title, figure_class=Strip
-    )
+    figure, axes = forms.panels(2, n_columns, 7.2, 3.7, title=title, figure_class=Strip)
     figure.set_dpi(90)
     for axis in axes.flat:
         axis.axis("off")

@@ -39,9 +39,9 @@ class Shaded(Painting):
 
 
 class Strip(Shaded):
-    """A picture of fewer colors, since a page holds it twice."""
+    """A picture of fewer colors, for what a notebook holds twice or has many of."""
 
-    quantizer = Shaded.quantizer | {"colors": 144}
+    quantizer = Shaded.quantizer | {"colors": 96}
 
 
 def show_small(
