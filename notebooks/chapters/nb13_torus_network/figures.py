@@ -87,8 +87,8 @@ def growing(
     below.plot(accuracy[:, 0], lw=2, color=INK)
     if without is not None:
         below.plot(np.asarray(without), lw=1.3, color="#C77F00", alpha=0.8)
-        where = {"xy": (len(without), np.asarray(without)[-1].mean()), "color": "#C77F00"}
-        below.annotate("without\nattention\nscores", **where, va="center", annotation_clip=False)
+        end, said = (len(without) - 1, np.asarray(without)[-1].mean()), "without\nattention\nscores"
+        below.annotate(said, end, (5, 0), textcoords="offset points", va="center", color="#C77F00")
     below.scatter(steps, accuracy[steps, 0], color=INK, s=26, zorder=4)
     below.set(ylim=(0, 1.05), yticks=[0, 0.5, 1], ylabel="share of\nfacts known")
     below.set_xlabel("training step (black: the network of the maps, gray: the others)")
