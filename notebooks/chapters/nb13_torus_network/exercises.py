@@ -107,6 +107,7 @@ def _favorite(favorite, net):
         }
         found = (said for said, slip in slips.items() if _apart(yours, slip) <= 1)
         raise NotYet(next(found, f"Head {h} is off by up to {off:.0f} degrees."))
+    return "as the first word goes around, its score is one plain wave, with a single top"
 
 
 def _best(net, theta2):
