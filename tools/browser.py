@@ -149,18 +149,18 @@ def try_notebook(page, base: str) -> None:
     page.screenshot(path=str(ROOT / "runs" / "browser.png"))
 
 
-def agrees(page, net, facts, says=(1, 1, 1), looks=(1, 1, 1)) -> str:
+def agrees(page, net, facts, outputs=(1, 1, 1), scores=(1, 1, 1)) -> str:
     """What the page says of the pair that is asked, compared with PyTorch; "" or the difference.
 
-    The words stand where the page has them; says and looks are what its sliders were set to.
+    The words stand where the page has them; outputs and scores are what its sliders were set to.
     """
     page.wait_for_timeout(600)  # two frames, also on a slow machine
     shown = page.locator("div[aria-live]").inner_text()
     at = page.evaluate("() => document.querySelector('div').network.asked()")
     theta = torch.tensor(page.evaluate("() => document.querySelector('div').network.theta"))
-    factors = torch.tensor(looks, dtype=torch.float32)[:, None, None]
+    factors = torch.tensor(scores, dtype=torch.float32)[:, None, None]
     net = dataclasses.replace(net, W_Q=net.W_Q * factors)
-    ask = predictor(net, torch.tensor(says, dtype=torch.float32))
+    ask = predictor(net, torch.tensor(outputs, dtype=torch.float32))
     chances = ask(*torch.tensor(at))
     known = (ask(theta[:, None], theta[None]).argmax(dim=-1).flatten() == facts).sum()
     a1 = torus.attend(net, *(torus.circle(t)[None, None] for t in torch.tensor(at))).a1.flatten()
@@ -208,18 +208,18 @@ def try_torus(page) -> list[str]:
         wrong += ["A did not move by the arrow key"]
 
     before = [picture(name) for name in ("the map", "where head 1", "the same map")]
-    page.get_by_role("slider", name="head 1 looks").fill("2.5")
-    wrong += [agrees(page, net, facts, looks=(1, 2.5, 1))]
-    page.get_by_role("slider", name="head 2 says").fill("0")
-    page.get_by_role("slider", name="head 0 says").fill("1.5")
-    wrong += [agrees(page, net, facts, says=(1.5, 1, 0), looks=(1, 2.5, 1))]
+    page.get_by_role("slider", name="head 1 score").fill("2.5")
+    wrong += [agrees(page, net, facts, scores=(1, 2.5, 1))]
+    page.get_by_role("slider", name="head 2 output").fill("0")
+    page.get_by_role("slider", name="head 0 output").fill("1.5")
+    wrong += [agrees(page, net, facts, outputs=(1.5, 1, 0), scores=(1, 2.5, 1))]
     after = [picture(name) for name in ("the map", "where head 1", "the same map")]
     wrong += [
         "a view did not follow the sliders" for a, b in zip(before, after, strict=True) if a == b
     ]
 
     drag(page, canvas("the map").bounding_box(), (0.3, 0.3), (0.62, 0.41))
-    wrong += [agrees(page, net, facts, says=(1.5, 1, 0), looks=(1, 2.5, 1))]
+    wrong += [agrees(page, net, facts, outputs=(1.5, 1, 0), scores=(1, 2.5, 1))]
     page.screenshot(path=str(ROOT / "runs" / "browser_torus_changed.png"))
     page.get_by_role("button", name="as trained").click()
     wrong += [agrees(page, net, facts)]

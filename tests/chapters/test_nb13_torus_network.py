@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from answers import graded
 from chapters.nb13_torus_network import diagrams, figures, strips
 from chapters.torus import networks as torus
 from chapters.torus import palette as torus_colors
@@ -63,6 +64,16 @@ def test_winding_is_the_mean_over_the_held_pairs():
     assert torch.allclose(winding(NETS, (0, 3), 8), both)
 
 
+def test_boundaries_that_are_a_heads_edges_lie_near_them():
+    heads = NETS[0].heads(0, 1).tensors()
+    heads |= {"W_V": 100 * heads["W_V"], "W_Q": 100 * heads["W_Q"]}  # a jump at the edge
+    still = {"W_U": heads["W_U"][:, :, :2]}  # two next words
+    along, anywhere = torus_winding.near_edges(torus.TorusNets(**heads | still))
+    assert along.item() > 2 * anywhere.item()
+    flat = torus.TorusNets(**heads | still | {"W_Q": 0 * heads["W_Q"]})
+    assert torus_winding.near_edges(flat).tolist() == [[0], [0]]
+
+
 @pytest.mark.parametrize(
     ("kind", "product"),
     [
@@ -97,9 +108,7 @@ def test_flat_maps_have_the_colors_of_the_answers():
 
 @pytest.mark.parametrize("turns", [2, -3, 0])
 def test_the_favorite_words_are_one_line_from_edge_to_edge(turns):
-    drawn = figures.attention(
-        NET, PREDICT, lambda theta2, Q, K: turns * theta2 + 1, "title", "said"
-    )
+    drawn = figures.attention(NET, PREDICT, lambda theta2, Q, K: turns * theta2 + 1, "title")
     copies = [line.get_xdata() for line in drawn.axes[0].lines]
     inside = sum((each >= 0) & (each < torus_colors.TURN) for each in copies)
     assert (inside == 1).all()  # every second word has one favorite in the picture
@@ -111,7 +120,8 @@ def test_figures_can_be_read():
         strips.moved_and_ablated(NET, FACTS, 3, [0, 9], 1, [1, 0], "a"),
         figures.class_map(PREDICT, THETA, FACTS, "a", (1, 1)),
         figures.growing({0: NET, 1: NET}, np.eye(2), FACTS, "a"),
-        figures.attention(NET, PREDICT, lambda theta2, Q, K: 2 * theta2, "title", "said"),
+        figures.growing({0: NET, 1: NET}, np.eye(2), FACTS, "a", np.eye(2)),
+        figures.attention(NET, PREDICT, lambda theta2, Q, K: 2 * theta2, "title"),
         figures.held_maps({"a": classes, "b": classes}, (0, 1), THETA, title="title"),
         diagrams.drawn_whole(NET, title="title"),
         diagrams.onto_circle(NET.W_E[0], THETA, titles=("left", "right")),
@@ -119,21 +129,6 @@ def test_figures_can_be_read():
 
 
 # ---- exercises ----
-
-
-def opinion(theta1, theta2):
-    first, second = torch.broadcast_tensors(theta1, theta2)
-    points = (torus.circle(each.flatten())[None] for each in (first, second))
-    return torus.logits(NET, *points)[0].view(*first.shape, 5)
-
-
-def facts_lost(word=0, degrees=0, ablated=None):
-    angles, factors = THETA.clone(), torch.ones(3)
-    angles[word] += math.radians(degrees)
-    if ablated is not None:
-        factors[ablated] = 0
-    said = predictor(NET, factors)(angles[:, None], angles[None]).argmax(dim=-1).flatten()
-    return [str(i) for i in range(25) if said[i] != FACTS[i]]
 
 
 def wanted(theta2, Q, K, position=NET.W_pos[0, 1]):
@@ -151,40 +146,59 @@ def searched(theta2, Q, K, n=20_000):
     return angles[scores.argmax(dim=-1)]
 
 
-GIVEN = {
-    "13.1": {"theta": THETA, "opinion": opinion},
-    "13.2": {"facts_lost": facts_lost},
-    "13.3": {"net": NET},
-}
+def weight(x1, x2, W_Q, W_K, root=None):
+    """By a softmax over two keys."""
+    q, root = x2 @ W_Q, root or math.sqrt(W_Q.shape[1])
+    scores = torch.broadcast_tensors(*((q * (x @ W_K)).sum(dim=-1) / root for x in (x1, x2)))
+    return torch.stack(scores).softmax(dim=0)[0]
+
+
+def heads(x1, x2, weights, W_V, W_O, residual=1, back=True):
+    """All heads at once."""
+    a1 = weights[..., None]
+    average = a1 * x1 + (1 - a1) * x2 if back else a1 * x1
+    return torch.einsum("h...i,hij,hjk->...k", average, W_V, W_O) + residual * x2
+
+
+GIVEN = {"13.3": {"net": NET}}
 ANSWERS = [
-    ("13.1", ["AA", "B"], "solved"),
-    ("13.1", ["a a", "yellow"], "solved"),
-    ("13.1", ["DD", "B"], "not yet"),
-    ("13.1", ["AA", "C"], "not yet"),
-    ("13.1", ["A", "B"], "not yet"),
-    ("13.2", [(2, "C", 3)], "solved"),
-    ("13.2", [(2, "C", ...)], "not yet"),
-    ("13.2", [(0, "C", 3)], "not yet"),
-    ("13.2", [("C", 3)], "not yet"),
-    ("13.2", [(2, "C", 2.5)], "not yet"),
-    ("13.2", [(2, "D", 1)], "not yet"),
-    ("13.2", [(2, "C", -4)], "not yet"),
-    ("13.2", [(..., "C", 3)], "not attempted"),
+    ("13.1", [weight], "solved"),
+    ("13.1", [lambda *given: 1 - weight(*given)], "not yet. That is the weight on the second"),
+    ("13.1", [lambda *given: weight(*given, root=1)], "not yet. Divide the score by √d_head"),
+    ("13.1", [lambda *given: weight(*given).logit()], "not yet. That is the score"),
+    ("13.1", [lambda x1, x2, Q, K: weight(x1, x2, K, Q)], "not yet. W_Q belongs to the query"),
+    ("13.1", [lambda x1, x2, Q, K: 1 - weight(x2, x1, Q, K)], "not yet. The second position"),
+    ("13.2", [heads], "solved"),
+    ("13.2", [lambda *given: heads(*given, residual=0)], "not yet. The residual connection is"),
+    ("13.2", [lambda *given: heads(*given, residual=2)], "not yet. The residual connection counts"),
+    ("13.2", [lambda *given: heads(*given, back=False)], "not yet. The second word gets attention"),
+    ("13.2", [lambda x1, x2, a, *VO: heads(x1, x2, 1 - a, *VO)], "not yet. The weights are"),
     ("13.3", [favorite], "solved"),
     ("13.3", [lambda *given: favorite(*given) + 2 * math.pi], "solved"),
-    ("13.3", [lambda *given: favorite(*given) + math.pi], "not yet"),
-    ("13.3", [lambda *given: favorite(*given).rad2deg()], "not yet"),
-    ("13.3", [searched], "not yet"),
-    ("13.3", [lambda *given: favorite(*given, position=0)], "not yet"),
-    ("13.3", [lambda *given: favorite(*given, position=NET.W_pos[0, 0])], "not yet"),
-    ("13.3", [lambda theta2, Q, K: favorite(theta2, Q, K.T)], "not yet"),
-    ("13.3", [lambda theta2, Q, K: favorite(theta2, K, Q)], "not yet"),
-    ("13.3", [lambda *given: torch.atan2(*wanted(*given).unbind(-1))], "not yet"),
-    ("13.3", [lambda *given: 0.5], "not yet"),
+    ("13.3", [lambda *given: favorite(*given) + math.pi], "not yet. There the head attends"),
+    ("13.3", [lambda *given: favorite(*given).rad2deg()], "not yet. These are degrees"),
+    ("13.3", [searched], "not yet. Close"),
+    ("13.3", [lambda *given: favorite(*given, position=0)], "not yet. Does the second place"),
+    ("13.3", [lambda *given: favorite(*given, position=NET.W_pos[0, 0])], "not yet. The second"),
+    ("13.3", [lambda theta2, Q, K: favorite(theta2, Q, K.T)], "not yet. `x1 @ K` is what"),
+    ("13.3", [lambda theta2, Q, K: favorite(theta2, K, Q)], "not yet. The second word asks"),
+    ("13.3", [lambda *given: torch.atan2(*wanted(*given).unbind(-1))], "not yet. `torch.atan2`"),
+    ("13.3", [lambda *given: 0.5], "not yet. The angles have the shape"),
     ("13.3", [lambda *given: None], "not attempted"),
+    ("13.4", [2], "solved"),
+    ("13.4", [1], "not yet. After a full turn"),
+    ("13.4", [4], "not yet. How often"),
+    ("13.4", [0], "not yet. The difference may"),
+    ("13.4", ["two"], "not yet. A whole number"),
+    ("13.4", [...], "not attempted"),
 ]
 
 
 @pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
-def test_an_answer_is_judged(verdict, number, answer, expected):
-    assert verdict(number, *answer, **GIVEN[number]) == expected
+def test_an_answer_is_judged_and_a_slip_named(number, answer, expected):
+    assert graded(number, *answer, **GIVEN.get(number, {})).startswith(expected)
+
+
+@pytest.mark.parametrize("number", ["13.1", "13.2"])
+def test_a_page_is_the_readers_once_it_is_right(check_page, number):
+    check_page(number)

@@ -442,9 +442,9 @@ SCRIPT = (CHAPTERS / "torus" / "torus.js").read_text(encoding="utf-8")
 ASK = """
 const [data, questions] = JSON.parse(require("fs").readFileSync(0, "utf8"));
 const network = SCRIPT(null, data);
-process.stdout.write(JSON.stringify(questions.map(([angles, says, looks]) => {
-  says.forEach((s, h) => { network.says[h] = s; });
-  looks.forEach((s, h) => { network.looks[h] = s; });
+process.stdout.write(JSON.stringify(questions.map(([angles, outputs, scores]) => {
+  outputs.forEach((s, h) => { network.outputs[h] = s; });
+  scores.forEach((s, h) => { network.scores[h] = s; });
   return network.answer(...angles); })));
 """
 NET = load_run("heads3-dim3").nets[0]
@@ -484,12 +484,12 @@ def test_the_script_computes_the_network_of_pytorch(view):
         for _ in range(75)
     ]
     answers, net = in_node(view, questions), sent(view)
-    for (asked, says, looks), answer in zip(questions, answers, strict=True):
-        factors = torch.tensor(looks, dtype=torch.float64)[:, None, None]
+    for (asked, outputs, scores), answer in zip(questions, answers, strict=True):
+        factors = torch.tensor(scores, dtype=torch.float64)[:, None, None]
         changed = dataclasses.replace(net, W_Q=net.W_Q * factors)
         places = [torus.circle(torch.tensor([[t]], dtype=torch.float64)) for t in asked]
         shares = torus.attend(changed, *places).a1.flatten()
-        logits = torus.logits(changed, *places, torch.tensor(says, dtype=torch.float64))[0, 0]
+        logits = torus.logits(changed, *places, torch.tensor(outputs, dtype=torch.float64))[0, 0]
         assert np.allclose(answer["shares"], shares, atol=1e-6)
         assert np.allclose(answer["chances"], logits.softmax(dim=-1), atol=1e-6)
         assert answer["best"] == logits.argmax()

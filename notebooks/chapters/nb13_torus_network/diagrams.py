@@ -17,9 +17,8 @@ def drawn_whole(net: torus.TorusNets, *, title: str) -> Figure:
     """Every weight of one network as a small square, in the order in which words pass them."""
     W = {name: each[0].numpy() for name, each in net.tensors().items()}
     n_words, n_heads = len(W["W_E"]), len(W["W_Q"])
-    figure, axes = forms.panels(
-        1, 1, 10, 4.6, title=title, note="Blue: negative, orange: positive.", figure_class=Painting
-    )
+    note = "Blue: negative, orange: positive. No MLP, and no norm after the heads."
+    figure, axes = forms.panels(1, 1, 10, 4.6, title=title, note=note, figure_class=Painting)
     axis = axes[0, 0]
     axis.set(xlim=(0, 20), ylim=(0, 9.2), aspect="equal")
     axis.axis("off")
@@ -37,7 +36,7 @@ def drawn_whole(net: torus.TorusNets, *, title: str) -> Figure:
     _arrow(axis, (5.45, middle), (6.25, middle))
     _say(axis, 5.85, middle + 0.35, "+", size=15)
     _numbers(axis, 7.05, middle, W["W_pos"], "$W_{pos}$", None, side=0.46)
-    _say(axis, 7.05, middle + 1.6, "a row for\neach place", **note)
+    _say(axis, 7.05, middle + 1.6, "a row for each\nposition", **note)
     tops = middle + 2.55 * (np.arange(n_heads)[::-1] - (n_heads - 1) / 2)
     for h, y in enumerate(tops):
         _arrow(axis, (7.95, middle), (9.05, y))
@@ -46,10 +45,10 @@ def drawn_whole(net: torus.TorusNets, *, title: str) -> Figure:
         for k, name in enumerate(("W_Q", "W_K", "W_V", "W_O")):
             _numbers(axis, 9.95 + 1.37 * k, y - 0.2, W[name][h], f"${name}$", None, side=0.38)
         _arrow(axis, (14.9, y), (15.75, middle + 0.12 * (n_heads // 2 - h)))
-    _say(axis, 11.97, 9.05, f"{n_heads} heads: where to look (Q, K), what to fetch (V, O)", **note)
+    _say(axis, 11.97, 9.05, f"{n_heads} heads: attention pattern (Q, K), values (V, O)", **note)
     line = {"color": INK, "lw": 1.3, "zorder": 1}
     axis.plot([7.05, 7.05, 16.05, 16.05], [middle - 0.75, 0.28, 0.28, middle - 0.35], **line)
-    _say(axis, 11.6, 0.52, "the second word's own stream goes on", **note)
+    _say(axis, 11.6, 0.52, "residual connection: the second word goes on unchanged", **note)
     axis.add_patch(Circle((16.05, middle), 0.3, fc="white", ec=INK, lw=1.3, zorder=4))
     _say(axis, 16.05, middle, "+", size=13)
     _arrow(axis, (16.38, middle), (17.1, middle))

@@ -1,4 +1,7 @@
-"""The exercises of notebook 13: each answer is tried out, and what is still wrong is said."""
+"""The exercises of notebook 13: a forward pass, the word a head attends to most, two next words.
+
+PAGES are the package's versions of what the reader writes; each is its folded solution.
+"""
 
 import math
 import numbers
@@ -6,70 +9,80 @@ import numbers
 import torch
 
 from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
+from aot_helpers.teaching.exercises.references import compared, draw
 from chapters.torus import networks as torus
 
-WORDS = "ABCDE"
-COLORS = {  # of the words on the map, as a reader may call them
-    "blue": "A", "yellow": "B", "gold": "B", "green": "C", "teal": "C", "red": "D", "orange": "D",
-    "violet": "E", "purple": "E", "lilac": "E", "pink": "E",
-}  # fmt: skip
 EXACT = 0.002  # degrees by which float32 may miss an angle
 
 
-def _letters(answer) -> str:
-    """The words that an answer names: "AA", "a a", ("A", "A") and ["a", "a"] are all "AA"."""
-    parts = answer if isinstance(answer, tuple | list) else [answer]
-    return "".join(each for each in "".join(map(str, parts)).upper() if each.isalnum())
+def attention_weight(x1, x2, W_Q, W_K):
+    """One head's attention weight on the first of two positions, [...]; x1, x2: [..., d_model].
+
+    The second position attends. W_Q, W_K: [d_model, d_head].
+    """
+    score = ((x2 @ W_Q) * ((x1 - x2) @ W_K)).sum(dim=-1) / math.sqrt(W_Q.shape[1])
+    return score.sigmoid()
 
 
-def _center(pair, color, theta, opinion):
-    if pair is ... or color is ...:
-        raise NotAttempted
-    away = [min(float(angle), 2 * math.pi - float(angle)) for angle in theta]
-    nearest = WORDS[away.index(min(away))]
-    named, said = _letters(pair), COLORS.get(str(color).strip().lower(), _letters(color))
-    if len(named) != 2 or not set(named) <= set(WORDS):
-        raise NotYet(f'The dot is a pair of words, such as "CE", not {pair!r}.')
-    if said not in tuple(WORDS):
-        raise NotYet(f'The color is a word or its color, such as "D" or "red", not {color!r}.')
-    if said != WORDS[int(opinion(torch.zeros(1), torch.zeros(1)).argmax())]:
-        raise NotYet("The color is not right: which single point are the four corners?")
-    if named != nearest * 2:
-        raise NotYet(f"{named} is not the dot nearest to the corners.")
+def add_heads(x1, x2, weights, W_V, W_O):
+    """The residual stream [..., d_model] after the heads; weights: [head, ...], on the first.
+
+    x1, x2: [..., d_model]. W_V: [head, d_model, d_head]. W_O: [head, d_head, d_model].
+    """
+    resid = x2
+    for a1, value, out in zip(weights, W_V, W_O, strict=True):
+        average = a1[..., None] * x1 + (1 - a1[..., None]) * x2
+        resid = resid + average @ value @ out
+    return resid
 
 
-def _breaks(answer, facts_lost):
-    if not isinstance(answer, tuple | list) or len(answer) != 3:
-        raise NotYet(f'Give a head, a word and degrees, such as (1, "D", -25), not {answer!r}.')
-    head, *turn = answer
-    if head is ...:
-        raise NotAttempted
-    if isinstance(head, bool) or head not in (0, 1, 2):
-        raise NotYet(f"The head is 0, 1 or 2, not {head!r}.")
-    costs = [len(facts_lost(ablated=h)) for h in range(3)]
-    if costs[int(head)] < max(costs):
-        raise NotYet(f"Head {head} costs {costs[int(head)]} facts, another one more.")
-    if any(part is ... for part in turn):
-        raise NotYet(
-            f"Head {head} is right, it costs {max(costs)} facts. Now the word and its turn."
-        )
-    _thread(*turn, facts_lost)
+PAGES = {"13.1": attention_weight, "13.2": add_heads}
 
 
-def _thread(word, degrees, facts_lost):
-    if _letters(word) not in tuple(WORDS):
-        raise NotYet(f"The word is one of A, B, C, D, E, not {word!r}.")
-    if not isinstance(degrees, numbers.Real) or not float(degrees).is_integer():
-        raise NotYet(f"The turn is a whole number of degrees, such as 25 or -25, not {degrees!r}.")
-    degrees = int(degrees)
-    lost = facts_lost(WORDS.index(_letters(word)), degrees)
-    if not lost:
-        raise NotYet(f"After {degrees} degrees of {_letters(word)} all facts are still known.")
-    for smaller in range(1, abs(degrees)):
-        for k, sign in ((k, sign) for k in range(5) for sign in (1, -1)):
-            if facts_lost(k, sign * smaller):
-                said = f"That breaks {', '.join(lost)}, but a smaller turn breaks something, too."
-                raise NotYet(said)
+def _weight(answer):
+    for d_head in (3, 2):
+        x1, x2 = draw(4, 1, 3, seed=1), draw(1, 5, 3, seed=2)
+        Q, K = draw(3, d_head, seed=3), draw(3, d_head, seed=4)
+        q, root = x2 @ Q, math.sqrt(d_head)
+        both = torch.stack(torch.broadcast_tensors((q * (x1 @ K)).sum(-1), (q * (x2 @ K)).sum(-1)))
+        first, less = both[0] / root, (both[0] - both[1]) / root
+        given = attempted(answer(x1, x2, Q, K))
+        if isinstance(given, torch.Tensor) and given.shape == (4, 5, 2):
+            raise NotYet("Only the weight on the first word is wanted; the other is 1 minus it.")
+        asked_by_first = ((x1 @ Q) * ((x1 - x2) @ K)).sum(-1) / root
+        mistakes = {
+            "That is the weight on the second word.": (-less).sigmoid(),
+            "That is the score; the softmax of two scores is a sigmoid of their difference.": less,
+            f"Divide the score by √d_head, here √{d_head}.": (root * less).sigmoid(),
+            "The softmax compares two scores: subtract the second word's.": first.sigmoid(),
+            "The second position attends: the query is x2 @ W_Q.": asked_by_first.sigmoid(),
+            "W_Q belongs to the query, W_K to the keys.": attention_weight(x1, x2, K, Q),
+        }
+        compared(given, both.div(root).softmax(dim=0)[0], mistakes)
+    return "with two keys, a softmax is a sigmoid of the difference of two scores"
+
+
+def _heads(answer):
+    x1, x2, a = draw(4, 1, 3, seed=1), draw(1, 5, 3, seed=2), draw(2, 4, 5, seed=3).sigmoid()
+    V, O = draw(2, 3, 3, seed=4), draw(2, 3, 3, seed=5)  # noqa: E741
+    values = [[x @ v @ o for v, o in zip(V, O, strict=True)] for x in (x1, x2)]
+    a1 = a[..., None]
+    heads = [a1[h] * values[0][h] + (1 - a1[h]) * values[1][h] for h in range(2)]
+    turned = [(1 - a1[h]) * values[0][h] + a1[h] * values[1][h] for h in range(2)]
+    first_only = [a1[h] * values[0][h] for h in range(2)]
+    no_out = [(a1[h] * x1 + (1 - a1[h]) * x2) @ V[h] for h in range(2)]
+    given = attempted(answer(x1, x2, a, V, O))
+    mistakes = {
+        "The residual connection is missing: the second word's own row goes on.": sum(heads),
+        "The residual stream is that of the second position: x2, not x1.": sum(heads) + x1,
+        "The residual connection counts once, not once for each head.": sum(heads) + 2 * x2,
+        "The weights are those on the first word; the second has 1 minus them.": sum(turned) + x2,
+        "The second word gets attention, too: 1 minus the weight.": sum(first_only) + x2,
+        "Each head's values still have to pass its W_O.": sum(no_out) + x2,
+        "All heads add up; that is the last one alone.": heads[1] + x2,
+    }
+    compared(given, sum(heads) + x2, mistakes)
+    return "weights decide how much of each word a head moves, W_V and W_O what it makes of it"
 
 
 def _favorite(favorite, net):
@@ -88,12 +101,13 @@ def _favorite(favorite, net):
                 f"Close, but off by up to {off:.2g} degrees, as a search is. A formula is exact."
             )
         slips = _slips(net, theta2, Q, K) | {
-            "There the head looks at the first word least.": best[h] + math.pi,
+            "There the head attends to the first word least.": best[h] + math.pi,
             "`torch.atan2` takes the height first: (up, across).": math.pi / 2 - best[h],
             "These are degrees; give radians.": best[h].rad2deg(),
         }
         found = (said for said, slip in slips.items() if _apart(yours, slip) <= 1)
         raise NotYet(next(found, f"Head {h} is off by up to {off:.0f} degrees."))
+    return "as the first word goes around, its score is one plain wave, with a single top"
 
 
 def _best(net, theta2):
@@ -125,4 +139,20 @@ def _apart(angles, truth) -> float:
     return ((angles - truth + math.pi).remainder(turn) - math.pi).abs().max().rad2deg().item()
 
 
-CHECKS = {"13.1": _center, "13.2": _breaks, "13.3": _favorite}
+def _two_words(answer):
+    if answer is ...:
+        raise NotAttempted
+    if isinstance(answer, bool) or not isinstance(answer, numbers.Real):
+        raise NotYet(f"A whole number is wanted, not {answer!r}.")
+    if answer < 0 or answer != int(answer):
+        raise NotYet(f"A number of changes is wanted, 0 or more, not {answer!r}.")
+    if answer % 2:
+        raise NotYet("After a full turn you are back where you began, so changes come in pairs.")
+    if answer == 0:
+        raise NotYet("The difference may change its sign: a wave can be larger than the constant.")
+    if answer > 2:
+        raise NotYet("How often in a turn can a cosine of the angle plus a constant be zero?")
+    return "a difference of two logits is then a constant plus one wave, whose zero set is a line"
+
+
+CHECKS = {"13.1": _weight, "13.2": _heads, "13.3": _favorite, "13.4": _two_words}

@@ -1,4 +1,4 @@
-"""What the network of notebook 13 says, as maps: its facts, training, heads, borders, capacity."""
+"""What the network of notebook 13 says, as maps: facts, training, heads, boundaries, capacity."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -18,7 +18,7 @@ from chapters.torus.palette import (
     SHARES,
     TURN,
     Painting,
-    Shaded,
+    Strip,
     painted,
     predictor,
     show_small,
@@ -26,6 +26,7 @@ from chapters.torus.palette import (
 from chapters.torus.torus_maps import frontier, show_facts, show_map
 from chapters.torus.winding import changes
 
+PINK = "#E8487F"  # seen on dark and on white
 DASHED = {"color": "white", "lw": 2.2, "ls": (0, (2, 1.6)), "zorder": 3}
 
 
@@ -63,14 +64,16 @@ def growing(
     accuracy: Float[np.ndarray, "step net"],
     facts: Int[np.ndarray, " pair"],
     title: str,
+    without: Float[np.ndarray, "step net"] | None = None,
 ) -> Figure:
     """Maps of a network at some steps, over the accuracy of all that were trained.
 
-    film: {step: the first network}. facts: of the first network.
+    film: {step: the first network}. facts: of the first network. without: the accuracy of networks
+    without attention scores, if there are any.
     """
     steps, accuracy = list(film), np.asarray(accuracy)
     figure, axes = forms.panels(
-        2, len(film), 10, 3.5, title=title, height_ratios=(1.5, 1), figure_class=Shaded
+        2, len(film), 10, 3.5, title=title, height_ratios=(1.5, 1), figure_class=Strip
     )
     for axis, (step, net) in zip(axes[0], film.items(), strict=True):
         theta = torus.angles(net)[0]
@@ -82,42 +85,39 @@ def growing(
         axis.remove()
     below.plot(accuracy[:, 1:], lw=1.3, color=PALE, alpha=0.6)
     below.plot(accuracy[:, 0], lw=2, color=INK)
+    if without is not None:
+        below.plot(np.asarray(without), lw=1.3, color="#C77F00", alpha=0.8)
+        end, said = (len(without) - 1, np.asarray(without)[-1].mean()), "without\nattention\nscores"
+        below.annotate(said, end, (5, 0), textcoords="offset points", va="center", color="#C77F00")
     below.scatter(steps, accuracy[steps, 0], color=INK, s=26, zorder=4)
-    below.set(ylim=(0, 1.05), yticks=[0, 0.5, 1], ylabel="facts known")
+    below.set(ylim=(0, 1.05), yticks=[0, 0.5, 1], ylabel="share of\nfacts known")
     below.set_xlabel("training step (black: the network of the maps, gray: the others)")
     below.spines[["top", "right"]].set_visible(False)
     return figure
 
 
-def attention(
-    net: torus.TorusNets, predict: Callable, favorite: Callable, title: str, same_edge: str
-) -> Figure:
-    """Where each head attends on the whole torus, with the borders of the class map.
+def attention(net: torus.TorusNets, predict: Callable, favorite: Callable, title: str) -> Figure:
+    """Where each head attends on the whole torus, with the decision boundaries of the class map.
 
     predict: see `predictor`. favorite: a function (θ2 [place], W_Q [3, d_head], W_K) -> θ1 [place],
-    drawn as a white line; nothing is drawn while it gives nothing of that shape. same_edge: the
-    label of the place where most of a border lies near the edge of a head's attention.
+    drawn as a white line; nothing is drawn while it gives nothing of that shape.
     """
     n, theta = 200, torus.angles(net)[0]
     weights = torus.attend(net, *torus.on_grid(n)).a1[0].view(-1, n, n)
     classes = predict(*(each.float() for each in torus.grid(n))).argmax(dim=-1)
-    figure, axes = forms.panels(1, len(weights), 10, 3.4, title=title, figure_class=Painting)
+    figure, axes = forms.panels(
+        1, len(weights), 10, 3.4, title=title, key={"— decision boundaries": PINK},
+        figure_class=Painting,
+    )  # fmt: skip
     for h, (axis, weight) in enumerate(zip(axes[0], weights, strict=True)):
         image = show_map(axis, weight, theta, cmap=SHARES, vmin=0, vmax=1)
         for k in classes.unique():
-            frontier(axis, (classes == k).float() - 0.5, width=1.1)
+            frontier(axis, (classes == k).float() - 0.5, PINK, 1.2)
         _favorite(axis, favorite, net.W_Q[0, h], net.W_K[0, h])
         axis.set_title(f"head {h}", **forms.TITLE)
         axis.set_ylabel("second word" if not h else "")
-    bar = figure.colorbar(image, ax=axes, ticks=[0, 1], label="attends to the", shrink=0.7)
-    bar.ax.set_yticklabels(["second\nword", "first\nword"])
-    h, place = _same_edge(classes, weights > 0.5)
-    start = place + 1.4 * np.sign(np.pi - place)  # toward the middle
-    axes[0, h].annotate(
-        same_edge, place, start, color="#B22222", size=10, zorder=8,
-        ha="center", va="center", bbox={"fc": "white", "ec": "none", "alpha": 0.9},
-        arrowprops={"arrowstyle": "-|>", "color": "#B22222", "lw": 2},
-    )  # fmt: skip
+    label = "attention weight\non the first word"
+    figure.colorbar(image, ax=axes, ticks=[0, 0.5, 1], label=label, shrink=0.7)
     return figure
 
 
@@ -130,21 +130,6 @@ def _favorite(axis, favorite, Q, K):
     halo = [withStroke(linewidth=4, foreground="#3F1A57")]
     for turn in range(int(-across.max() // TURN), int(-across.min() // TURN) + 2):  # every copy
         axis.plot(across + turn * TURN, up, color="white", lw=2, path_effects=halo, zorder=6)
-
-
-def _same_edge(classes: Int[torch.Tensor, "n n"], attends: Float[torch.Tensor, "head n n"]):
-    """(head, place) where most of a class border lies at the edge of a head's attention."""
-    n, found = len(classes), []
-    border = (classes != classes.roll(1, 0)) | (classes != classes.roll(1, 1))
-    for h, one in enumerate(attends):
-        edge = (one != one.roll(1, 0)) | (one != one.roll(1, 1))
-        near = torch.nn.functional.max_pool2d(edge[None].float(), 3, 1, 1)[0] > 0
-        at = (border & near).nonzero().float()  # [place, 2], up and across
-        if len(at):
-            n_beside = (torch.cdist(at, at) < n / 16).sum(dim=1)
-            best = int(n_beside.argmax())
-            found.append((int(n_beside[best]), h, at[best].flip(0).numpy() * TURN / n))
-    return max(found, key=lambda each: each[0])[1:] if found else (0, np.array([0.0, 0.0]))
 
 
 def held_maps(
@@ -164,11 +149,11 @@ def held_maps(
 
 
 def show_leads(more: Mapping[str, Float[torch.Tensor, " net"]], title: str) -> None:
-    """Show how much more the pattern winds than the words: a dot for each network.
+    """Show how much more the pattern winds than the values: a dot for each network.
 
-    more: {kind of network: changes per turn by the look, less those by the carried words}.
+    more: {kind of network: changes per turn by the pattern alone, less those by the values alone}.
     """
-    label = "changes per turn by the look alone, less those by the carried words alone"
+    label = "changes per turn by the pattern (QK) alone, less those by the values (OV) alone"
     rows = {name: {"": each} for name, each in more.items()}
     show_small(forms.dots({"": rows}, title, label, number=".2f", levels={0: ""}))
 
@@ -187,14 +172,13 @@ def capacity(
     """
     flat = [tables[list(by_words).index(5)]] * len(by_heads)
     panels = {}
-    for name, groups, table in (
-        ("by the number of heads (five words)", by_heads, flat),
-        ("by the number of words (three heads)", by_words, tables),
-    ):
+    for name, groups, table in (("five words", by_heads, flat), ("three heads", by_words, tables)):
         runs = np.stack([np.asarray(each) for each in groups.values()], axis=1)
         panels[name] = {"networks": (list(groups), runs), "best table": (list(groups), table)}
-    return forms.lines(
-        panels, title, "", "share of facts known", colors={"best table": PALE},
+    figure = forms.lines(
+        panels, title, "number of heads", "share of facts known", colors={"best table": PALE},
         styles={"best table": "--"}, y_range=(0, 1.05), width=10,
         note="Networks: median and range of 50. Best table: of the second word alone.",
     )  # fmt: skip
+    figure.axes[1].set_xlabel("number of words")
+    return figure

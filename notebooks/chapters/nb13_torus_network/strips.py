@@ -9,19 +9,11 @@ from matplotlib.figure import Figure
 
 from aot_helpers.showing import forms
 from chapters.torus import networks as torus
-from chapters.torus.palette import CLASS_COLORS, NAMES, TURN, Shaded, predictor
-from chapters.torus.render import camera, rendered
-from chapters.torus.surfaces import TUBE, ring, turns
+from chapters.torus.palette import CLASS_COLORS, NAMES, TURN, Strip, predictor
 from chapters.torus.torus_maps import show_map
 
 
-class Strip(Shaded):
-    """A picture of fewer colors, since a page holds it twice."""
-
-    quantizer = Shaded.quantizer | {"colors": 144}
-
-
-def flat(predict: Callable, cells: int = 166) -> UInt8[np.ndarray, "theta2 theta1 3"]:
+def flat(predict: Callable, cells: int = 140) -> UInt8[np.ndarray, "theta2 theta1 3"]:
     """The map of a network's answers in the plain colors of its words.
 
     predict: see `predictor`. Only cells at a border are mixed, each from four points.
@@ -36,36 +28,29 @@ def moved_and_ablated(
     net: torus.TorusNets, facts: Int[torch.Tensor, " pair"], word: int, degrees: Sequence[float],
     head: int, factors: Sequence[float], title: str,
 ) -> Figure:  # fmt: skip
-    """Three rows of frames: a word moves over its map, a head is ablated, the same on the torus.
+    """Two rows of frames: a word moves over its map, and a head is ablated step by step.
 
     degrees: how far the word has moved in each frame of the first row. factors: of what the head
-    writes, in each frame of the other rows. Crosses are lost facts.
+    writes, in each frame of the second. Crosses are lost facts.
     """
     theta, whole = torus.angles(net)[0], predictor(net)
     n_columns = max(len(degrees), len(factors))
-    figure, axes = forms.panels(
-        3, n_columns, 8.2, 5.4, title=title, height_ratios=(1.25, 1.25, 1), figure_class=Strip
-    )
+    figure, axes = forms.panels(2, n_columns, 7.2, 3.7, title=title, figure_class=Strip)
     figure.set_dpi(90)
     for axis in axes.flat:
         axis.axis("off")
-    names = f"{NAMES[word]} moves", f"head {head} ablated", "the same,\non the torus"
+    names = f"{NAMES[word]} moves", f"head {head}\nablated"
     for axis, name in zip(axes[:, 0], names, strict=True):
         axis.text(-0.06, 0.5, name, size=10.5, ha="right", va="center", transform=axis.transAxes)
     for axis, turn in zip(axes[0], degrees, strict=False):
         moved = theta.clone()
         moved[word] = (moved[word] + np.radians(turn)) % TURN
         _map_of(axis, whole, flat(whole), moved, facts, f"{turn}°")
-    sheet, view = ring(*turns(25, 49)), camera(42, 42)
-    pearls = ring(*torch.cartesian_prod(theta, theta).numpy().T, TUBE + 0.04)
     for column, factor in enumerate(factors):
         left = torch.ones(net.W_Q.shape[1])
         left[head] = factor
         predict = predictor(net, left)
-        colors = flat(predict)
-        _map_of(axes[1, column], predict, colors, theta, facts, f"× {factor:g}")
-        image, _ = rendered(sheet, colors / 255, view, 190, 152, 1.66, (pearls, np.asarray(facts)))
-        axes[2, column].imshow((255 * image).round().astype(np.uint8))
+        _map_of(axes[1, column], predict, flat(predict), theta, facts, f"× {factor:g}")
     return figure
 
 

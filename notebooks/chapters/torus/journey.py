@@ -27,7 +27,7 @@ STAGES = (
     ("Onto the globe.", "Only directions count for the answer: every point slides outward.",
      26, -30),
     ("Pearls in cells.",
-     "The unembedding divides the globe: {known} of {all} facts lie in their own.",
+     "The unembedding divides the globe: {known} of {all} facts lie in their Voronoi cell.",
      32, 0),
 )  # fmt: skip
 
@@ -119,7 +119,7 @@ class Journey:
             pearl(image, depth, at + [0, 0, 0.03], scale, CLASS_COLORS[fact], 0.042)
         return image.reshape(side, 2, side, 2, 3).mean(axis=(1, 3))
 
-    def data(self, cells: int = 72) -> dict:
+    def data(self, cells: int = 56) -> dict:
         """What journey.js needs, for JSON."""
         unit = np.abs(self.heads).max() / 32767
         packed = lambda numbers: b64encode(np.ascontiguousarray(numbers).tobytes()).decode()  # noqa: E731

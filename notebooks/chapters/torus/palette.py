@@ -38,6 +38,12 @@ class Shaded(Painting):
     quantizer = {"colors": 256, "method": Image.Quantize.MEDIANCUT, "kmeans": 3}
 
 
+class Strip(Shaded):
+    """A picture of fewer colors, for what a notebook holds twice or has many of."""
+
+    quantizer = Shaded.quantizer | {"colors": 96}
+
+
 def show_small(
     figure: Figure, sharpness: float = 1.1, quantizer: Mapping = Painting.quantizer
 ) -> None:

@@ -16,6 +16,7 @@ from chapters.torus.palette import (
     NAMES,
     TURN,
     Shaded,
+    Strip,
     letter_color,
     painted,
 )
@@ -57,7 +58,7 @@ def gluing(predict: Callable, *, title: str) -> Figure:
     """
     frames = {"the map": (0, 0), "top meets bottom: a tube": (0.62, 0),
               "left meets right: a ring": (1, 0.6), "a torus": (1, 1)}  # fmt: skip
-    figure, axes = forms.panels(1, 4, 10, 2.3, title=title, figure_class=Shaded)
+    figure, axes = forms.panels(1, 4, 10, 2.3, title=title, figure_class=Strip)
     colors, view = painted(predict, cells=420), camera(48, -72)
     s, t = np.meshgrid(np.linspace(-0.5, 0.5, 49), np.linspace(-0.5, 0.5, 37))
     for axis, (name, fold) in zip(axes[0], frames.items(), strict=True):
@@ -84,10 +85,10 @@ def torus_in_space(
     """
     theta, facts = np.asarray(theta), np.asarray(facts)
     pairs = ring(theta.repeat(len(theta)), np.tile(theta, len(theta)), TUBE + 0.045)
-    view, reach, size = camera(elevation, azimuth), 1.78, (860, 650)
+    view, reach, size = camera(elevation, azimuth), 1.78, (660, 500)
     image, labels = rendered(ring(*turns(33, 65)), painted(predict, cells=560), view, *size, reach,
                              (pairs, facts), shadow=TUBE)  # fmt: skip
-    figure, axes = forms.panels(1, 1, 8.0, 6.05, title=title, figure_class=Shaded)
+    figure, axes = forms.panels(1, 1, 6.2, 4.75, title=title, figure_class=Shaded)
     axis = axes[0, 0]
     show_picture(axis, image, reach, letters=labels)
     _arrows(axis, view)
@@ -128,7 +129,7 @@ def globe(
     W_U, facts, at = np.asarray(W_U, float), np.asarray(facts), np.asarray(streams, float)
     at = at / np.linalg.norm(at, axis=1, keepdims=True)
     columns = (W_U / np.linalg.norm(W_U, axis=0)).T
-    figure, axes = forms.panels(1, 2, 9.2, 4.6, title=title, figure_class=Shaded)
+    figure, axes = forms.panels(1, 2, 9.2, 4.6, title=title, figure_class=Strip)
     front = _clear_view(columns, at)
     back = front * np.array([[-1], [1], [-1]])
     x, y = np.meshgrid(*[np.linspace(-1.03, 1.03, 2 * side)] * 2)

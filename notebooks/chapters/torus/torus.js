@@ -11,16 +11,16 @@
   const QK = W.W_Q.map((Q, h) => product(Q, flip(W.W_K[h])).map(r => r.map(x => x / Math.sqrt(Q[0].length))));
   const OV = W.W_V.map((V, h) => product(V, W.W_O[h]));
   const columns = flip(W.W_U), theta = [...W.theta];
-  const says = OV.map(() => 1), looks = OV.map(() => 1);  // factors of what a head writes, and of its scores
+  const outputs = OV.map(() => 1), scores = OV.map(() => 1);  // factors of what a head writes, and of its scores
   // What a pair of angles puts into the stream, and the words that it stands for.
   const first = angle => { const x = at(angle, 0); return { x, out: OV.map(M => times(x, M)) }; };
   const second = angle => { const x = at(angle, 1), ask = QK.map(M => times(x, M));
     return { x, ask, own: ask.map(q => dot(q, x)), out: OV.map(M => times(x, M)) }; };
-  const share = (a, b, h) => 1 / (1 + Math.exp(looks[h] * (b.own[h] - dot(b.ask[h], a.x))));
+  const share = (a, b, h) => 1 / (1 + Math.exp(scores[h] * (b.own[h] - dot(b.ask[h], a.x))));
   function stream(a, b, shares) {
     const s = [...b.x];
     for (let h = 0; h < heads; h++) for (let i = 0; i < 3; i++)
-      s[i] += says[h] * (shares[h] * a.out[h][i] + (1 - shares[h]) * b.out[h][i]);
+      s[i] += outputs[h] * (shares[h] * a.out[h][i] + (1 - shares[h]) * b.out[h][i]);
     return s; }
   function chances(s) {
     const logits = columns.map(c => dot(s, c)), top = Math.max(...logits);
@@ -31,10 +31,10 @@
     const a = first(angle1), b = second(angle2), shares = OV.map((_, h) => share(a, b, h)), s = stream(a, b, shares);
     return { shares, stream: s, chances: chances(s), best: best(s) }; }
   let pair = [1, 1], free = null;  // what is asked: two words, or any two angles
-  const asked = () => free || pair.map(k => theta[k]), network = { answer, asked, says, looks, theta, trained: W.theta };
+  const asked = () => free || pair.map(k => theta[k]), network = { answer, asked, outputs, scores, theta, trained: W.theta };
   if (!root) return network;  // only the numbers, for tests
   root.network = network;
-  // The page: the map and the torus above; the circle, where each head looks and the globe below.
+  // The page: the map and the torus above; the circle, where each head attends and the globe below.
   const make = (tag, parent, style = "", text = "") => { const e = document.createElement(tag);
     e.style.cssText = style; e.textContent = text; parent.append(e); return e; };
   root.textContent = ""; root.style.cssText = "color:#222;background:#fff;font:13px sans-serif;padding:6px;max-width:790px";
@@ -49,11 +49,11 @@
   const mapView = canvas(above, 372, "the map of the network; arrow keys move the point", "every pair of angles: drag the red ring", "crosshair");
   const torusView = canvas(above, 372, "the same map on a torus; arrow keys turn it", "the same on the torus: drag to turn, click to ask");
   const ringView = canvas(below, 154, "the words on their circle; a letter chooses one, arrow keys move it", "drag a word");
-  const headViews = OV.map((_, h) => canvas(below, 132, `where head ${h} looks`, `head ${h}`, "crosshair"));
+  const headViews = OV.map((_, h) => canvas(below, 132, `where head ${h} attends`, `head ${h}`, "crosshair"));
   const globeView = canvas(below, 154, "the globe of the unembedding; arrow keys turn it", "after the heads: drag to turn");
   const sliders = [];
-  headViews.forEach((g, h) => [["looks", looks], ["says", says]].forEach(([name, factors]) => {
-    const line = make("label", g.box, "display:flex;align-items:center;gap:4px"), text = make("span", line, "width:70px;white-space:nowrap"), input = make("input", line, "width:58px;margin:2px 0");
+  headViews.forEach((g, h) => [["score", scores], ["output", outputs]].forEach(([name, factors]) => {
+    const line = make("label", g.box, "display:flex;align-items:center;gap:4px"), text = make("span", line, "width:82px;white-space:nowrap"), input = make("input", line, "width:46px;margin:2px 0");
     Object.assign(input, { type: "range", min: 0, max: 3, step: 0.05, value: 1 });
     input.setAttribute("aria-label", `head ${h} ${name}`);
     const show = () => { text.textContent = `${name} × ${factors[h]}`; };
@@ -166,7 +166,7 @@
     const who = free ? [ask1, ask2].map(t => `${Math.round(t / radians)}°`).join(", ") : pair.map(k => names[k]).join(" ");
     said.textContent = `${who} → ${names[now.best]} with probability ${now.chances[now.best].toFixed(2)} · ${known} of 25 facts known`;
     headViews.forEach((g, h) => { const n = g.size; g.clearRect(0, 0, n, n); g.imageSmoothingQuality = "high"; g.drawImage(shades[h].c, 0, 0, n, n);
-      g.globalAlpha = 1 - Math.min(1, says[h]); g.fillStyle = "#b5b5b5"; g.fillRect(0, 0, n, n); g.globalAlpha = 1;  // a silent head is veiled
+      g.globalAlpha = 1 - Math.min(1, outputs[h]); g.fillStyle = "#b5b5b5"; g.fillRect(0, 0, n, n); g.globalAlpha = 1;  // an ablated head is veiled
       theta.forEach((t, i) => theta.forEach((w, j) => mark(g, t / TURN * n, n * (1 - w / TURN), W.facts[5 * i + j], 2.6)));
       circled(g, ask1 / TURN * n, n * (1 - ask2 / TURN), 7);
       g.box.firstChild.textContent = `head ${h}: ${now.shares[h].toFixed(2)} on 1st`; });

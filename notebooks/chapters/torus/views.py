@@ -10,7 +10,7 @@ from aot_helpers.showing import forms
 from aot_helpers.showing.widgets import Page
 from chapters.torus import networks as torus
 from chapters.torus.journey import STAGES, Journey
-from chapters.torus.palette import CLASS_COLORS, SHARES, Shaded
+from chapters.torus.palette import CLASS_COLORS, SHARES, Strip
 from chapters.torus.surfaces import centered, show_picture, surface
 
 
@@ -65,7 +65,7 @@ class SurfaceView(Page):
 
 
 class TorusView(Page):
-    """One network in the page: its map, the torus, the globe and where each head looks, linked.
+    """One network in the page: its map, the torus, the globe and where each head attends, linked.
 
     Words can be dragged, any pair of angles asked, torus and globe turned; each head has a factor
     of its scores and one of what it writes. net: one network of five words. facts: [pair]. still:
@@ -104,7 +104,7 @@ class JourneyView(Page):
 
 def journey_strip(journey: Journey, title: str) -> Figure:
     """The stages of a journey, side by side."""
-    figure, axes = forms.panels(1, len(STAGES), 10, 2.3, title=title, figure_class=Shaded)
+    figure, axes = forms.panels(1, len(STAGES), 10, 2.3, title=title, figure_class=Strip)
     colors = journey.colors(360)
     for k, axis in enumerate(axes[0]):
         show_picture(axis, journey.picture(k, 165, colors), title=STAGES[k][0].rstrip("."))

@@ -1,4 +1,4 @@
-"""Who winds the borders of a torus network: where its heads look, or what they carry?"""
+"""What winds the boundaries of a torus network: where its heads attend, or what they move?"""
 
 import torch
 from jaxtyping import Float, Int
@@ -52,6 +52,25 @@ def look_and_carry(nets: TorusNets, look: Points, carry: Points) -> Float[Tensor
 def changes(winners: Int[Tensor, "net n n"]) -> Float[Tensor, " net"]:
     """How often the winner changes on a walk once around: mean of all rows and columns."""
     return sum((winners != winners.roll(1, d)).float().sum(d).mean(dim=-1) for d in (-1, -2)) / 2
+
+
+def near_edges(nets: TorusNets, n: int = 120) -> Float[Tensor, "2 net"]:
+    """Shares of places near a head's edge: of those on a decision boundary, and of all places.
+
+    An edge is where a head's score changes its sign; near: at most one step of the grid away.
+    """
+    heads = torus.attend(nets, *torus.on_grid(n))
+    classes = ((heads.out.sum(dim=1) + heads.residual) @ nets.W_U).argmax(dim=-1).view(-1, 1, n, n)
+    edges = _turns(heads.scores.view(len(classes), -1, n, n) > 0).any(dim=1, keepdim=True)
+    around = torch.nn.functional.pad(edges.float(), (1, 1, 1, 1), mode="circular")
+    near, boundary = torch.nn.functional.max_pool2d(around, 3, 1), _turns(classes).float()
+    along = (near * boundary).sum(dim=(1, 2, 3)) / boundary.sum(dim=(1, 2, 3))
+    return torch.stack([along, near.mean(dim=(1, 2, 3))])
+
+
+def _turns(values):
+    """Where values [.., n, n] differ from those one step before, along either angle."""
+    return (values != values.roll(1, -1)) | (values != values.roll(1, -2))
 
 
 def three_maps(nets: TorusNets, held: int, n: int = 40) -> list[Int[Tensor, "net n n"]]:
