@@ -14,7 +14,6 @@ GLOSSARY = load_glossary()
 TO_MEND = {
     "11": {"backup head"},
     "13": {"decision boundary", "Voronoi cell"},
-    "14": {"Fourier coefficient"},
 }
 NOT_PROSE = [  # folded text, code, formulas; headings and badges; goals, references, next tours
     (r"<details>.*?</details>|```.*?```|\$\$.*?\$\$", " "),
