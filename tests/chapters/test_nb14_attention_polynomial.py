@@ -1,16 +1,21 @@
 """Notebook 14: scores as lines, waves and products; bent surfaces; its figures and exercises."""
 
+import base64
+import io
 import json
 import math
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from chapters.nb14_attention_polynomial import bending, exercises, figures, lines
 from chapters.nb14_attention_polynomial.view import SweepView
 from chapters.torus import networks as torus
 from chapters.torus import surfaces, winding
 from chapters.torus.networks import new_nets
+from chapters.torus.palette import Shaded, Smooth
 from chapters.torus.training import load_run
 from figure_checks import check_figures
 
@@ -127,6 +132,21 @@ def test_figures_can_be_read():
     )
 
 
+def test_a_smooth_picture_keeps_more_colors_than_a_shaded_one(monkeypatch):
+    shown, colors = [], torus.circle(torus.grid(64)[0]) / 4 + 0.5
+    colors[..., 2] = torus.grid(64)[1] / 7
+    monkeypatch.setattr("IPython.display.display", lambda data, **_: shown.append(data))
+    for kind in (Shaded, Smooth):
+        figure = kind(figsize=(2, 2))
+        figure.add_axes((0, 0, 1, 1)).imshow(colors.numpy())
+        figure._ipython_display_()
+    pictures = [Image.open(io.BytesIO(base64.b64decode(each["image/png"]))) for each in shown]
+    few, many = (
+        len(np.unique(np.asarray(each.convert("RGB")).reshape(-1, 3), axis=0)) for each in pictures
+    )
+    assert few <= 256 < many
+
+
 # ---- exercises ----
 
 
@@ -153,6 +173,7 @@ ANSWERS = [
     ("14.2", exercises.fourier, "solved"),
     ("14.2", fit, "solved"),
     ("14.2", lambda values, waves: values @ waves.T / waves.shape[1], "not yet"),
+    ("14.2", lambda values, waves: 2 * values @ waves.T / waves.shape[1], "not yet"),
     ("14.2", lambda values, waves: values @ waves.T, "not yet"),
     ("14.2", lambda values, waves: None, "not attempted"),
     ("14.3", WILD, "solved"),

@@ -65,6 +65,9 @@ def _fourier(page):
     mistakes = {
         "Divide by the waves' own squares: those of a cosine have the mean 1/2, not 1.": product
         / waves.shape[1],
+        "The constant wave's squares have the mean 1, not 1/2: divide by each wave's own.": 2
+        * product
+        / waves.shape[1],
         "A sum over all places grows with their number: divide by the waves' squares.": product,
         "Divide by the sum of the waves' squares, not by its root.": product / size.sqrt(),
     }
