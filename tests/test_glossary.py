@@ -13,7 +13,6 @@ GLOSSARY = load_glossary()
 # it out of here; nothing is put in.
 TO_MEND = {
     "11": {"backup head"},
-    "14": {"Fourier coefficient"},
 }
 NOT_PROSE = [  # folded text, code, formulas; headings and badges; goals, references, next tours
     (r"<details>.*?</details>|```.*?```|\$\$.*?\$\$", " "),

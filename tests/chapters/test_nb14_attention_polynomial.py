@@ -1,16 +1,21 @@
 """Notebook 14: scores as lines, waves and products; bent surfaces; its figures and exercises."""
 
+import base64
+import io
 import json
 import math
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
-from chapters.nb14_attention_polynomial import bending, figures, lines
+from chapters.nb14_attention_polynomial import bending, exercises, figures, lines
 from chapters.nb14_attention_polynomial.view import SweepView
 from chapters.torus import networks as torus
 from chapters.torus import surfaces, winding
 from chapters.torus.networks import new_nets
+from chapters.torus.palette import Shaded, Smooth
 from chapters.torus.training import load_run
 from figure_checks import check_figures
 
@@ -64,6 +69,17 @@ def test_given_shares_are_carried():
     assert torch.allclose(hard, torus.logits(NETS, *pairs, hard=True))
 
 
+def test_the_reader_s_pages_agree_with_the_weights():
+    theta1, theta2 = torus.grid(12)
+    waves = torch.stack([wave(theta1, theta2).flatten() for wave in torus.HARMONICS.values()])
+    found = exercises.fourier(torus.attend(NETS, *torus.on_grid(12)).scores, waves)
+    assert torch.allclose(found, torus.coefficients(NETS))
+    E = torus.circle(torch.tensor([0, math.pi / 2]).double()).T
+    at, (p1, p2) = torus.circle(TURN), NETS.W_pos[0]
+    drawn = torch.stack([exercises.line_of(x + p2, NETS.qk()[0, 1], E, p1) for x in at])
+    assert torch.allclose(drawn, lines.lines(torus.coefficients(NETS)[0, 1], TURN))
+
+
 def test_without_heads_the_torus_is_a_ring_and_with_them_the_stream():
     ring, bent = (bending.streams(NETS[0], strength, n=8) for strength in (0, 1))
     assert torch.allclose(ring, ring[:, :1].expand(8, 8, 3))
@@ -111,42 +127,69 @@ def test_figures_can_be_read():
         figures.factored(PRODUCT, THETA, "a"),
         figures.sum_of_waves(HEAD, THETA, "a"),
         figures.film([PRODUCT] * 3, ["a", "b", "c"], "d"),
-        bending.mixtures(net, 0, torus.angles(net)[0], "a", n=40),
-        bending.hard_and_soft(net, FACTS, "a"),
+        bending.head_maps(net, 0, torus.angles(net)[0], "a", n=40),
         bending.unfolding(net, FACTS, [0, 1], "a", n=24),
-        bending.onto_globe(net, FACTS, [1, 0.5], "a", n=24),
     )
+
+
+def test_a_smooth_picture_keeps_more_colors_than_a_shaded_one(monkeypatch):
+    shown, colors = [], torus.circle(torus.grid(64)[0]) / 4 + 0.5
+    colors[..., 2] = torus.grid(64)[1] / 7
+    monkeypatch.setattr("IPython.display.display", lambda data, **_: shown.append(data))
+    for kind in (Shaded, Smooth):
+        figure = kind(figsize=(2, 2))
+        figure.add_axes((0, 0, 1, 1)).imshow(colors.numpy())
+        figure._ipython_display_()
+    pictures = [Image.open(io.BytesIO(base64.b64decode(each["image/png"]))) for each in shown]
+    few, many = (
+        len(np.unique(np.asarray(each.convert("RGB")).reshape(-1, 3), axis=0)) for each in pictures
+    )
+    assert few <= 256 < many
 
 
 # ---- exercises ----
 
 
+def fit(values, waves):
+    """The coefficients by least squares, where the page uses that the waves are orthogonal."""
+    return torch.linalg.lstsq(waves.T, values.T).solution.T
+
+
 def line(x2, W, E, p1):
-    return x2 @ W @ E, x2 @ W @ (p1 - x2)
+    """The line by differences of the score, which is linear in the plane of the circle."""
+    score = [x2 @ W @ (E @ at + p1 - x2) for at in (torch.zeros(2), *torch.eye(2))]
+    return torch.stack([score[1] - score[0], score[2] - score[0], score[0]])
 
 
 MOVES = {"W_Q times 2": False, "W_K times -1": False, "W_V times 2": False, "W_pos times 2": True}
 WILD = [0, 0, 0, 0, 0, 0, 0, 1, 0, -1, 0]
 ANSWERS = [
-    ("14.1", lambda *given: [*line(*given)[0], line(*given)[1]], "solved"),
-    ("14.1", line, "not yet"),
-    ("14.1", lambda *given: line(*given)[0], "not yet"),
-    ("14.1", lambda *given: [*line(*given)[0], -line(*given)[1]], "not yet"),
+    ("14.1", exercises.line_of, "solved"),
+    ("14.1", line, "solved"),
+    ("14.1", lambda *given: (line(*given)[:2], line(*given)[2]), "not yet"),
+    ("14.1", lambda *given: line(*given)[:2], "not yet"),
+    ("14.1", lambda x2, W, E, p1: line(x2, W.T, E, p1), "not yet"),
     ("14.1", lambda *given: None, "not attempted"),
-    ("14.2", MOVES, "solved"),
-    ("14.2", MOVES | {"W_V times 2": True}, "not yet"),
-    ("14.2", MOVES | {"W_pos times 2": False}, "not yet"),
-    ("14.2", {"W_Q times 2": False}, "not yet"),
-    ("14.2", MOVES | {"W_V times 2": ...}, "not attempted"),
+    ("14.2", exercises.fourier, "solved"),
+    ("14.2", fit, "solved"),
+    ("14.2", lambda values, waves: values @ waves.T / waves.shape[1], "not yet"),
+    ("14.2", lambda values, waves: 2 * values @ waves.T / waves.shape[1], "not yet"),
+    ("14.2", lambda values, waves: values @ waves.T, "not yet"),
+    ("14.2", lambda values, waves: None, "not attempted"),
     ("14.3", WILD, "solved"),
     ("14.3", torch.tensor([0, 0, 0, 0, 0, 0, 0, 1, 2, -1, -2]), "solved"),
     ("14.3", [1, *[0] * 10], "not yet"),
     ("14.3", [*[0] * 9, 1, 0], "not yet"),
     ("14.3", ..., "not attempted"),
+    ("14.4", MOVES, "solved"),
+    ("14.4", MOVES | {"W_V times 2": True}, "not yet"),
+    ("14.4", MOVES | {"W_pos times 2": False}, "not yet"),
+    ("14.4", {"W_Q times 2": False}, "not yet"),
+    ("14.4", MOVES | {"W_V times 2": ...}, "not attempted"),
 ]
 
 
 @pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
 def test_an_answer_is_judged(verdict, number, answer, expected):
-    given = {"net": load_run("heads3-dim3").nets[0]} if number == "14.2" else {}
+    given = {"net": load_run("heads3-dim3").nets[0]} if number == "14.4" else {}
     assert verdict(number, answer, **given) == expected

@@ -1,45 +1,81 @@
-"""The exercises of notebook 14: a straight line, what moves a frontier, and a wild one."""
+"""The exercises of notebook 14: a line, Fourier coefficients, a wild head, and zero sets."""
 
 import dataclasses
 
 import torch
 
-from aot_helpers.teaching.exercises import NotAttempted, NotYet
-from aot_helpers.teaching.exercises.references import against, draw, read_numbers
+from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
+from aot_helpers.teaching.exercises.references import compared, draw, read_numbers
 from chapters.torus import networks as torus
 
-CHANGES = {  # what is multiplied by what, and why the frontier moves or stays
+CHANGES = {  # what is multiplied by what, and why the zero set moves or stays
     "W_Q times 2": ("W_Q", 2, "twice the score is zero at the same places"),
-    "W_K times -1": ("W_K", -1, "dark and white swap sides, and what lies between them?"),
-    "W_V times 2": ("W_V", 2, "values are carried; does the score know them?"),
+    "W_K times -1": ("W_K", -1, "dark and white change places, and what lies between them?"),
+    "W_V times 2": ("W_V", 2, "values are averaged with the weights; do they stand in the score?"),
     "W_pos times 2": ("W_pos", 2, "positions stand in the score beside words, which do not double"),
 }
 
 
-def _line_of(x2, W, E, p1):
-    at = torch.cat([E, (p1 - x2)[:, None]], dim=1)  # the columns that x2 W is multiplied with
-    return x2 @ W @ at
+def line_of(x2, W, E, p1):
+    """The straight line of one second word; see the notebook."""
+    g, h = x2 @ W @ E, x2 @ W @ (p1 - x2)
+    return torch.cat([g, h[None]])
 
 
-def _joined(answer):
-    apart = []
+def fourier(values, waves):
+    """The Fourier coefficients of some functions; see the notebook."""
+    return values @ waves.T / (waves * waves).sum(dim=1)
 
-    def tried(*arguments):
-        given = answer(*arguments)
-        if not isinstance(given, tuple | list) or len(given) == 3:
-            return given
-        apart.append(given)
-        return torch.zeros(0)
 
-    try:
-        LINES(tried)
-    except NotYet:
-        if not apart:
-            raise
-    if apart:
-        raise NotYet(
-            "Three numbers in one tensor, please: g0, g1 and h. (`torch.cat` joins tensors.)"
+def _line(page):
+    gap, turn = 0.0, torch.arange(60) * torch.pi / 30
+    around = torch.stack([turn.cos(), turn.sin()], dim=1)  # [place, 2]
+    for i in range(3):
+        x2, W, E, p1 = (
+            draw(*shape, seed=10 * i + j) for j, shape in enumerate([(3,), (3, 3), (3, 2), (3,)])
         )
+        right = line_of(x2, W, E, p1)
+        given = attempted(page(x2, W, E, p1))
+        if isinstance(given, tuple | list):
+            raise NotYet("g0, g1 and h in one tensor, please: `torch.cat` joins them.")
+        mistakes = {
+            "Your h lacks the second word's own key: the score is of x1 less x2.": torch.cat(
+                [x2 @ W @ E, (x2 @ W @ p1)[None]]
+            ),
+            "Your h has the wrong sign: it holds p1 less x2.": right * torch.tensor([1.0, 1, -1]),
+            "Queries stand at the left of W, and keys at its right: `x2 @ W`.": line_of(
+                x2, W.T, E, p1
+            ),
+        }
+        compared(given, right, mistakes)
+        score = (around @ E.T + p1 - x2) @ (x2 @ W)
+        gap = max(gap, (around @ given[:2] + given[2] - score).abs().max().item())
+    return (
+        f"your three numbers give the score of 60 first words, to {gap:.0e}; wherever it is zero, "
+        "it is so on your line"
+    )
+
+
+def _fourier(page):
+    theta1, theta2 = torus.grid(12)
+    waves = torch.stack([wave(theta1, theta2).flatten() for wave in torus.HARMONICS.values()])
+    right = draw(4, 11).double()  # of four functions
+    values = right @ waves
+    product, size = values @ waves.T, (waves * waves).sum(dim=1)
+    mistakes = {
+        "Divide by the waves' own squares: those of a cosine have the mean 1/2, not 1.": product
+        / waves.shape[1],
+        "The constant wave's squares have the mean 1, not 1/2: divide by each wave's own.": 2
+        * product
+        / waves.shape[1],
+        "A sum over all places grows with their number: divide by the waves' squares.": product,
+        "Divide by the sum of the waves' squares, not by its root.": product / size.sqrt(),
+    }
+    gap = compared(page(values, waves), right, mistakes)
+    return (
+        f"eleven numbers found again in four functions, to {gap:.0e}: no wave is in another's way, "
+        "so each can be measured alone"
+    )
 
 
 def _moves(answer, net):
@@ -57,6 +93,7 @@ def _moves(answer, net):
             wrong.append(f"{name} ({why})")
     if wrong:
         raise NotYet(f"Not right yet: {'; '.join(wrong)}.")
+    return "the size and the sign of a score do not move its zero set, and values are not in it"
 
 
 def _wild(answer):
@@ -74,17 +111,13 @@ def _wild(answer):
         raise NotYet(
             f"The head changes sides four times at {share:.0%} of the first words; make it 90%."
         )
+    return f"four changes at {share:.0%} of the first words: no head can do more"
 
 
-LINES = against(
-    _line_of,
-    [
-        tuple(draw(*shape, seed=10 * i + j) for j, shape in enumerate([(3,), (3, 3), (3, 2), (3,)]))
-        for i in range(3)
-    ],
-)
+PAGES = {"14.1": line_of, "14.2": fourier}
 CHECKS = {
-    "14.1": _joined,
-    "14.2": _moves,
+    "14.1": _line,
+    "14.2": _fourier,
     "14.3": _wild,
+    "14.4": _moves,
 }

@@ -135,7 +135,7 @@ def factored(product: Product, theta: Float[Tensor, " word"], title: str) -> Fig
         frontier(axis, values)
         axis.set_title(name, **forms.TITLE)
     _attention(axes[0, 2], query * keys, theta, zeros=(query, keys))
-    axes[0, 2].set_title("= where the head attends", **forms.TITLE)
+    axes[0, 2].set_title("= the score: attention", **forms.TITLE)
     for axis in axes[0, 1:3]:
         axis.set(ylabel="", yticks=[])
     _plane(axes[0, 3])
@@ -150,9 +150,9 @@ def sum_of_waves(
 ) -> Figure:
     """The groups of waves of one head, and below what they add up to, from left to right."""
     figure, axes = forms.panels(
-        2, len(GROUPS), 10, 4.2, title=title, figure_class=Painting,
-        note="Above: purple where the wave is above 0, gray below. Below: the head's attention "
-        "after adding up so far, from the left. Across: the first word; up: the second.",
+        2, len(GROUPS), 10, 4.5, title=title, figure_class=Painting,
+        note="Above: purple where the waves are above 0, gray below. Below: the attention weight "
+        "if the score had only the waves so far, from the left.",
     )  # fmt: skip
     parts, places = [], torus.grid(140)
     for group in GROUPS.values():
@@ -165,6 +165,7 @@ def sum_of_waves(
         show_map(axes[0, i], parts[i], cmap=SCORES, vmin=-reach, vmax=reach)
         axes[0, i].set_title(f"+ {name}" if i else name, **forms.TITLE)
         _attention(axes[1, i], total)
+    _name_angles(axes)
     return figure
 
 
@@ -172,7 +173,7 @@ def film(products: list[Product], titles: list[str], title: str) -> Figure:
     """Maps of heads of d_head 1 with their frontiers, one a frame, in two rows."""
     n_columns = -(-len(products) // 2)
     figure, axes = forms.panels(
-        2, n_columns, 7.6, 15.2 / n_columns + 0.5, title=title, figure_class=Painting
+        2, n_columns, 7.6, 15.2 / n_columns + 0.9, title=title, figure_class=Painting
     )
     figure.sharpness = 1  # a page holds it twice
     for axis in axes.flat[len(products) :]:
@@ -181,7 +182,16 @@ def film(products: list[Product], titles: list[str], title: str) -> Figure:
         query, keys = product.factors(*torus.grid(160))
         _attention(axis, query * keys, zeros=(query, keys))
         axis.set_title(name, **forms.TITLE)
+    _name_angles(axes)
     return figure
+
+
+def _name_angles(axes) -> None:
+    """Names for the axes of maps in rows: below the last row, beside the first column."""
+    for axis in axes[-1]:
+        axis.set_xlabel("first word θ1")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("second word θ2")
 
 
 def _attention(axis, score, theta=None, zeros=()) -> None:

@@ -1,4 +1,4 @@
-// Where one head looks: the straight line of a second word on the circle, and the map that it sweeps.
+// Where one head attends: the straight line of a second word on the circle, and the map that it sweeps.
 (root, data) => {
   const TURN = 2 * Math.PI, N = 440, side = 330, names = "ABCDE", degrees = 180 / Math.PI;
   const cos = [], sin = [], five = data.product && { ...data.product };
@@ -19,8 +19,8 @@
   const [left, right, more] = [0, 0, 0].map(() => make("div", root));
   make("div", left, "margin-bottom:4px", "first words on their circle");
   const circle = canvas(left, 2 * side, "the circle of first words and a straight line");
-  make("div", right, "margin-bottom:4px", "drag up and down: the second word");
-  const map = canvas(right, 2 * side, "where the head looks, for all pairs");
+  make("div", right, "margin-bottom:4px", "attention to the first word; drag the second up and down");
+  const map = canvas(right, 2 * side, "the attention to the first word, for all pairs");
   const picture = document.createElement("canvas"); picture.width = picture.height = N;
   let second = data.second, timer = null;
   const shade = a => data.ramp[Math.max(0, Math.min(255, Math.round(255 * a)))];

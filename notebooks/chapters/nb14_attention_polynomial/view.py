@@ -29,10 +29,10 @@ class SweepView(Page):
                     "t": head.t / head.B}  # fmt: skip
             data["product"] = {name: round(float(value), 5) for name, value in free.items()}
             data["sliders"] = [
-                ["phi", "query: turn", 0, TURN],
-                ["s", "query: lift", -2, 2],
-                ["psi", "keys: turn", 0, TURN],
-                ["t", "keys: lift", -2, 2],
+                ["phi", "φ turns the query", 0, TURN],
+                ["s", "s/A lifts the query", -2, 2],
+                ["psi", "ψ turns the keys", 0, TURN],
+                ["t", "t/B lifts the keys", -2, 2],
             ]
         else:
             data["coefficients"] = [round(float(each), 5) for each in head]
