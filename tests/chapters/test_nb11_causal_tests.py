@@ -12,9 +12,11 @@ from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.reading.norms import frozen_norm
 from aot_helpers.reading.paths import path_terms
+from aot_helpers.teaching.exercises import grade
 from aot_helpers.text.batches import repeated_tokens
 from chapters.nb11_causal_tests import figures as causal_drawings
 from chapters.nb11_causal_tests import measure as causal_tests
+from chapters.nb11_causal_tests.exercises import PAGES
 from figure_checks import check_figures
 
 
@@ -45,9 +47,9 @@ def test_with_patterns_kept_a_steering_head_is_not_missed(model, texts):
 
 def test_for_the_last_layer_kept_patterns_change_nothing(model, texts):
     heads = causal_tests.every_head(model, *texts)
-    assert list(heads) == ["zero", "its mean", "another text's", "mean, pattern kept"]
+    assert list(heads) == ["zero", "mean", "resample", "mean, attention frozen"]
     assert all(rises.shape == (8, 2) for rises in heads.values())
-    assert torch.allclose(heads["its mean"][4:], heads["mean, pattern kept"][4:], atol=1e-4)
+    assert torch.allclose(heads["mean"][4:], heads["mean, attention frozen"][4:], atol=1e-4)
 
 
 def test_the_head_that_says_always_the_same_is_found(model, texts):
@@ -160,61 +162,137 @@ def test_the_trajectory_agrees_with_the_packages_ablations(model, texts):
     assert max(each.abs().max() for each in last.values()) < 1e-6
 
 
-def kept(model, tokens, head, which=1, free=False, speak=False, less=0.0):
-    def zeroed(z):
-        z = z.clone()
-        z[:, :, head] = 0
-        return z
-
-    pattern = model.run_with_cache(tokens)[1]["L1.pattern"]
-    edits = {} if speak else {"L0.z": zeroed} | ({} if free else {"L1.pattern": pattern})
-    return copy_losses(model, tokens, edits)[which] - less
+def test_a_factor_of_zero_is_zero_ablation(model, texts):
+    head = Head(0, 2)
+    scaled = [model(texts[0], edits=causal_tests.scaled(head, factor)) for factor in (0, 1)]
+    assert torch.allclose(scaled[0], model(texts[0], edits=ablate(model, [head])), atol=1e-4)
+    assert torch.allclose(scaled[1], model(texts[0]), atol=1e-4)
 
 
+@pytest.mark.parametrize("norm", [True, False])
+def test_the_parts_of_self_repair(make_model, some_tokens, norm):
+    model = make_model(d_mlp=4, layer_norm=norm, positions="relative").requires_grad_(False)
+    head, others = Head(1, 0), some_tokens.flip(0)
+    parts = causal_tests.self_repair(model, some_tokens, others, head, start=2)
+    runs, caches = zip(
+        *(
+            model.run_with_cache(some_tokens, edits=edits)
+            for edits in ({}, ablate(model, [head], "mean", others))
+        ),
+        strict=True,
+    )
+
+    def lift(logits):
+        above = logits - logits.mean(dim=-1, keepdim=True)
+        return above[:, 2:-1].gather(-1, some_tokens[:, 3:, None]).mean().item()
+
+    def through(name):
+        less, gain = caches[1][name] - caches[0][name], 1
+        if norm:
+            size = caches[0]["final_resid"].var(dim=-1, correction=0, keepdim=True) + 1e-5
+            less, gain = (
+                (less - less.mean(dim=-1, keepdim=True)) / size.sqrt(),
+                model.ln_final.weight,
+            )
+        return lift(less * gain @ model.W_U)
+
+    # Of layer 1 only this head differs, so that what the layer's heads add differs by it alone.
+    expected = {"direct": through("L1.attn_out"), "MLP": through("L1.mlp_out")}
+    expected["in all"] = lift(runs[1]) - lift(runs[0])
+    expected["layer norm"] = expected["in all"] - expected["direct"] - expected["MLP"]
+    assert parts == pytest.approx(expected, abs=1e-5)
+    assert (abs(parts["layer norm"]) > 1e-3) == norm and abs(parts["MLP"]) > 1e-3
+
+
+def test_the_written_ablations_are_the_packages(model, texts):
+    tokens, others = texts
+    donor = model.run_with_cache(others)[1]["L1.z"]
+    for way in ("zero", "mean", "resample"):
+        page = partial(PAGES["11.1"], z_others=donor, heads=[0, 2], way=way)
+        expected = model(tokens, edits=ablate(model, [Head(1, 0), Head(1, 2)], way, others))
+        assert torch.allclose(model(tokens, edits={"L1.z": page}), expected, atol=1e-4)
+
+
+def test_the_pages_are_written(check_page, model, texts):
+    check_page("11.1")
+    check_page("11.3", model=model, tokens=texts[0])
+    check_page("11.5")
+
+
+def knocked(z, z_others, heads, way, *, of_all=False, own=False, over=(0, 1), in_place=False):
+    """The page of 11.1, with mistakes."""
+    new = z if in_place else z.clone()
+    heads = slice(None) if of_all else heads
+    theirs = (z if own else z_others)[:, :, heads]
+    mean = theirs.mean() if over is None else theirs.mean(dim=over, keepdim=True)
+    new[:, :, heads] = {"zero": 0 * theirs, "mean": mean, "resample": theirs}[way]
+    return new
+
+
+def frozen(model, tokens, edits, forget=False, late=False):
+    """The page of 11.3, with mistakes."""
+    pattern = model.run_with_cache(tokens, edits=edits if late else {})[1]["L1.pattern"]
+    return ({} if forget else edits) | {"L1.pattern": pattern}
+
+
+def loss(logits, right):
+    return -logits.log_softmax(dim=-1).gather(-1, right[..., None]).mean()
+
+
+WEIGHTS = {0.5: 0.99, 1.5: 0.33, 2: 0.03}
 MOVED = {"L0H3, what": -0.0, "L0H3, where": 0.96, "L1H0 and L1H2, what": 1.0}
-
-
-def guessed(*shares):
-    return dict(zip(MOVED, shares, strict=True))
-
-
 ANSWERS = [
-    ("11.1", kept, "solved"),
-    ("11.1", partial(kept, free=True), "not yet"),
-    ("11.1", partial(kept, speak=True), "not yet"),
-    ("11.1", partial(kept, which=0), "not yet"),
-    ("11.1", partial(kept, less=1), "not yet"),
-    ("11.1", lambda model, tokens, head: kept(model, tokens, 3), "not yet"),
-    ("11.1", lambda model, tokens, head: None, "not attempted"),
-    ("11.2", guessed(0, 0.9, 1), "solved"),
-    ("11.2", guessed(0.5, 0.9, 1), "not yet"),
-    ("11.2", guessed(0, 0.2, 1), "not yet"),
-    ("11.2", guessed(..., ..., ...), "not attempted"),
-    ("11.3", [-3, 7, 7], "solved"),
-    ("11.3", [3, 3, 3], "not yet"),
-    ("11.3", [-3, 7, 1], "not yet"),
-    ("11.3", ..., "not attempted"),
+    ("11.1", knocked, "solved"),
+    ("11.1", partial(knocked, of_all=True), "All heads"),
+    ("11.1", partial(knocked, own=True), "mean of z itself"),
+    ("11.1", partial(knocked, over=(0,)), "texts alone"),
+    ("11.1", partial(knocked, over=(1,)), "positions alone"),
+    ("11.1", partial(knocked, over=None), "one number"),
+    ("11.1", partial(knocked, in_place=True), "begin with a copy"),
+    ("11.1", lambda z, *_: z, "Nothing has changed"),
+    (
+        "11.1",
+        lambda z, o, heads, way: None if way == "mean" else knocked(z, o, heads, way),
+        "'mean'",
+    ),
+    ("11.2", dict(zip(WEIGHTS, (0.98, 0.27, 0.01), strict=True)), "solved"),
+    ("11.2", dict(zip(WEIGHTS, (0.98, 0.7, 0.01), strict=True)), "1.5: less"),
+    ("11.2", dict.fromkeys(WEIGHTS, ...), "not attempted"),
+    ("11.3", frozen, "solved"),
+    ("11.3", partial(frozen, late=True), "without the head"),
+    ("11.3", partial(frozen, forget=True), "no longer ablated"),
+    ("11.3", lambda model, tokens, edits: {"pattern": 0}, "cannot use"),
+    ("11.4", dict(zip(MOVED, (0, 0.9, 1), strict=True)), "solved"),
+    ("11.4", dict(zip(MOVED, (0, 0.2, 1), strict=True)), "where: more"),
+    ("11.4", dict.fromkeys(MOVED, ...), "not attempted"),
+    ("11.5", lambda w, a, b, right: loss(a + b - w, right), "solved"),
+    ("11.5", lambda w, a, b, right: loss(a, right) + loss(b, right) - loss(w, right), "add losses"),
+    ("11.5", lambda w, a, b, right: loss(a + b, right), "counted twice"),
+    ("11.5", lambda w, a, b, right: loss((a + b) / 2, right), "by half"),
+    ("11.5", lambda w, a, b, right: loss(a, right), "not yet"),
 ]
 
 
 @pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
-def test_an_answer_is_judged(model, texts, verdict, number, answer, expected):
-    given = {"11.1": {"model": model, "tokens": texts[0]}, "11.2": {"truth": MOVED}}
-    assert verdict(number, answer, **given.get(number, {})) == expected
+def test_an_answer_is_judged(model, texts, capsys, number, answer, expected):
+    given = {"11.2": {"truth": WEIGHTS}, "11.3": {"model": model, "tokens": texts[0]}}
+    given["11.4"] = {"truth": MOVED}
+    grade(number, answer, **given.get(number, {}))
+    assert expected in capsys.readouterr().out
 
 
 def test_figures_can_be_read(model, pair):
     drawings, rise = causal_drawings, torch.tensor([0.0] * 5 + [9.0] + [1.5] * 4)
     said = dict.fromkeys(("the text", "it says", "the other text"), pair[0]["clean"])
-    rises = {"zero": torch.arange(16.0).view(8, 2), "its mean": -torch.ones(8, 2)}
+    rises = {"zero": torch.arange(16.0).view(8, 2), "mean": -torch.ones(8, 2)}
     shares = {"what": [0.25] * 8, "where": [-0.001] * 8}
-    log_odds = torch.tensor([3.0, 2.0])
+    m = torch.tensor([3.0, 2.0])
     check_figures(
         drawings.loss_strips({"L0H1, zero": rise}, "title"),
         drawings.two_texts(model.tokenizer, said, "title"),
         drawings.one_fact(model.tokenizer, pair[0], "title"),
         drawings.all_heads(rises, shares, "title"),
-        drawings.losses_by_log_odds({"nothing out": (log_odds, 1 / log_odds)}, "title"),
+        drawings.losses_by_difference({"nothing out": (m, 1 / m)}, "title"),
     )
 
 

@@ -96,16 +96,16 @@ def _layers(values: Float[Tensor, " head"]) -> Float[Tensor, "layer head"]:
     return values.view(2, -1).flip(0).round(decimals=2) + 0.0
 
 
-def losses_by_log_odds(
+def losses_by_difference(
     tokens: dict[str, tuple[Float[Tensor, " token"], Float[Tensor, " token"]]], title: str
 ) -> Figure:
-    """Tokens as dots, {what is ablated: (log-odds of the right token, loss)}; and their means."""
+    """Tokens as dots, {what is ablated: (logit difference, loss)}, their means, and the curve."""
     groups, means = {}, {}
-    for name, (log_odds, loss) in tokens.items():
-        groups[f"{name}: {loss.mean():.2f} nats"] = log_odds, loss
-        means[name] = log_odds.mean().item(), loss.mean().item()
+    for name, (m, loss) in tokens.items():
+        groups[f"{name}: {loss.mean():.2f} nats"] = m, loss
+        means[name] = m.mean().item(), loss.mean().item()
     groups["means"] = list(zip(*means.values(), strict=True))
-    x_label = "log-odds of the right token: its logit against all others together"
+    x_label = "m: logit of the right token minus that of all others together"
     figure = points(
         {"": groups}, title, x_label, "loss (nats)", names={"": means},
         colors=dict(zip(groups, ("0.4", KEY, VALUE, QUERY, "black"), strict=False)),
