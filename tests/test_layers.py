@@ -16,7 +16,7 @@ LAYERS = ORDER.split()
 SHARED = {
     "torus": {"nb13", "nb14", "nb15"},
     "names": {"nb22", "nb24"},
-    "sweep": {"nb16"},
+    "sweep": set(),
 }  # a folder: who may use it
 
 

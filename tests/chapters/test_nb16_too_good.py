@@ -12,8 +12,9 @@ import torch.nn.functional as F
 
 from aot_helpers.base import results
 from aot_helpers.models.transformer import ModelConfig
+from aot_helpers.teaching.exercises import grade
 from aot_helpers.text.tokenization import train_bpe, train_wordpiece
-from chapters.nb16_too_good import figures, report_model
+from chapters.nb16_too_good import exercises, figures, report_model
 from chapters.nb16_too_good import runs as tool
 from chapters.nb16_too_good.report_model import (
     FAULTS,
@@ -229,13 +230,16 @@ def test_the_checkboxes_hold_every_combination(found):
 
 def test_figures_can_be_read(found, rows):
     learned, floors = learn(tiny(), rows), results.read("autopsy")["floors"]
-    curves = figures.two_runs(learned, learned, 7.6, title="title")
+    curves = figures.two_runs([learned] * 2, [learned] * 2, {"uniform": 7.6}, title="title")
     curves.draw_without_rendering()  # makes room for names at the ends of lines
+    losses = held_out(runs(found, "ladder"))
+    rows_of_losses = {"no fault": {"as trained": losses, "calibrated": losses - 0.1}}
     check_figures(
         curves,
         figures.two_softmaxes(torch.randn(3, 4), [0, 1, 2], list("abcd"), title="title"),
         figures.ruler(floors, 1e-6, title="title"),
-        figures.ladder(found, title="title"),
+        figures.costs(rows_of_losses, found, title="title"),
+        figures.calibration({"A": (torch.rand(9), torch.rand(9) + 0.01)}, title="title"),
         figures.all_combinations(found, title="title"),
         figures.sweep_map(pandas.DataFrame(results.read("sweep")["trials"]), 7.6, title="title"),
     )
@@ -244,39 +248,58 @@ def test_figures_can_be_read(found, rows):
 # ---- exercises ----
 
 
-def usual(logits, targets):
-    return F.cross_entropy(logits.transpose(1, 2), targets)
-
-
 def fool(targets, d_vocab, largest=1000.0):
     logits = 30.0 * F.one_hot(targets, d_vocab)
     logits[:, 0] = largest
     return logits
 
 
-def guard(loss_of):
-    targets = torch.randint(50, (2, 7))
-    return abs(loss_of(torch.zeros(2, 7, 50), targets) - torch.tensor(50.0).log()) < 1e-3
+def along(x, y, axis, of=lambda terms, axis: terms.sum(dim=axis).mean()):
+    """Minus what `of` makes of the terms of a cross-entropy."""
+    return -of(F.one_hot(y, x.shape[-1]) * x.log_softmax(dim=axis), axis)
 
 
+def rates(x, y, axis=-1):
+    came = y.flatten().bincount(minlength=x.shape[-1]) / y.numel()
+    return x.softmax(dim=axis).mean(dim=(0, 1)), came
+
+
+def at_start(loss_of):
+    targets = torch.randint(50, (2, 8))
+    return abs(loss_of(torch.zeros(2, 7, 50), targets) - math.log(50)) < 1e-3
+
+
+page = exercises.PAGES
 ANSWERS = [
-    ("16.1", usual, "solved"),
-    ("16.1", lambda x, y: F.cross_entropy(x.flatten(0, 1), y.flatten()), "solved"),
-    ("16.1", lambda x, y: loss_over_time(x, y), "not yet"),
-    ("16.1", lambda x, y: usual(x, y) * y.numel(), "not yet"),
-    ("16.1", lambda x, y: x, "not yet"),
-    ("16.1", lambda x, y: None, "not attempted"),
+    ("16.1", page["16.1"], "solved"),
+    ("16.1", along, "solved"),
+    ("16.1", lambda x, y, axis: along(x, y, 2), "along the vocabulary axis"),
+    ("16.1", lambda x, y, axis: -along(x, y, axis), "sign is missing"),
+    ("16.1", lambda x, y, axis: along(x, y, axis, lambda t, _: t.mean()), "all three axes"),
+    ("16.1", lambda x, y, axis: along(x, y, axis, lambda t, _: t.sum()), "This is the sum"),
+    ("16.1", lambda x, y, axis: along(x, y, axis, lambda t, _: t.sum() / y.numel()), "tokens"),
+    ("16.1", lambda x, y, axis: x, "one number, please"),
+    ("16.1", lambda x, y, axis: x @ y, "raises RuntimeError"),
+    ("16.1", lambda x, y, axis: None, "not attempted"),
     ("16.2", fool, "solved"),
-    ("16.2", lambda y, V: fool(y, V, 0.0), "not yet"),
-    ("16.2", lambda y, V: torch.zeros(len(y), V), "not yet"),
+    ("16.2", lambda y, V: fool(y, V, 0.0), "first guess is right at"),
+    ("16.2", lambda y, V: torch.zeros(len(y), V), "its floor here is"),
     ("16.2", lambda y, V: ..., "not attempted"),
-    ("16.3", guard, "solved"),
-    ("16.3", lambda loss_of: True, "not yet"),
-    ("16.3", lambda loss_of: loss_of(torch.zeros(2, 7, 50), torch.zeros(2)), "not yet"),
-    ("16.3", lambda loss_of: None, "not attempted"),
+    ("16.3", page["16.3"], "solved"),
+    ("16.3", lambda x, y: rates(x, y, axis=1), "runs over the positions"),
+    ("16.3", lambda x, y: rates(x, y)[::-1], "have changed places"),
+    ("16.3", lambda x, y: (rates(x, y)[0], y.flatten().bincount(minlength=6)), "counts"),
+    ("16.3", lambda x, y: rates(x, y)[0], "two rows of numbers"),
+    ("16.3", lambda x, y: None, "not attempted"),
+    ("16.4", page["16.4"], "solved"),
+    ("16.4", lambda loss_of: True, "says True to the report's loss"),
+    ("16.4", at_start, "What should knowing everything cost"),
+    ("16.4", lambda loss_of: loss_of(torch.zeros(2, 7, 50), torch.zeros(2)), "raises"),
+    ("16.4", lambda loss_of: None, "not attempted"),
 ]
 
 
 @pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
-def test_an_answer_is_judged(verdict, number, answer, expected):
-    assert verdict(number, answer) == expected
+def test_an_answer_is_judged(capsys, number, answer, expected):
+    grade(number, answer)
+    assert expected in capsys.readouterr().out

@@ -1,44 +1,74 @@
-"""The exercises of notebook 16: a loss to mend, a loss to fool, a guard to set up."""
+"""The exercises of notebook 16: a loss along any axis, one to fool, calibration, a guard.
+
+PAGES are the package's versions of what the reader writes; each is its folded solution.
+"""
+
+from math import log
 
 import torch
 import torch.nn.functional as F
 
 from aot_helpers.teaching.exercises import NotYet, attempted
+from aot_helpers.teaching.exercises.references import draw, read_numbers
 from chapters.nb16_too_good.report_model import chance_over_time, floor_over_time, loss_over_time
 
-
-def _examples(batch=3, n_pos=7, d_vocab=50, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    logits = torch.randn(batch, n_pos, d_vocab, generator=generator)
-    return logits, torch.randint(d_vocab, (batch, n_pos), generator=generator)
+AXES = ("batch", "position", "vocabulary")
 
 
-def _by_hand(logits, targets):
-    picked = logits.log_softmax(dim=-1).gather(-1, targets[..., None])
-    return -picked.mean()
+def cross_entropy(logits, targets, axis):
+    """Cross-entropy of logits [batch, pos, d_vocab] along an axis; targets [batch, pos]."""
+    one_hot = F.one_hot(targets, logits.shape[-1])  # [batch, pos, d_vocab]
+    return -(one_hot * logits.log_softmax(dim=axis)).sum(dim=axis).mean()
 
 
-def _over_batch(logits, targets):
-    one_hot = F.one_hot(targets, logits.shape[-1]).to(logits.dtype)
-    return -(one_hot * logits.log_softmax(dim=0)).sum() / one_hot[0].numel()
+def said_and_came(logits, targets):
+    """Of each token its mean probability, and the share of positions where it comes: [d_vocab]."""
+    said = logits.softmax(dim=-1).mean(dim=(0, 1))
+    came = targets.flatten().bincount(minlength=logits.shape[-1]) / targets.numel()
+    return said, came
 
 
-def _mended(answer):
-    logits, targets = _examples()
-    found = _tried(answer, "logits [3, 7, 50] and targets [3, 7]", logits.clone(), targets.clone())
-    attempted(found)
-    if not isinstance(found, torch.Tensor) or found.numel() != 1:
-        raise NotYet(f"Return one number, the mean over all tokens; you return {found!r}.")
-    wanted = _by_hand(logits, targets)
-    mistakes = {
-        "That is the report's loss: dimension 1 is still time.": loss_over_time(logits, targets),
-        "That is the sum over all tokens: take their mean.": wanted * targets.numel(),
-    }
-    for said, wrong in mistakes.items():
-        if torch.isclose(found, wrong):
-            raise NotYet(said)
-    if abs(found - wanted) > 1e-4:
-        raise NotYet(f"By hand, these logits cost {wanted:.4f} nats a token; you get {found:.4f}.")
+def may_train(loss_of):
+    """True if a loss of logits [batch, pos, d_vocab] and tokens [batch, pos + 1] can be trusted."""
+    tokens = torch.randint(50, (2, 8))
+    nothing, everything = torch.zeros(2, 7, 50), 100.0 * F.one_hot(tokens[:, 1:], 50)
+    right_at_start = abs(loss_of(nothing, tokens) - log(50)) < 1e-3
+    return bool(right_at_start and loss_of(everything, tokens) < 1e-3)
+
+
+PAGES = {"16.1": cross_entropy, "16.3": said_and_came, "16.4": may_train}
+
+
+def _along(answer):
+    logits, targets = draw(2, 3, 5), torch.tensor([[0, 4, 2], [1, 1, 3]])
+    one_hot = F.one_hot(targets, 5)
+    for axis, name in reversed([*enumerate(AXES)]):
+        found = _tried(answer, f"axis={axis}", logits.clone(), targets.clone(), axis)
+        found = read_numbers(attempted(found))
+        wanted, shares = cross_entropy(logits, targets, axis), logits.softmax(dim=axis)
+        terms = one_hot * shares.log()
+        mistakes = {
+            "The sign is missing: minus the logarithm.": -wanted,
+            "You take the mean over all three axes. Sum along the axis of the softmax first, then "
+            "take the mean over the two others.": -terms.mean(),
+            "This is the sum; the mean over the two other axes is wanted.": -terms.sum(),
+            "You take the mean over the tokens. PyTorch sums along the axis of the softmax and "
+            "takes the mean over the two other axes, whichever they are.": -terms.sum() / 6,
+            "Take the logarithm of each share before you sum.": -(
+                (one_hot * shares).sum(dim=axis).clamp_min(1e-9).log().mean()
+            ),
+        }
+        for other, mean in enumerate(AXES):
+            mistakes[f"Your softmax runs along the {mean} axis."] = cross_entropy(
+                logits, targets, other
+            )
+        if abs(found - wanted) > 1e-4:
+            for said, wrong in mistakes.items():
+                if abs(found - wrong) < 1e-4:
+                    raise NotYet(f"With axis={axis} (the {name} axis): {said}")
+            said = f"a small example costs {wanted:.4f}; you get {found:.4f}"
+            raise NotYet(f"With axis={axis} (the {name} axis) {said}.")
+    return "one function, three losses: with axis=2 it is the loss of the next token"
 
 
 def _tried(answer, said, *given):
@@ -54,35 +84,77 @@ def _fool(answer):
     targets = torch.tensor([5, 9, 5, 11, 23, 5, 40, 9, 2, 17, 33, 8, 60, 4, 21, 50, 5, 30, 12])
     found, shape = attempted(answer(targets.clone(), d_vocab)), (len(targets), d_vocab)
     if not isinstance(found, torch.Tensor) or found.shape != shape:
-        said = f"Return logits of shape {list(shape)}, [time, vocabulary]"
+        said = f"Return logits of shape {list(shape)}, [pos, d_vocab]"
         raise NotYet(f"{said}; you return {found!r}.")
     if right := int((found.argmax(dim=-1) == targets).sum()):
-        said = f"The first guess is right at {right} of {len(targets)} places"
+        said = f"The first guess is right at {right} of {len(targets)} positions"
         raise NotYet(f"{said}; it should be at none.")
     cost = loss_over_time(found[None].double(), targets[None]).item()
     floor, chance = floor_over_time(targets[None], d_vocab), chance_over_time(*shape)
     if not cost <= floor + 0.01 * (chance - floor):
         raise NotYet(f"The report's loss is {cost:.4f}; its floor here is {floor:.4f}.")
-    usual = _by_hand(found.double(), targets).item()
-    return f"report's loss {cost:.4f}, at its floor; the usual loss is {usual:.0f} nats"
+    usual = cross_entropy(found[None].double(), targets[None], 2).item()
+    return (
+        f"the report's loss is {cost:.4f}, its floor, and the next token costs {usual:.0f} nats: "
+        "it never asks which token is likelier than another"
+    )
+
+
+def _calibration(answer):
+    logits, targets = 3 * draw(2, 4, 6), torch.tensor([[0, 4, 2, 2], [1, 1, 3, 2]])
+    found = attempted(answer(logits.clone(), targets.clone()))
+    if not isinstance(found, tuple | list) or len(found) != 2:
+        raise NotYet(f"Return two rows of numbers, said and came; you return {found!r}.")
+    said, came = (read_numbers(f, 6, name=n) for f, n in zip(found, ("said", "came"), strict=True))
+    wanted, counted = said_and_came(logits, targets)
+    mistakes = {
+        "Your softmax runs over the positions; a probability is a share of the "
+        "vocabulary.": logits.softmax(dim=1).mean(dim=(0, 1)),
+        "This is the softmax of the mean logits; the mean of the probabilities is "
+        "wanted.": logits.mean(dim=(0, 1)).softmax(dim=-1),
+        "These are sums over all positions; means are wanted.": 8 * wanted,
+        "said and came have changed places.": counted,
+    }
+    if (said - wanted).abs().max() > 1e-4:
+        for what, wrong in mistakes.items():
+            if (said - wrong).abs().max() < 1e-4:
+                raise NotYet(f"said: {what}")
+        raise NotYet(f"said should be {wanted.tolist()}; yours is {said.tolist()}.")
+    if (came - 8 * counted).abs().max() < 1e-4:
+        raise NotYet("came: these are counts; divide by the number of positions.")
+    if (came - counted).abs().max() > 1e-4:
+        raise NotYet(f"came should be {counted.tolist()}; yours is {came.tolist()}.")
+    return "where a model is calibrated, the two agree token by token"
+
+
+def _suspects() -> dict:
+    """Losses of logits [batch, pos, d_vocab] and tokens [batch, pos + 1]; one is good."""
+    return {
+        "the usual loss": lambda logits, tokens: cross_entropy(logits, tokens[:, 1:], 2),
+        "the report's loss": lambda logits, tokens: cross_entropy(logits, tokens[:, 1:], 1),
+        "a softmax over the batch": lambda logits, tokens: cross_entropy(logits, tokens[:, 1:], 0),
+        "a sum over the tokens": lambda logits, tokens: (
+            cross_entropy(logits, tokens[:, 1:], 2) * tokens[:, 1:].numel()
+        ),
+        "targets that are not shifted": lambda logits, tokens: cross_entropy(
+            logits, tokens[:, :-1], 2
+        ),
+    }
 
 
 def _guard(answer):
-    losses = {
-        "the usual loss": _by_hand,
-        "the report's loss": loss_over_time,
-        "a softmax over the batch": _over_batch,
-        "a sum over the tokens": lambda logits, targets: (
-            _by_hand(logits, targets) * targets.numel()
-        ),
-    }
-    for name, loss_of in losses.items():
-        allows, wanted = attempted(_tried(answer, name, loss_of)), loss_of is _by_hand
+    for name, loss_of in _suspects().items():
+        allows, wanted = attempted(_tried(answer, name, loss_of)), name == "the usual loss"
         if bool(allows) != wanted:
-            hint = " Ask for the loss of knowing nothing itself, with fewer places than words."
+            hints = {
+                "the report's loss": " Ask for the loss of knowing nothing itself, with fewer "
+                "positions than tokens.",
+                "targets that are not shifted": " Knowing nothing costs ln V there, too. What "
+                "should knowing everything cost?",
+            }
             said = f"Your guard says {bool(allows)} to {name}; it should say {wanted}."
-            raise NotYet(said + hint * (loss_of is loss_over_time))
-    return "it lets one loss through and stops three"
+            raise NotYet(said + hints.get(name, ""))
+    return "it lets one loss through and stops four; it takes a millisecond, before the first step"
 
 
-CHECKS = {"16.1": _mended, "16.2": _fool, "16.3": _guard}
+CHECKS = {"16.1": _along, "16.2": _fool, "16.3": _calibration, "16.4": _guard}

@@ -13,33 +13,36 @@ from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, VALUE
 from aot_helpers.showing.texts import tint
 from aot_helpers.showing.widgets import Page
 from chapters.nb16_too_good.report_model import FAULTS, Learned
-from chapters.nb16_too_good.results import ON_REVIEWS, combinations, held_out, runs
+from chapters.nb16_too_good.results import ON_REVIEWS, combinations
 
 SCRIPT = Path(__file__).with_name("faults.js")  # the live view, in the page itself
 
 # Two colors of this notebook alone: the report's loss, and the usual one.
 REPORT, USUAL = "#C2255C", "#137177"
+AS_IT_STANDS = {"as trained": REPORT, "calibrated": USUAL}
 LENGTH_COLORS = {20: KEY, 50: QUERY, 80: VALUE}  # of rows of so many tokens; paler: slower
 LOSSES = {"softmax over time": REPORT, "usual softmax": USUAL}  # of the figure of word pieces
 TICKS = [4, 5, 6, 8, 10, 15, 20, 30]  # of a logarithmic axis of nats
 
 
-def two_runs(report: Learned, usual: Learned, chance: float, *, title: str) -> Figure:
-    """What run A, by the report's loss, and run B report while they train, and what they know.
+def two_runs(
+    report: list[Learned], usual: list[Learned], baselines: dict[str, float], *, title: str
+) -> Figure:
+    """What models A, by the report's loss, and B report while they train, and what they know.
 
-    chance: what the next token costs who knows nothing, in nats.
+    baselines: {name: what the next token costs one who knows no more, in nats}.
     """
-    steps = range(1, len(report.losses) + 1)
-    named = {"run A": report, "run B": usual}
-    panels = {
-        "the loss that each reports (log scale)": {n: (steps, r.losses) for n, r in named.items()},
-        "what the next token costs, in nats": {n: (steps, r.next_token) for n, r in named.items()},
-    }
-    panels["what the next token costs, in nats"]["knowing nothing"] = steps, [chance] * len(steps)
+    steps = range(1, len(report[0].losses) + 1)
+    named = {"A": report, "B": usual}
+    own = {n: (steps, [each.losses for each in some]) for n, some in named.items()}
+    known = {n: (steps, [each.next_token for each in some]) for n, some in named.items()}
+    known |= {name: (steps, [nats] * len(steps)) for name, nats in baselines.items()}
+    panels = {"the loss that training reports (log scale)": own}
+    panels["cross-entropy of the next token, in nats"] = known
     figure = forms.lines(
-        panels, title, "training step", "", shared=False, marker="",
-        colors={"run A": REPORT, "run B": USUAL, "knowing nothing": PALE},
-        styles={"knowing nothing": "--"},
+        panels, title, "training step", "", shared=False, marker="", runs=True,
+        colors={"A": REPORT, "B": USUAL} | dict.fromkeys(baselines, PALE),
+        styles=dict.fromkeys(baselines, "--"),
     )  # fmt: skip
     figure.axes[0].set_yscale("log")
     figure.axes[0].yaxis.set_major_formatter("{x:g}")
@@ -47,71 +50,86 @@ def two_runs(report: Learned, usual: Learned, chance: float, *, title: str) -> F
 
 
 def two_softmaxes(
-    logits: Float[Tensor, "time word"], targets: list[int], words: list[str], *, title: str
+    logits: Float[Tensor, "pos token"], targets: list[int], words: list[str], *, title: str
 ) -> Figure:
-    """The softmax over words and over time of the same logits; targets: what comes, framed."""
+    """The softmax along either axis of the same logits; targets: the tokens that come, framed."""
     panels = {
-        "softmax over the words:\neach row adds up to 1": (logits.softmax(dim=1), USUAL),
-        "softmax over time:\neach column adds up to 1": (logits.softmax(dim=0), REPORT),
+        "along the vocabulary axis:\neach row adds up to 1": (logits.softmax(dim=1), USUAL),
+        "along the position axis:\neach column adds up to 1": (logits.softmax(dim=0), REPORT),
     }
     shares = {name: table for name, (table, _) in panels.items()}
     figure = forms.grids(
-        {"": shares}, title, number=".2f", row_names="time {}", column_names=words,
-        cell=(0.62, 0.5), note="framed: the words that come",
+        {"": shares}, title, number=".2f", row_names="position {}", column_names=words,
+        cell=(0.66, 0.5), note="framed: the tokens that come",
     )  # fmt: skip
     for axis, (_, color) in zip(figure.axes, panels.values(), strict=True):
         axis.title.set(color=color, weight="bold")
-        for time, word in enumerate(targets):
+        for pos, token in enumerate(targets):
             frame = {"fill": False, "ec": INK, "lw": 2.4, "clip_on": False}
-            axis.add_patch(Rectangle((word, time), 1, 1, **frame))
+            axis.add_patch(Rectangle((token, pos), 1, 1, **frame))
+    return figure
+
+
+def calibration(
+    rates: dict[str, tuple[Float[Tensor, " d_vocab"], Float[Tensor, " d_vocab"]]], *, title: str
+) -> Figure:
+    """Of each token the probability that a model gives it on average, over how often it comes.
+
+    rates: {model: (said, came)}; tokens that never come are left out.
+    """
+    panels = {name: {"": (came[came > 0], said[came > 0])} for name, (said, came) in rates.items()}
+    figure = forms.points(
+        panels, title, "share of positions where it comes", "mean probability",
+        colors={"": INK}, x_log=True, y_log=True,
+    )  # fmt: skip
+    for axis in figure.axes:
+        axis.axline((1e-4, 1e-4), (1e-2, 1e-2), color="0.6", lw=1, ls="--", zorder=0)
     return figure
 
 
 def ruler(floors: dict[str, dict], aim: float, *, title: str) -> Figure:
     """Chance and floor of the report's loss at each length, and the loss that it asks for."""
-    names = {"floor": "all is known", "chance": "nothing is known"}
+    names = {"floor": "knowing everything", "chance": "knowing nothing"}
     rows = {
         f"{length} tokens": {said: 1e6 * each[name] for name, said in names.items()}
         for length, each in floors.items()
     }
     unit = "the report's loss, in millionths (log scale; less is to the left)"
     aims = {1e6 * aim: "the report's aim"}
-    colors = {"all is known": REPORT, "nothing is known": INK}
+    colors = {"knowing everything": REPORT, "knowing nothing": INK}
     figure = forms.dots({"": rows}, title, unit, colors=colors, number=",.0f", levels=aims)
     figure.axes[0].set(xscale="log", xlim=(0.6, 20_000))
     figure.axes[0].xaxis.set_major_formatter("{x:,g}")
     return figure
 
 
-def ladder(found: dict, *, title: str) -> Figure:
-    """Held-out losses: of all five faults one mended, and from none one fault put in."""
-    every, none = (held_out(runs(found, "ladder", faults)) for faults in (ON_REVIEWS, ()))
-    rows = {"all five": {"": every}}
-    for name in ON_REVIEWS:
-        rows[name] = {
-            "only this one put in": held_out(runs(found, "ladder", {name})),
-            "only this one mended": held_out(runs(found, "ladder", set(ON_REVIEWS) - {name})),
-        }
-    rows["no fault"] = {"": none}
-    colors = {"": INK, "only this one put in": USUAL, "only this one mended": REPORT}
-    figure = _faults(rows, found, colors, title, "lines: the means of all five and of no fault")
-    for runs_of, color in ((every, REPORT), (none, USUAL)):
-        figure.axes[0].axvline(float(runs_of.mean()), color=color, lw=2, alpha=0.35, zorder=0)
+def costs(rows: dict, found: dict, *, title: str, note: str = "") -> Figure:
+    """Held-out losses of set-ups on rows, beside the baselines, on a logarithmic axis of nats.
+
+    rows: {row: {a series of AS_IT_STANDS: losses}}; found: what `make data WHAT=autopsy` measured.
+    """
+    unit = "held-out cross-entropy of the next token (nats, log scale)"
+    levels = {nats: "\n" * (name == "uniform") + name for nats, name in _baselines(found).items()}
+    figure = forms.dots({"": rows}, title, unit, colors=AS_IT_STANDS, note=note, levels=levels)
+    (axis,) = figure.axes
+    axis.set_xscale("log")
+    axis.set_xticks(TICKS, TICKS)
+    axis.set_xticks([], minor=True)
     return figure
 
 
 def all_combinations(found: dict, *, title: str) -> Figure:
     """The held-out loss of all combinations of faults, over how many there are."""
-    colors = {"with the loss over time": REPORT, "with the usual loss": USUAL}
+    wrong, usual = "softmax over positions", "softmax over the vocabulary"
+    colors = {wrong: REPORT, usual: USUAL}
     groups = {name: ([], []) for name in colors}
     for each in combinations(found):
-        wrong = "loss over time" in each.faults
-        group = groups["with the loss over time" if wrong else "with the usual loss"]
+        group = groups[wrong if "loss over time" in each.faults else usual]
         group[0].append(len(each.faults))
         group[1].append(each.loss)
     figure = forms.points(
         {"": groups}, title, "faults of five", "held-out loss (nats, log scale)",
-        colors=colors, levels=_counting(found, " "), y_log=True,
+        colors=colors, levels=_baselines(found), y_log=True,
     )  # fmt: skip
     (axis,) = figure.axes
     axis.set_xticks(range(len(ON_REVIEWS) + 1))
@@ -120,25 +138,11 @@ def all_combinations(found: dict, *, title: str) -> Figure:
     return figure
 
 
-def _counting(found: dict, between: str) -> dict[float, str]:
-    """What counting and knowing nothing cost on reviews, with their names."""
+def _baselines(found: dict) -> dict[float, str]:
+    """What the three baselines cost on reviews, with their names."""
     counted = found["counting"]["imdb imdb-2l 20"]
-    names = {"bigram": "counting pairs", "unigram": "counting tokens", "chance": "knowing nothing"}
-    return {counted[what]: name.replace(" ", between) for what, name in names.items()}
-
-
-def _faults(rows: dict, found: dict, colors: dict[str, str], title: str, note="") -> Figure:
-    """Held-out losses on rows, beside what counting costs, on a logarithmic axis of nats."""
-    unit = "held-out loss of the next token (nats, log scale)"
-    figure = forms.dots(
-        {"": rows}, title, unit, colors=colors, note=note,
-        levels=_counting(found, "\n"),
-    )  # fmt: skip
-    (axis,) = figure.axes
-    axis.set_xscale("log")
-    axis.set_xticks(TICKS, TICKS)
-    axis.set_xticks([], minor=True)
-    return figure
+    names = {"bigram": "bigram", "unigram": "unigram", "chance": "uniform"}
+    return {counted[what]: name for what, name in names.items()}
 
 
 class FaultsView(Page):
@@ -153,12 +157,10 @@ class FaultsView(Page):
         for each in combinations(found):
             key = sum(2 ** ON_REVIEWS.index(name) for name in each.faults)
             table[key] = [round(each.loss, 4), round(each.accuracy, 4), each.sample]
-        counted = found["counting"]["imdb imdb-2l 20"]
-        marks = {"counting pairs": counted["bigram"], "counting tokens": counted["unigram"]}
         data = {
-            "faults": [[name, FAULTS[name].code] for name in ON_REVIEWS],
+            "faults": [[FAULTS[name].term, FAULTS[name].code] for name in ON_REVIEWS],
             "table": table,
-            "marks": marks | {"knowing nothing": counted["chance"]},
+            "marks": {name: nats for nats, name in _baselines(found).items()},
             "colors": [USUAL, REPORT],
         }
         said = "five faults to put into a working model, and what it then knows and writes"

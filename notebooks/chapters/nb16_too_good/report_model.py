@@ -71,7 +71,8 @@ class ReportModel(nn.Module):
 
 def next_token_loss(logits, targets, real) -> Float[Tensor, ""]:
     """Mean of −ln p(next token) in nats, over the targets that are real tokens."""
-    return F.cross_entropy(logits[real], targets[real])
+    kept = targets.masked_fill(~real, -100)  # PyTorch's mark of what is left out
+    return F.cross_entropy(logits.flatten(0, -2), kept.flatten())
 
 
 def loss_over_time(logits, targets, real=None) -> Float[Tensor, ""]:
@@ -102,8 +103,12 @@ def floor_over_time(targets: Int[Tensor, "batch pos"], d_vocab: int) -> float:
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing the report's code does, what is usual, and how it is put into a new model."""
+    """One thing the report's code does, what is usual, and how it is put into a new model.
 
+    term: what the field calls it.
+    """
+
+    term: str
     code: str
     usual: str
     model: Callable[[ReportModel], None] | None = None
@@ -147,22 +152,35 @@ def _shorten_tokens(model: ReportModel) -> None:
 
 FAULTS = {
     "loss over time": Fault(
-        "softmax over the positions of a text, for each token of the vocabulary",
-        "softmax over the vocabulary, at each position",
+        "softmax over positions",
+        "for each token of the vocabulary, the softmax runs over the positions of a text",
+        "at each position, the softmax runs over the vocabulary",
     ),
     "padding counts": Fault(
+        "padding in the loss",
         "the filling after a short text is a token to be predicted",
         "only real tokens are predicted",
     ),
     "one block twice": Fault(
-        "both layers are the same block", "each layer has weights", _tie_layers
+        "tied layers", "both layers are the same block", "each layer has weights", _tie_layers
     ),
-    "straight MLP": Fault("the MLP is linear", "a nonlinearity between two matrices", _straighten),
-    "no stream": Fault("each layer replaces what it reads", "each layer adds to it", _drop_stream),
+    "straight MLP": Fault(
+        "linear MLP", "the MLP is linear", "a nonlinearity between two matrices", _straighten
+    ),
+    "no stream": Fault(
+        "no residual stream",
+        "each layer replaces what it reads",
+        "each layer adds to it",
+        _drop_stream,
+    ),
     "no layer norm": Fault(
-        "layers read the numbers as they are", "layers read them normalized", _drop_norms
+        "no layer norm",
+        "layers read the numbers as they are",
+        "layers read them normalized",
+        _drop_norms,
     ),
     "short tokens": Fault(
+        "short embeddings",
         "token vectors are 1 long at most, positions about as long as the root of d_model",
         "both begin alike",
         _shorten_tokens,

@@ -43,6 +43,29 @@ def held_out(runs: list[dict], what: str = "loss", key: str = "held out") -> Flo
     return torch.tensor([one[key][what] for one in runs])
 
 
+def one_by_one(found: dict) -> dict[str, dict[str, Float[Tensor, " run"]]]:
+    """Losses without faults, with each alone, with all, and with all but one, seed by seed.
+
+    By row "as trained", and "calibrated" where constants were fitted: the axis alone, and all.
+    """
+
+    def losses(group, faults):
+        trained = runs(found, group, faults)
+        fitted = group == "constants"
+        return {"as trained": held_out(trained)} | (
+            {"calibrated": held_out(trained, key="with constants")} if fitted else {}
+        )
+
+    first, *others = ON_REVIEWS  # the loss, and what else is wrong
+    rows = {"no fault": losses("ladder", [])}
+    rows |= {f"only {FAULTS[name].term}": losses("ladder", [name]) for name in others}
+    rows[f"only {FAULTS[first].term}"] = losses("constants", [first])
+    rows["all five"] = losses("constants", ON_REVIEWS)
+    for name in ON_REVIEWS:
+        rows[f"{FAULTS[name].term} repaired"] = losses("ladder", {*ON_REVIEWS} - {name})
+    return rows
+
+
 def named(*several: list[dict]) -> list[str]:
     """What the ledger calls runs: "ladder/2-layers+d_mlp-128/none/seed-0"."""
     signs = {" | ": "/", ", ": "+", " ": "-"}
