@@ -510,12 +510,19 @@ def test_the_view_of_moved_keys_carries_the_published_film():
 
 def test_pieces_are_put_together_to_words():
     assert words_of(["to", "ba", "##ke", ".", "we"]) == ["to", "bake", "bake", "", "we"]
-    assert words_of(["She", " lo", "oks", ",", " we", "!"]) == ["she", "looks", "looks", "", "we", ""]
+    assert words_of(["She", " lo", "oks", ",", " we", "!"]) == [
+        "she",
+        "looks",
+        "looks",
+        "",
+        "we",
+        "",
+    ]
 
 
 def test_nouns_and_pronouns_are_words_of_our_texts_and_apart():
     words = set("".join(c if c.isalnum() else " " for c in " ".join(TEXTS).lower()).split())
-    assert not NOUNS & PRONOUNS and NOUNS <= words
+    assert not NOUNS & PRONOUNS and words >= NOUNS
     kinds = study.word_kinds(MINILM["tokens"])
     assert not (kinds.nouns & kinds.others).any() and kinds.pronouns.sum() >= 20
     assert kinds.nouns[: len(MINILM["tokens"][0])].sum() == 11  # ferry to piano, each time it comes

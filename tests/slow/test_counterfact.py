@@ -1,4 +1,4 @@
-"""GPT-2 and CounterFact as a connected machine finds them: from the hub's caches, by the command."""
+"""GPT-2 and CounterFact as a connected machine has them, from the hub's caches, by the command."""
 
 import json
 import os

@@ -355,9 +355,7 @@ class WordKinds(NamedTuple):
 def word_kinds(tokens: list[list[str]]) -> WordKinds:
     """Of the tokens of our texts, as the tokenizer shows them; the first of each is special."""
     words = [word for strings in tokens for word in ["", *words_of(strings[1:])]]
-    nouns, pronouns = (
-        torch.tensor([word in kind for word in words]) for kind in (NOUNS, PRONOUNS)
-    )
+    nouns, pronouns = (torch.tensor([word in kind for word in words]) for kind in (NOUNS, PRONOUNS))
     some = torch.tensor([bool(word) for word in words])
     text = torch.arange(len(tokens)).repeat_interleave(torch.tensor(list(map(len, tokens))))
     return WordKinds(nouns, pronouns, some & ~nouns & ~pronouns, text)

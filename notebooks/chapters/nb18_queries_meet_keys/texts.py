@@ -43,7 +43,8 @@ museum mondays river night garden fence road morning boat church tower teacher p
 percent copper sugar year traders rain violin cello instrument fun train north tracks war weather
 price onions south cell code errors time fish bird"""
 NOUNS = frozenset(_NOUNS.split()) - {"rest", "cold"}  # these two are verb or adjective as well
-PRONOUNS = frozenset("i you he she it we they me him her us them my our its nobody none".split())
+_PRONOUNS = "i you he she it we they me him her us them my our its nobody none"
+PRONOUNS = frozenset(_PRONOUNS.split())
 
 
 def token_type(token: str) -> int:

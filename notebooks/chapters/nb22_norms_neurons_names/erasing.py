@@ -23,7 +23,9 @@ class Slopes(NamedTuple):
     made_up: Float[Tensor, "layer *head"]
 
 
-def slope(written: Float[Tensor, "place d_model"], stream: Float[Tensor, "place d_model"]) -> Tensor:
+def slope(
+    written: Float[Tensor, "place d_model"], stream: Float[Tensor, "place d_model"]
+) -> Tensor:
     """The slope of what is written on the stream at the same place, both without their means."""
     written, stream = (each.double() - each.double().mean(dim=0) for each in (written, stream))
     return (written * stream).sum() / stream.square().sum()
@@ -41,7 +43,7 @@ def _read(model: Model, tokens: Int[Tensor, "window pos"], names: list[str]) -> 
 
 @torch.no_grad()
 def mlp_slopes(model: Model, tokens: Int[Tensor, "window pos"], seed: int = 0) -> Slopes:
-    """Of each layer's MLP, on the stream that it reads. Made up: its neurons' outputs dealt anew."""
+    """Of each layer's MLP, on the stream that it reads. Made up: its neurons' values dealt anew."""
     draw, real, made_up = torch.Generator().manual_seed(seed), [], []
     for layer in range(model.config.n_layers):
         names = [f"L{layer}.{each}" for each in ("resid_pre", "attn_out", "mlp_out", "mlp_hidden")]
