@@ -35,14 +35,15 @@ weather and the price of onions. When the train came at last, it was going south
 A cell copies its code before it divides. Small errors slip in. Most of them do nothing, some of \
 them kill, and a few of them, over a very long time, turn a fish into a bird."""
 TEXTS = _TEXTS.split("\n")
-# The kinds of their words that S1's future work asks about, marked by hand.
+# The kinds of their words that S1's future work asks about, marked by hand; "rest" and "cold"
+# are other kinds of words as well, and in neither.
 _NOUNS = """\
 ferry harbor board farmers goats piano captain sister telescope march saturn neighbors dog sky bone
-april cold bread flour salt water dough rest hour crust key doctor chair girl door town houses bank
+april bread flour salt water dough hour crust key doctor chair girl door town houses bank
 museum mondays river night garden fence road morning boat church tower teacher prices week wheat
 percent copper sugar year traders rain violin cello instrument fun train north tracks war weather
 price onions south cell code errors time fish bird"""
-NOUNS = frozenset(_NOUNS.split()) - {"rest", "cold"}  # these two are verb or adjective as well
+NOUNS = frozenset(_NOUNS.split())
 _PRONOUNS = "i you he she it we they me him her us them my our its nobody none"
 PRONOUNS = frozenset(_PRONOUNS.split())
 
