@@ -21,7 +21,7 @@ from chapters.nb18_queries_meet_keys.geometry import (
     queries_and_keys,
     scale_curve,
 )
-from chapters.nb18_queries_meet_keys.texts import TEXTS
+from chapters.nb18_queries_meet_keys.texts import NOUNS, PRONOUNS, TEXTS, words_of
 from figure_checks import check_figures
 from tiny_models import tiny
 
@@ -503,3 +503,38 @@ def test_the_view_of_moved_keys_carries_the_published_film():
     assert len(view.html()) < 80_000 and view.data["liked"][0] > 0.7 > 0.3 > view.data["liked"][-1]
     (frame, long), *_ = shifting.film(shown, shifting.DRAWN, "a title")
     assert frame.shape == (450, 378, 3) and long == 900
+
+
+# ---- nouns and pronouns ----
+
+
+def test_pieces_are_put_together_to_words():
+    assert words_of(["to", "ba", "##ke", ".", "we"]) == ["to", "bake", "bake", "", "we"]
+    assert words_of(["She", " lo", "oks", ",", " we", "!"]) == [
+        "she",
+        "looks",
+        "looks",
+        "",
+        "we",
+        "",
+    ]
+
+
+def test_nouns_and_pronouns_are_words_of_our_texts_and_apart():
+    words = set("".join(c if c.isalnum() else " " for c in " ".join(TEXTS).lower()).split())
+    assert not NOUNS & PRONOUNS and words >= NOUNS
+    kinds = study.word_kinds(MINILM["tokens"])
+    assert not (kinds.nouns & kinds.others).any() and kinds.pronouns.sum() >= 20
+    assert kinds.nouns[: len(MINILM["tokens"][0])].sum() == 11  # ferry to piano, each time it comes
+
+
+def test_a_head_whose_nouns_like_pronouns_is_found_and_not_by_dealt_nouns():
+    n_texts, n = 8, 12
+    nouns = (torch.arange(n_texts * n) % n) < 3
+    kinds = study.WordKinds(
+        nouns, torch.zeros_like(nouns), ~nouns, torch.arange(n_texts).repeat_interleave(n)
+    )
+    liked = torch.stack([torch.zeros_like(nouns), nouns])
+    assert study.likes_pronouns(liked, kinds) == [(1, 1.0), (1, 1.0)]
+    dealt = torch.tensor([[x for _, x in study.likes_pronouns(liked, kinds, i)] for i in range(20)])
+    assert dealt.mean().abs() < 0.2

@@ -16,7 +16,7 @@ from aot_helpers.reading.logit_lens import lens
 from aot_helpers.reading.paths import direct_logit_attribution
 from chapters.names import name_movers, patches, templates
 from chapters.names import results as name_results
-from chapters.nb22_norms_neurons_names import always_on, figures, norms, results, texts
+from chapters.nb22_norms_neurons_names import always_on, erasing, figures, norms, results, texts
 from figure_checks import check_figures
 
 tiny = partial(tiny_models.tiny, vocab_size=30, max_position_embeddings=20)
@@ -459,3 +459,42 @@ def test_figures_can_be_read_and_words_are_those_that_move(shipped):
             torch.tensor([[0.3, -0.2]]), torch.rand(1, 2), ["L0H0", "L0H1"], "reading"
         ),
     )
+
+
+# ---- what erases ----
+
+
+def test_a_slope_is_minus_one_where_all_is_erased_and_sees_no_constant():
+    stream, other = torch.randn(2, 500, 8, generator=torch.Generator().manual_seed(0))
+    assert erasing.slope(-stream + 3, stream).item() == pytest.approx(-1)
+    assert erasing.slope(0.25 * stream + other.mean(), stream - 5).item() == pytest.approx(0.25)
+    assert abs(erasing.slope(other, stream)) < 0.1
+
+
+@torch.no_grad()
+def test_an_mlp_and_a_head_that_write_back_what_they_read_erase_it(tokens):
+    model = tiny("gpt2")
+    _, cache = model.run_with_cache(tokens)
+    stream = (cache["L1.resid_pre"] + cache["L1.attn_out"])[:, 1:].flatten(0, 1)
+    by_hand = erasing.slope(cache["L1.mlp_out"][:, 1:].flatten(0, 1), stream)
+    assert erasing.mlp_slopes(model, tokens).real[1] == pytest.approx(by_hand.item())
+    heads = erasing.head_slopes(model, tokens)
+    written = cache["L0.z"][:, 1:, 1].flatten(0, 1) @ model.layer_weights(0).W_O[1]
+    by_hand = erasing.slope(written, cache["L0.resid_pre"][:, 1:].flatten(0, 1))
+    assert heads.real[0, 1] == pytest.approx(by_hand.item())
+    assert heads.real.shape == heads.made_up.shape and not torch.equal(heads.real, heads.made_up)
+
+
+def test_the_lowest_of_one_half_is_looked_up_in_the_other():
+    first, second = torch.tensor([[0.0, 3.0], [-2.0, 1.0]]), torch.tensor([[9.0, 8.0], [7.0, 6.0]])
+    assert erasing.lowest_elsewhere(first, second) == (2, 7.0)
+
+
+def test_a_neuron_that_writes_against_what_it_reads_has_a_cosine_of_minus_one(shipped):
+    model = tiny("gpt2")
+    layer = model.hf.transformer.h[1]
+    reads = layer.mlp.c_fc.weight * model.mlp_norm(1).weight[:, None]
+    layer.mlp.c_proj.weight.data.copy_(-(reads - reads.mean(dim=0)).T)
+    _, second = erasing.neuron_cosines(model)
+    torch.testing.assert_close(second, torch.full_like(second, -1))
+    assert all(cosines.abs().max() <= 1 for cosines in erasing.neuron_cosines(shipped))

@@ -6,10 +6,11 @@ of its section 1.2, beside their nulls, and whether a map's nearest key is the o
 
 import base64
 import math
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aot_helpers.base.results import rounded
@@ -28,7 +29,7 @@ from chapters.nb18_queries_meet_keys.geometry import (
     queries_and_keys,
     scale_curve,
 )
-from chapters.nb18_queries_meet_keys.texts import texts_for
+from chapters.nb18_queries_meet_keys.texts import NOUNS, PRONOUNS, texts_for, words_of
 
 FILMED = (Head(1, 2), Head(3, 3))  # S1's figures 3 and 4 show the heads of these names, of GPT
 
@@ -340,3 +341,54 @@ def head_of(result: dict, head: Head) -> dict:
             return each
     size = f"{result['n_layers']} layers of {result['n_heads']} heads"
     raise ValueError(f"there is no head {head}: {result['model']} has {size}, counted from 0")
+
+
+class WordKinds(NamedTuple):
+    """Which tokens of some texts are of nouns, of pronouns and of other words, and whose text."""
+
+    nouns: Bool[Tensor, " point"]
+    pronouns: Bool[Tensor, " point"]
+    others: Bool[Tensor, " point"]
+    text: Int[Tensor, " point"]
+
+
+def word_kinds(tokens: list[list[str]]) -> WordKinds:
+    """Of the tokens of our texts, as the tokenizer shows them; the first of each is special."""
+    words = [word for strings in tokens for word in ["", *words_of(strings[1:])]]
+    nouns, pronouns = (torch.tensor([word in kind for word in words]) for kind in (NOUNS, PRONOUNS))
+    some = torch.tensor([bool(word) for word in words])
+    text = torch.arange(len(tokens)).repeat_interleave(torch.tensor(list(map(len, tokens))))
+    return WordKinds(nouns, pronouns, some & ~nouns & ~pronouns, text)
+
+
+def likes_pronouns(
+    liked: Bool[Tensor, "head point"], kinds: WordKinds, dealt: int | None = None
+) -> list[tuple[int, float]]:
+    """By how much more often nouns' queries than others' like a pronoun's key, of a chosen head.
+
+    liked: whether the key of a query's top score is a pronoun's. The head is the one with the
+    largest difference on the even texts, measured on the odd ones, and the other way round: its
+    place and the difference. dealt: seed by which the nouns of each text exchange places with its
+    other words.
+    """
+    nouns, others = kinds.nouns, kinds.others
+    if dealt is not None:
+        asking, drawn = nouns | others, torch.zeros_like(nouns)
+        draw = torch.Generator().manual_seed(dealt)
+        for each in kinds.text.unique():
+            here = (asking & (kinds.text == each)).nonzero()[:, 0]
+            order = torch.randperm(len(here), generator=draw)
+            drawn[here[order[: int(nouns[here].sum())]]] = True
+        nouns, others = drawn, asking & ~drawn
+    halves = [kinds.text % 2 == i for i in (0, 1)]
+    more = [
+        liked[:, nouns & half].double().mean(dim=1) - liked[:, others & half].double().mean(dim=1)
+        for half in halves
+    ]
+    return [(int(at := more[i].argmax()), more[1 - i][at].item()) for i in (0, 1)]
+
+
+def top_is_pronoun(v: QueriesKeys, causal: bool, kinds: WordKinds) -> Bool[Tensor, " point"]:
+    """Whether the key of each query's top score, of its text and not later if causal, is one's."""
+    best = (v.q @ v.k.T).masked_fill(~v.allowed(causal), -torch.inf).argmax(dim=-1)
+    return kinds.pronouns[best]

@@ -35,6 +35,17 @@ weather and the price of onions. When the train came at last, it was going south
 A cell copies its code before it divides. Small errors slip in. Most of them do nothing, some of \
 them kill, and a few of them, over a very long time, turn a fish into a bird."""
 TEXTS = _TEXTS.split("\n")
+# The kinds of their words that S1's future work asks about, marked by hand; "rest" and "cold"
+# are other kinds of words as well, and in neither.
+_NOUNS = """\
+ferry harbor board farmers goats piano captain sister telescope march saturn neighbors dog sky bone
+april bread flour salt water dough hour crust key doctor chair girl door town houses bank
+museum mondays river night garden fence road morning boat church tower teacher prices week wheat
+percent copper sugar year traders rain violin cello instrument fun train north tracks war weather
+price onions south cell code errors time fish bird"""
+NOUNS = frozenset(_NOUNS.split())
+_PRONOUNS = "i you he she it we they me him her us them my our its nobody none"
+PRONOUNS = frozenset(_PRONOUNS.split())
 
 
 def token_type(token: str) -> int:
@@ -47,6 +58,24 @@ def token_type(token: str) -> int:
     if token.startswith("##"):
         return 3
     return 1 if bare in FUNCTION_WORDS else 0
+
+
+def words_of(strings: list[str]) -> list[str]:
+    """The word, in lower case, that each token of a text is a part of; "" where it is no word.
+
+    A piece goes on a word if it is marked so (##), or, where words begin with a space, if it does
+    not and follows letters.
+    """
+    spaced, at, words = any(each[0] in " ·" for each in strings if each), [], []
+    for string in strings:
+        bare = string.removeprefix("##").strip(" ·").lower()
+        follows = bool(words) and words[-1].isalnum() and bare.isalnum()
+        if string.startswith("##") or (spaced and string[:1] not in " ·" and follows):
+            words[-1] += bare
+        else:
+            words.append(bare if bare.isalnum() else "")
+        at.append(len(words) - 1)
+    return [words[i] for i in at]
 
 
 def texts_for(model: Model, name: str, n_texts: int = 10, n_tokens: int = 48) -> list[Tensor]:

@@ -42,9 +42,11 @@ def passages(n: int = 100, seed: int = 0) -> list[str]:
     return [" ".join(text.split(" ")[: rng.randint(8, 40)]) for text in rng.sample(texts, n)]
 
 
-def windows(model: Model, n: int = 16, split: str = "test") -> Int[Tensor, "n 64"]:
-    """Token ids of docstrings, each BOS and the beginning of a text. ValueError for too few."""
-    texts = load_corpus("docstrings", split, quiet=True).texts
+def windows(
+    model: Model, n: int = 16, split: str = "test", corpus: str = "docstrings"
+) -> Int[Tensor, "n 64"]:
+    """Token ids of a corpus, each BOS and the beginning of a text. ValueError for too few."""
+    texts = load_corpus(corpus, split, quiet=True).texts
     random.Random(0).shuffle(texts)
     encoded = (model.tokenizer.encode(text, bos=True) for text in texts)
     found = list(islice((each[:LENGTH] for each in encoded if len(each) >= LENGTH), n))
