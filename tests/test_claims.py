@@ -565,6 +565,24 @@ def test_every_finding_turns_when_its_control_is_measured_instead(number):
             assert entry.seeds or entry.texts or entry.heads, id
 
 
+# What a score of a segment or of a text in the context is called where a claim names its unit.
+OF_A_SEGMENT = re.compile(
+    r"copy accuracy|copied|copying|induction score|in-context|attention|previous-token score"
+    r"|stripe|of the gain|of the score|of the queries$|score lost"
+)
+# Prompts of many lengths, in words of their own, in place of segments of one length: 20 asks facts
+# and windows, 22 and 24 sentences with names.
+OF_PROMPTS = {"20.24", "20.25", "22.30", "24.7", "24.8", "24.9", "24.10"}
+
+
+@EVERY_EVIDENCE
+def test_every_score_of_a_segment_says_how_long_it_is(number):
+    scored = {id for id in kept(number) if OF_A_SEGMENT.search(DECLARED[id].unit)}
+    scored = {id for id in scored if DECLARED[id].kind == "finding"} - OF_PROMPTS
+    without = {id for id in scored if kept(number)[id].length is None}
+    assert not without, f"{sorted(without)}: give claim(…, length=…), the segment's in tokens"
+
+
 @EVERY_TOUR
 def test_a_tour_and_its_evidence_agree(number):
     """The verdicts are the same, or the tour, with less of something, says the evidence's."""
