@@ -111,7 +111,7 @@ def test_only_a_finding_needs_a_control_and_a_time(tmp_path, kind):
         (without("statement", "source"), "needs statement, source"),
         (
             without("kind"),
-            "kind must be one of finding, identity, construction, open, withdrawn, got ''",
+            "kind must be one of finding, identity, construction, open, withdrawn, moved, got ''",
         ),
         (without(kind="fact"), "got 'fact'"),
         (without(unit="u" * 31), "its unit has 31 characters; keep to 30"),

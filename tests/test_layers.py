@@ -15,7 +15,7 @@ ORDER = "base offline text models parallel training reading showing teaching"
 LAYERS = ORDER.split()
 SHARED = {
     "torus": {"nb13", "nb14", "nb15"},
-    "names": {"nb22", "nb24"},
+    "passages": {"nb22", "nb23"},
     "sweep": set(),
 }  # a folder: who may use it
 

@@ -4,7 +4,7 @@ autopsy: trains the faulty and mended set-ups of notebook 16, or those whose nam
 names it goes on where it stopped. Writes data/results/autopsy.json.
 geometry: metrics and maps of the queries and keys of every head of some models, for notebook 18.
 Only MiniLM has maps by UMAP and the film of two heads at all scales. Writes data/results/geometry/.
-pretrained: what notebooks 00, 07, 20, 21, 22 and 24 show of models from outside, such as gpt2; a
+pretrained: what notebooks 00, 07 and 20 to 24 show of models from outside, such as gpt2; a
 folder in Hugging Face's format does as well. Writes data/results/pretrained/NN-MODEL.json; what a
 model cannot be asked, since it answers too few prompts, is left out, and said.
 
@@ -33,8 +33,10 @@ from chapters.nb16_too_good import runs as autopsy_runs
 from chapters.nb18_queries_meet_keys import measure as query_key_maps
 from chapters.nb20_logit_lens import results as lens_results
 from chapters.nb21_information_flow import results as flow_study
-from chapters.nb22_norms_neurons_names import results as part_results
+from chapters.nb22_layer_norms import results as norm_results
+from chapters.nb23_always_on_neurons import results as neuron_results
 from chapters.nb24_who_says_mary import measure as name_forms
+from chapters.nb24_who_says_mary import two_names
 
 MODELS = {
     "geometry": ["minilm", "stories-2l", "imdb-2l", "bert", "gpt2"],
@@ -46,13 +48,16 @@ NOTEBOOKS: dict[str, Callable] = {
     "07": idioms.pretrained,
     "20": lens_results.pretrained,
     "21": flow_study.pretrained,
-    "22": part_results.pretrained,
-    "24": name_forms.pretrained,  # of the heads that 22 has found
+    "22": norm_results.pretrained,
+    "23": neuron_results.pretrained,
+    "24-names": two_names.pretrained,
+    "24": name_forms.pretrained,  # of the heads that 24-names has found
 }
 # Measured in the notebook itself; and a model that was trained on windows written twice, and has
 # read no "keep at bay".
-LEFT_OUT = {(notebook, "docstrings-gpt2") for notebook in ("00", "07", "21")}
-LEFT_OUT |= {("24", "docstrings-gpt2"), ("24", "gpt2")}  # their heads were not sought
+LEFT_OUT = {(notebook, "docstrings-gpt2") for notebook in ("00", "07", "21", "22", "23")}
+LEFT_OUT |= {("24-names", "docstrings-gpt2"), ("24", "docstrings-gpt2")}
+LEFT_OUT |= {("24", "gpt2")}  # its heads were not sought
 
 
 def within_reach(names: list[str], load: Callable) -> Iterator[tuple[str, object]]:
@@ -136,7 +141,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="of set-ups or models; none: all")
     parser.add_argument("--seed", type=int, default=0, help="of geometry and pretrained")
     parser.add_argument("--jobs", type=int, default=2, help="of the autopsy, at a time")
-    known = sorted(NOTEBOOKS)
+    known = list(NOTEBOOKS)
     parser.add_argument("--only", nargs="+", default=known, choices=known, help="of pretrained")
     given = parser.parse_args()
     if given.what == "autopsy":

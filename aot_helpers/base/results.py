@@ -1,9 +1,11 @@
-"""Results that were measured once and are kept as JSON in data/results: read, write, round."""
+"""Results that were measured once and are kept as JSON in data/results: read, write, plain."""
 
 import json
 import math
 from functools import partial
 from pathlib import Path
+
+from torch import Tensor
 
 from aot_helpers.base.files import DATA, read_json, write_atomically
 
@@ -51,3 +53,19 @@ def rounded(value, form: str = ".4g"):
     if not isinstance(value, float):
         return value
     return float(format(value, form)) if math.isfinite(value) else None
+
+
+def plain(value, as_text: type | tuple = ()):
+    """Results as JSON has them: tensors as lists, tuples with names as dicts.
+
+    as_text: types that are written as str writes them, such as Head.
+    """
+    if isinstance(value, as_text):
+        return str(value)
+    if isinstance(value, Tensor):
+        return value.tolist()
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, dict):
+        return {name: plain(each, as_text) for name, each in value.items()}
+    return [plain(each, as_text) for each in value] if isinstance(value, list | tuple) else value

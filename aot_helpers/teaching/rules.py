@@ -23,11 +23,13 @@ NEEDS = {  # kind of claim: what it must have besides statement, source and hold
     "construction": (*RULES, "unit"),  # true because we built it so
     "open": ("why",),  # cannot be tested here
     "withdrawn": ("why",),  # was judged once and no longer is; it stays in sight
+    "moved": ("why",),  # has another number now
 }
 # What `declared` says where something of a claim that was set before has changed since.
 CHANGED = re.compile(r"\b(but for|after|since|until|now|changed|for a time|at first|were first)\b")
 AFTER = {"confirmed": "holds", "partly": "holds in part", "refuted": "fails"}  # nobody foretold it
-UNJUDGED = {"open": "not testable here", "withdrawn": "withdrawn"}  # kind: what stands as verdict
+# kind: what stands as verdict
+UNJUDGED = {"open": "not testable here", "withdrawn": "withdrawn", "moved": "moved"}
 SIGNS = {"<=": float.__le__, ">=": float.__ge__, "<": float.__lt__, ">": float.__gt__}
 SUMMARIES = {"min": min, "max": max, "mean": statistics.fmean, "median": statistics.median}
 TERM = re.compile(
@@ -124,7 +126,7 @@ def judge(declared: Claim, values, control=None) -> str:
 
     Values without groups may have a control with groups: several controls of the same values.
     "confirmed", "refuted" or between them "partly"; "control failed" where the control breaks
-    its rule; "not testable here" and "withdrawn" for claims of such kinds. Raises ValueError where
+    its rule; "not testable here", "withdrawn" and "moved" for such kinds. Raises ValueError where
     both rules hold, something is missing or not finite, a rule names a group that is not there, or
     no rule asks of a group (one without a name asks of all).
     """

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from aot_helpers.models.protocol import Head
-from chapters.names.results import read_names
 from chapters.nb24_who_says_mary import exercises, figures, measure
+from chapters.nb24_who_says_mary.two_names import read_names
 from figure_checks import check_figures
 
 ROLES = ("early", "tell", "movers", "unknown", "negative", "suppress")

@@ -7,7 +7,7 @@ import re
 
 from aot_helpers.teaching.exercises import NotYet, attempted
 from aot_helpers.teaching.exercises.references import against, draw, near
-from chapters.names.templates import NAMES
+from chapters.nb24_who_says_mary.templates import NAMES
 
 NEAR = 1.0  # of 24.3, in logits
 

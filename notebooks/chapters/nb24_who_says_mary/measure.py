@@ -16,12 +16,12 @@ from safetensors import safe_open
 from torch import Tensor
 
 from aot_helpers.base.files import write_safetensors
-from aot_helpers.base.results import RESULTS, read
+from aot_helpers.base.results import RESULTS, plain, read
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.heads import head_output
-from chapters.names.patches import end_outputs, give
-from chapters.names.results import plain, read_names
-from chapters.names.templates import single_names
+from chapters.nb24_who_says_mary.patches import end_outputs, give
+from chapters.nb24_who_says_mary.templates import single_names
+from chapters.nb24_who_says_mary.two_names import read_names
 
 OPENING = "When Mary and John went to the store, John gave a drink to"
 # A and B in this order; S is one of them, C and D come once.
@@ -281,7 +281,7 @@ def slope(role: str, heads: Sequence[str], some: Sequence[Asked]) -> float:
 
 
 def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
-    """Entry 24 of `make data WHAT=pretrained`; the heads are those that notebook 22 has found."""
+    """Entry 24 of `make data WHAT=pretrained`; the heads are those of entry 24-names."""
     known = read_names(name)
     roles, few = known.roles, ("suppress", "s_inhibition")
     sets = {role: getattr(roles, role) for role in (*few, "movers")}
@@ -309,4 +309,4 @@ def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
         row["attention_by_order"] = [attended(model, some[i::2], look) for i in orders]
         forms[form] = row
     write_opening(model, name)
-    return plain({"sets": sets, "others": others, "forms": forms})
+    return plain({"sets": sets, "others": others, "forms": forms}, Head)

@@ -1,4 +1,4 @@
-"""What notebook 22 reads: streams and neurons at the end of passages, losses, function words."""
+"""What 22 and 23 read: streams and neurons at the end of passages, losses, function words."""
 
 import random
 from collections.abc import Iterator

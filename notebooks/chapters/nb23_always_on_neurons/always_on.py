@@ -1,4 +1,4 @@
-"""Notebook 22, section 2: neurons that are always active, what they write, and what they are for.
+"""Notebook 23: neurons that are always active, what they write, and what they are for.
 
 VISIT, section 5.3: in each of the last layers some neuron is among the 100 most active of 4,096 in
 more than 85 % of the prompts; such neurons are long, flat, and read as function words.

@@ -1,4 +1,4 @@
-"""Notebook 22, section 1: what a norm changes in words, and whose doing it is.
+"""Notebook 22: what a norm changes in words, and whose doing it is.
 
 VISIT, section 5.2 and appendix E, reads the stream before and after each norm through the logit
 lens. With a final norm in the lens, a norm's centering and its σ change nothing: only its gain and

@@ -1,28 +1,18 @@
-"""What notebook 22 measures of one model: norms, neurons, names; and its results in files."""
+"""What notebook 22 measures of one model's layer norms; and its results in files."""
 
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from aot_helpers.base.results import read, rounded
+from aot_helpers.base.results import plain, read, rounded
 from aot_helpers.base.statistics import correlation
 from aot_helpers.models.protocol import Model
 from aot_helpers.reading.logit_lens import lens, rank
-from chapters.names import results as names
-from chapters.nb22_norms_neurons_names import always_on, norms
-from chapters.nb22_norms_neurons_names.texts import (
-    Cost,
-    Ends,
-    cost,
-    function_words,
-    mean_activations,
-    passages,
-    read_ends,
-    windows,
-)
+from chapters.nb22_layer_norms import norms
+from chapters.passages.texts import Ends, cost, function_words, passages, read_ends, windows
 
-ORDERS, DIRECTIONS, DRAWS = 5, 3, 5  # of gains, of the stream, of other neurons
+ORDERS, DIRECTIONS = 5, 3  # of gains, of the stream
 
 
 class NormRow(NamedTuple):
@@ -66,7 +56,7 @@ class NormCosts(NamedTuple):
 
 
 class Norms(NamedTuple):
-    """Section 1; lists have an item for each layer."""
+    """Lists have an item for each layer."""
 
     ln1: list[NormRow]
     ln2: list[NormRow]
@@ -75,82 +65,33 @@ class Norms(NamedTuple):
     cost: NormCosts
 
 
-class Ablation(NamedTuple):
-    """What setting neurons to zero, or to their mean, changes of the loss and the entropy."""
-
-    zero: Cost
-    mean: Cost
-
-    @property
-    def given_back(self) -> float:
-        """The share of what zero costs that the mean gives back."""
-        return 1 - self.mean.loss / self.zero.loss
-
-
-class Neurons(NamedTuple):
-    """Section 2; lists of rates have an item for each layer, others one for each neuron."""
-
-    share: float  # of a layer's neurons, which count as the most active
-    most: list[float]  # the share of passages in which the busiest neuron is among them
-    most_shuffled: list[float]
-    always_on: list[always_on.Written]
-    random: list[always_on.Written]  # as many others
-    as_long: list[always_on.Written]
-    ablated: Ablation | None  # those that are always on, all at once; None: there are none
-    others_ablated: list[Ablation]  # others, as large
-    size: float  # mean contribution of a neuron that is always on
-    sizes_of_others: list[float]
-
-
 class Results(NamedTuple):
     """All that is measured of one model."""
 
     passages: int
     windows: list[int]
     norms: Norms
-    neurons: Neurons
-    names: names.NameResults
 
 
 def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
     """Entry 22 of `make data WHAT=pretrained`, of any model alike, as JSON has it."""
     texts = passages(seed=seed)
     ends, held_out = read_ends(model, texts), windows(model)
-    found = Results(
-        passages=len(texts),
-        windows=list(held_out.shape),
-        norms=measured_norms(model, ends, held_out[:8], seed),
-        neurons=neurons(model, ends, held_out, windows(model, split="train"), seed),
-        names=names.measured(model, seed),
-    )
-    return rounded(names.plain(found))
+    found = measured_norms(model, ends, held_out[:8], seed)
+    return rounded(plain(Results(len(texts), list(held_out.shape), found)))
 
 
 def parsed(found: dict) -> Results:
     """The results that `pretrained` has made a dict of."""
-    n, m = found["norms"], found["neurons"]
+    n = found["norms"]
     rows = {site: [NormRow(**row) for row in n[site]] for site in norms.SITES}
-    parts, costs = [PartsRow(**row) for row in n["parts"]], NormCosts(**n["cost"])
-    ablated = [
-        each and Ablation(Cost(**each["zero"]), Cost(**each["mean"]))
-        for each in (m["ablated"], *m["others_ablated"])
-    ]
-    kinds = ("always_on", "random", "as_long")
-    written = {kind: [always_on.Written(**row) for row in m[kind]] for kind in kinds}
-    ablations = {"ablated": ablated[0], "others_ablated": ablated[1:]}
-    return Results(
-        found["passages"],
-        found["windows"],
-        Norms(**n | rows | {"parts": parts, "cost": costs}),
-        Neurons(**m | written | ablations),
-        names.parsed(found["names"]),
-    )
+    rows |= {"parts": [PartsRow(**row) for row in n["parts"]], "cost": NormCosts(**n["cost"])}
+    return Results(found["passages"], found["windows"], Norms(**n | rows))
 
 
 def read_results(name: str = "smollm2") -> Results:
     """What `make data WHAT=pretrained` measured of one model."""
-    found = read(f"pretrained/22-{name}")
-    return parsed({field: found[field] for field in Results._fields})
+    return parsed(read(f"pretrained/22-{name}"))
 
 
 def measured_norms(model: Model, ends: Ends, tokens: Tensor, seed: int = 0) -> Norms:
@@ -260,50 +201,3 @@ def norm_costs(model: Model, tokens: Tensor, seed: int = 0) -> NormCosts:
     words_back, random_back = [row[0] for row in back], [row[1:] for row in back]
     in_all = everywhere[0], everywhere[1:]
     return NormCosts(whole, even, folded, far, words_back, random_back, *in_all)
-
-
-def ablated(model: Model, tokens: Tensor, which: list, mean: Tensor) -> Ablation:
-    """What setting neurons to zero, and to their mean, changes of the loss and the entropy."""
-    whole, found = cost(model, tokens), []
-    for to in (None, mean):
-        now = cost(model, tokens, always_on.ablate_neurons(model, which, to))
-        found.append(Cost(now.loss - whole.loss, now.entropy - whole.entropy))
-    return Ablation(*found)
-
-
-def neurons(model: Model, ends: Ends, tokens: Tensor, reference: Tensor, seed: int = 0) -> Neurons:
-    """Neurons that are always on, what they write, and what they are for."""
-    often, d_mlp = always_on.how_often(ends.hidden), model.config.d_mlp
-    shuffled = always_on.how_often(always_on.shuffled(ends.hidden, seed))
-    found, words = always_on.always_on(often), function_words(model.tokenizer)
-    left_out = [*found, *always_on.busiest(often)]
-    mean = mean_activations(model, reference)
-    size = always_on.contributions(model, mean_activations(model, reference, power=2))
-    generators = [torch.Generator().manual_seed(seed) for _ in range(2)]
-    random = always_on.others(
-        found, lambda _: torch.randperm(d_mlp, generator=generators[0]), left_out
-    )
-    as_long = always_on.others(
-        found,
-        always_on.nearest(always_on.lengths(model)),
-        left_out,
-        lambda free: free[int(torch.randint(5, (1,), generator=generators[1]))],
-    )
-    size_matched = [always_on.size_matched(found, size, left_out, draw) for draw in range(DRAWS)]
-    kinds = [always_on.written(model, x, words, mean, often) for x in (found, random, as_long)]
-    n = max(len(found), 1)
-    return Neurons(
-        max(1, round(always_on.SHARE * d_mlp)) / d_mlp,
-        often.max(dim=-1).values.tolist(),
-        shuffled.max(dim=-1).values.tolist(),
-        *kinds,
-        ablated(model, tokens, found, mean) if found else None,
-        [ablated(model, tokens, which, mean) for which in size_matched if which],
-        sum(size[neuron].item() for neuron in found) / n,
-        [sum(size[neuron].item() for neuron in which) / n for which in size_matched],
-    )
-
-
-def first_late(n_layers: int) -> int:
-    """The first layer of the last quarter: 18 of 24, as in VISIT, section 5.3."""
-    return n_layers - max(1, round(n_layers / 4))

@@ -13,8 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aot_helpers.models.protocol import Edits, Head, Model
-from chapters.names.name_movers import difference
-from chapters.names.templates import Group
+from chapters.nb24_who_says_mary.name_movers import difference
+from chapters.nb24_who_says_mary.templates import Group
 
 DONORS = ("other names", "roles swapped", "same names", "as far at random")
 Outputs = Float[Tensor, "layer prompt head d_head"]

@@ -1,4 +1,4 @@
-"""What notebooks 22 and 24 show of one model's heads on prompts with two names: measure and read.
+"""What notebook 24 shows of one model's heads on prompts with two names: measure and read.
 
 Heads get their roles on one half of the prompts; what they add, and what patching them does, is
 measured on the other half.
@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from aot_helpers.base.results import read
+from aot_helpers.base.results import plain, read, rounded
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.interventions import patch_heads
-from chapters.names.name_movers import (
+from chapters.nb24_who_says_mary.name_movers import (
     HeadTable,
     Roles,
     change_by_sigma,
@@ -23,8 +23,14 @@ from chapters.names.name_movers import (
     logit_differences,
     roles,
 )
-from chapters.names.patches import backup_heads, held, patched, size_matched, sizes
-from chapters.names.templates import RECEIVED, TEMPLATES, Group, name_prompts, single_names
+from chapters.nb24_who_says_mary.patches import backup_heads, held, patched, size_matched, sizes
+from chapters.nb24_who_says_mary.templates import (
+    RECEIVED,
+    TEMPLATES,
+    Group,
+    name_prompts,
+    single_names,
+)
 
 DRAWS = 5  # sets of other heads
 PATCHED = ("movers", "negative", "suppress", "s_inhibition")  # roles
@@ -152,6 +158,11 @@ def measured(model: Model, seed: int = 0, tried: int = 12) -> NameResults:
     )
 
 
+def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
+    """Entry 24-names of `make data WHAT=pretrained`, of any model alike, as JSON has it."""
+    return rounded(plain(measured(model, seed), Head))
+
+
 def halves(groups: list[Group]) -> tuple[list[Group], list[Group]]:
     """The first half of each group's prompts, and the second."""
     n = len(groups[0].tokens) // 2
@@ -257,19 +268,6 @@ def _preference(model, test, table, of: Roles, others: dict) -> Preference | Non
     )
 
 
-def plain(value):
-    """Results as JSON has them: tensors as lists, heads by name, tuples with names as dicts."""
-    if isinstance(value, Head):
-        return str(value)
-    if isinstance(value, Tensor):
-        return value.tolist()
-    if hasattr(value, "_asdict"):
-        value = value._asdict()
-    if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
-    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
-
-
 def revived(value):
     """What JSON has, with lists of numbers as tensors and names of heads as heads."""
     if isinstance(value, dict):
@@ -283,7 +281,7 @@ def revived(value):
 
 
 def parsed(found: dict) -> NameResults:
-    """The results that `plain` has made a dict of."""
+    """The results that `pretrained` has made a dict of."""
     found = revived(found)
     kinds = {"table": HeadTable, "roles": Roles, "received": Received}
     kinds |= {"repair": Repair, "preference": Preference}
@@ -291,5 +289,6 @@ def parsed(found: dict) -> NameResults:
 
 
 def read_names(name: str = "smollm2") -> NameResults:
-    """What `make data WHAT=pretrained` measured of one model for notebook 22."""
-    return parsed(read(f"pretrained/22-{name}")["names"])
+    """What `make data WHAT=pretrained` measured of one model's heads on prompts with two names."""
+    found = read(f"pretrained/24-names-{name}")
+    return parsed({field: found[field] for field in NameResults._fields})

@@ -1,4 +1,4 @@
-"""Notebook 22, section "What erases": MLPs, neurons and heads that write against what stands there.
+"""Notebook 23, section "What erases": MLPs, neurons and heads that write against what stands there.
 
 S4, on the residual stream's bandwidth: MLPs clear it, and some heads delete.
 """

@@ -1,1 +1,0 @@
-"""What notebooks 22 and 24 share: prompts with names, and which heads write a name."""

@@ -1,0 +1,1 @@
+"""What notebook 23 needs beside the library: measurements, figures, exercises."""

@@ -1,0 +1,130 @@
+"""What notebook 23 measures of one model's always-on neurons; and its results in files."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from aot_helpers.base.results import plain, read, rounded
+from aot_helpers.models.protocol import Model
+from chapters.nb23_always_on_neurons import always_on
+from chapters.passages.texts import (
+    Cost,
+    Ends,
+    cost,
+    function_words,
+    mean_activations,
+    passages,
+    read_ends,
+    windows,
+)
+
+DRAWS = 5  # of other neurons
+
+
+class Ablation(NamedTuple):
+    """What setting neurons to zero, or to their mean, changes of the loss and the entropy."""
+
+    zero: Cost
+    mean: Cost
+
+    @property
+    def given_back(self) -> float:
+        """The share of what zero costs that the mean gives back."""
+        return 1 - self.mean.loss / self.zero.loss
+
+
+class Neurons(NamedTuple):
+    """Lists of rates have an item for each layer, others one for each neuron."""
+
+    share: float  # of a layer's neurons, which count as the most active
+    most: list[float]  # the share of passages in which the busiest neuron is among them
+    most_shuffled: list[float]
+    always_on: list[always_on.Written]
+    random: list[always_on.Written]  # as many others
+    as_long: list[always_on.Written]
+    ablated: Ablation | None  # those that are always on, all at once; None: there are none
+    others_ablated: list[Ablation]  # others, as large
+    size: float  # mean contribution of a neuron that is always on
+    sizes_of_others: list[float]
+
+
+class Results(NamedTuple):
+    """All that is measured of one model."""
+
+    passages: int
+    windows: list[int]
+    neurons: Neurons
+
+
+def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
+    """Entry 23 of `make data WHAT=pretrained`, of any model alike, as JSON has it."""
+    texts = passages(seed=seed)
+    ends, held_out = read_ends(model, texts), windows(model)
+    found = neurons(model, ends, held_out, windows(model, split="train"), seed)
+    return rounded(plain(Results(len(texts), list(held_out.shape), found)))
+
+
+def parsed(found: dict) -> Results:
+    """The results that `pretrained` has made a dict of."""
+    m = found["neurons"]
+    ablated = [
+        each and Ablation(Cost(**each["zero"]), Cost(**each["mean"]))
+        for each in (m["ablated"], *m["others_ablated"])
+    ]
+    kinds = ("always_on", "random", "as_long")
+    written = {kind: [always_on.Written(**row) for row in m[kind]] for kind in kinds}
+    ablations = {"ablated": ablated[0], "others_ablated": ablated[1:]}
+    return Results(found["passages"], found["windows"], Neurons(**m | written | ablations))
+
+
+def read_results(name: str = "smollm2") -> Results:
+    """What `make data WHAT=pretrained` measured of one model."""
+    return parsed(read(f"pretrained/23-{name}"))
+
+
+def ablated(model: Model, tokens: Tensor, which: list, mean: Tensor) -> Ablation:
+    """What setting neurons to zero, and to their mean, changes of the loss and the entropy."""
+    whole, found = cost(model, tokens), []
+    for to in (None, mean):
+        now = cost(model, tokens, always_on.ablate_neurons(model, which, to))
+        found.append(Cost(now.loss - whole.loss, now.entropy - whole.entropy))
+    return Ablation(*found)
+
+
+def neurons(model: Model, ends: Ends, tokens: Tensor, reference: Tensor, seed: int = 0) -> Neurons:
+    """Neurons that are always on, what they write, and what they are for."""
+    often, d_mlp = always_on.how_often(ends.hidden), model.config.d_mlp
+    shuffled = always_on.how_often(always_on.shuffled(ends.hidden, seed))
+    found, words = always_on.always_on(often), function_words(model.tokenizer)
+    left_out = [*found, *always_on.busiest(often)]
+    mean = mean_activations(model, reference)
+    size = always_on.contributions(model, mean_activations(model, reference, power=2))
+    generators = [torch.Generator().manual_seed(seed) for _ in range(2)]
+    random = always_on.others(
+        found, lambda _: torch.randperm(d_mlp, generator=generators[0]), left_out
+    )
+    as_long = always_on.others(
+        found,
+        always_on.nearest(always_on.lengths(model)),
+        left_out,
+        lambda free: free[int(torch.randint(5, (1,), generator=generators[1]))],
+    )
+    size_matched = [always_on.size_matched(found, size, left_out, draw) for draw in range(DRAWS)]
+    kinds = [always_on.written(model, x, words, mean, often) for x in (found, random, as_long)]
+    n = max(len(found), 1)
+    return Neurons(
+        max(1, round(always_on.SHARE * d_mlp)) / d_mlp,
+        often.max(dim=-1).values.tolist(),
+        shuffled.max(dim=-1).values.tolist(),
+        *kinds,
+        ablated(model, tokens, found, mean) if found else None,
+        [ablated(model, tokens, which, mean) for which in size_matched if which],
+        sum(size[neuron].item() for neuron in found) / n,
+        [sum(size[neuron].item() for neuron in which) / n for which in size_matched],
+    )
+
+
+def first_late(n_layers: int) -> int:
+    """The first layer of the last quarter: 18 of 24, as in VISIT, section 5.3."""
+    return n_layers - max(1, round(n_layers / 4))
