@@ -74,6 +74,7 @@ SHARES = {"by hand": torch.tensor([0.5]), "trained": torch.tensor([0.8, 0.84])}
 ANSWERS = [
     ("10.1", key_matrix, "solved"),
     ("10.1", lambda n: key_matrix(n, block=0), "not yet"),
+    ("10.1", lambda n: key_matrix(n, block=2), "not yet"),
     ("10.1", lambda n: key_matrix(n, rest=0.0), "not yet"),
     ("10.1", lambda n: key_matrix(n, more=0.1), "not yet"),
     ("10.1", lambda n: None, "not attempted"),

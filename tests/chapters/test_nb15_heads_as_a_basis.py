@@ -111,12 +111,13 @@ def test_patterns_are_read_off_corners_and_middles():
         assert (corners, middles) == ((1, 2, 0, 0)[k], (middles, middles, True, False)[k])
 
 
-def test_a_head_alone_is_the_packages_head():
+def test_the_terms_are_the_packages():
     net = torus.new_nets([4])
-    x = torch.stack(torus.pairs(net), dim=2)[0] + net.W_pos[0]
-    heads = zip(net.W_Q[0], net.W_K[0], net.W_V[0], net.W_O[0], strict=True)
-    found = torch.stack([nb15.head_alone(x, *W, net.W_U[0]) for W in heads])
-    assert torch.allclose(found, measure.terms(net)[0][0], atol=1e-5)
+    x1, x2 = (words[0] + at for words, at in zip(torus.pairs(net), net.W_pos[0], strict=True))
+    weights = torus.attend(net, *torus.pairs(net)).a1[0]
+    found = nb15.logit_terms(x1, x2, weights, net.W_V[0], net.W_O[0], net.W_U[0])
+    heads, residual = measure.terms(net)
+    assert torch.allclose(found, torch.cat([residual, heads[0]]), atol=1e-5)
 
 
 def test_the_penalty_is_the_loss_of_each_owner():
@@ -137,8 +138,7 @@ def test_figures_can_be_read():
     answers = torch.arange(75).view(3, 25) % 4 < 2  # [head, pair]
     score = Interval(0.1, 0.2, 0.3)
     check_figures(
-        figures.alone(net, facts, "a", nb15.head_alone, facts % 3),
-        figures.stages(net, facts, "a"),
+        figures.alone(net, facts, "a"),
         figures.hoped(facts, facts % 3, "a"),
         figures.permutation_null(torch.tensor([18, 20, 20]), 21, 19.3, "a"),
         figures.triangles([(net, facts, 1)] * 4, "a", n=12),
@@ -168,9 +168,12 @@ def summed(heads, owners, facts):
 
 
 ANSWERS = [
-    ("15.1", lambda x, *W: nb15.head_alone(x.flip(1), *W), "not yet"),
-    ("15.1", lambda x, W_Q, *W: nb15.head_alone(x, W_Q * W_Q.shape[1] ** 0.5, *W), "not yet"),
-    ("15.1", lambda x, *W: nb15.head_alone(x, *W) + x[:, 1] @ W[-1], "not yet"),
+    ("15.1", nb15.logit_terms, "solved"),
+    ("15.1", lambda x1, x2, *more: nb15.logit_terms(x2, x1, *more), "not yet"),
+    ("15.1", lambda x1, x2, a, *W: nb15.logit_terms(x1, x2, 1 - a, *W), "not yet"),
+    ("15.1", lambda *given: nb15.logit_terms(*given)[1:], "not yet"),
+    ("15.1", lambda *given: nb15.logit_terms(*given).flip(0), "not yet"),
+    ("15.1", lambda *given: nb15.logit_terms(*given).sum(dim=0), "not yet"),
     ("15.2", lambda alone: list(nb15.coverage(alone)), "solved"),
     ("15.2", counted_twice, "not yet"),
     ("15.2", added_shares, "not yet"),

@@ -48,6 +48,13 @@ def _key_check(answer):
         model.blocks[1].attn.W_K[0] = found
         said = model(torch.tensor([text]))[0, -1].argmax().item()
         rests = model.run_with_cache(torch.tensor([[0, 5, 6]]))[1]["L1.pattern"][0, 0, -1, 0]
+    for block, named in ((0, "token"), (2, "output")):
+        if torch.equal(
+            found.float()[block * size : (block + 1) * size, 1:], torch.eye(size)[:, 1:]
+        ):
+            raise NotYet(
+                f"Your keys read the block *{named}*; the previous token has its own block."
+            )
     if said != 3:
         raise NotYet(f"With your W_K the model says {said} after {text}; 3 followed the first 7.")
     if rests < 0.9:
@@ -69,6 +76,12 @@ def _cut_key(answer, k, z, W_O, W_K, head):
     known = {
         "Nothing has changed.": k[:, :, head],
         "The writer's mean is gone, too: leave it in.": k[:, :, head] - part,
+        "This is the writer's mean alone: the rest of the reader's keys has to stay.": (
+            part.mean(dim=(0, 1)).expand_as(part)
+        ),
+        "The mean runs over positions alone; take it over texts, too.": (
+            k[:, :, head] - part + part.mean(dim=1, keepdim=True)
+        ),
         "The mean runs over texts alone; take it over positions, too.": (
             k[:, :, head] - part + part.mean(dim=0)
         ),

@@ -1,6 +1,4 @@
-"""The exercises of notebook 15: a head alone, coverage and chance, votes, assigned heads."""
-
-import math
+"""The exercises of notebook 15: terms of the logits, coverage and chance, votes, assigned heads."""
 
 import torch
 import torch.nn.functional as F
@@ -9,40 +7,45 @@ from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from aot_helpers.teaching.exercises.references import against, draw, read_numbers
 
 
-def head_alone(x, W_Q, W_K, W_V, W_O, W_U):
-    """Logits [pair, word] of one head, without the others and the residual connection.
+def logit_terms(x1, x2, weights, W_V, W_O, W_U):
+    """The logits [1 + head, pair, word] of the residual connection and of each head alone.
 
-    x: what all heads read, [pair, pos, d_model], of two positions.
+    x1, x2: the two words, [pair, 3]; weights: the heads' attention weights on the first word,
+    [head, pair]; W_V, W_O: [head, 3, 3].
     """
-    query, keys, values = x[:, 1] @ W_Q, x @ W_K, x @ W_V
-    scores = (keys @ query[:, :, None])[..., 0] / math.sqrt(W_Q.shape[-1])
-    pattern = scores.softmax(dim=-1)
-    z = (pattern[:, :, None] * values).sum(dim=1)
-    return z @ W_O @ W_U
+    a = weights[..., None]
+    heads = (a * x1 + (1 - a) * x2) @ W_V @ W_O @ W_U
+    return torch.cat([(x2 @ W_U)[None], heads])
 
 
-def _mistaken(query_at=1, root=True, over=-1, residual=False):
-    """`head_alone` with something changed."""
-
-    def head(x, W_Q, W_K, W_V, W_O, W_U):
-        scores = (x @ W_K @ (x[:, query_at] @ W_Q)[:, :, None])[..., 0]
-        scores = scores / (math.sqrt(W_Q.shape[-1]) if root else 1)
-        z = (scores.softmax(dim=over)[:, :, None] * (x @ W_V)).sum(dim=1)
-        return (z @ W_O + (x[:, 1] if residual else 0)) @ W_U
-
-    return head
+def _with_residual(x1, x2, *more):
+    terms = logit_terms(x1, x2, *more)
+    return torch.cat([terms[:1], terms[1:] + terms[:1]])
 
 
-HEAD_MISTAKES = {
-    "The query comes from the second word, x[:, 1]: that is where the prediction is made.": (
-        _mistaken(query_at=0)
+TERM_MISTAKES = {
+    "The attention weight on the first word multiplies x1, and 1 minus it multiplies x2.": (
+        lambda x1, x2, weights, *W: logit_terms(x1, x2, 1 - weights, *W)
     ),
-    "Divide the scores by the square root of d_head, W_Q.shape[-1].": _mistaken(root=False),
-    "The softmax runs over the two positions, dim=-1, not over the pairs.": _mistaken(over=0),
-    "You added x[:, 1], the residual connection. The head alone writes z @ W_O.": (
-        _mistaken(residual=True)
+    "The residual connection is the second word, x2: that is where the prediction is made.": (
+        lambda x1, x2, *more: torch.cat(
+            [logit_terms(x2, x1, *more)[:1], logit_terms(x1, x2, *more)[1:]]
+        )
+    ),
+    "The residual connection is a term of its own: do not add it to the heads.": _with_residual,
+    "The first term, the residual connection, is missing.": lambda *all: logit_terms(*all)[1:],
+    "The residual connection comes first, and the heads after it.": (
+        lambda *all: logit_terms(*all).roll(-1, dims=0)
+    ),
+    "These are the heads' sum and not their terms: keep the dimension of the heads.": (
+        lambda *all: torch.stack([logit_terms(*all)[0], logit_terms(*all)[1:].sum(dim=0)])
     ),
 }
+
+
+def _terms(answer):
+    against(logit_terms, [_network(3, 25, 5, 0), _network(2, 7, 4, 9)], TERM_MISTAKES)(answer)
+    return "the four terms add up to the logits of the network, so each can be asked alone"
 
 
 def coverage(alone):
@@ -96,6 +99,7 @@ def _coverage(answer):
             )
             right = [each.tolist() for each in right]
             raise NotYet(next(wrong, f"For the same heads expected {right}, got {given}."))
+    return "the chance level is exact, because heads are permuted independently"
 
 
 def _close(given, expected) -> bool:
@@ -121,10 +125,17 @@ PENALTY_MISTAKES = {
 }
 
 
-def _head(n_pairs, d_head, d_vocab, seed):
-    """What a head reads, its matrices and the unembedding."""
-    shapes = (n_pairs, 2, 3), *[(3, d_head)] * 3, (d_head, 3), (3, d_vocab)
-    return tuple(draw(*shape, seed=seed + k) for k, shape in enumerate(shapes))
+def _penalty(answer):
+    against(penalty, [_example(3, 25, 5, 0), _example(2, 9, 3, 5)], PENALTY_MISTAKES)(answer)
+    return "the penalty leaves open what a head says about facts that are not its own"
+
+
+def _network(n_heads, n_pairs, d_vocab, seed):
+    """Two words of each pair, attention weights, and the matrices of heads and unembedding."""
+    x1, x2 = draw(2, n_pairs, 3, seed=seed)
+    W_V, W_O = draw(2, n_heads, 3, 3, seed=seed + 1)
+    weights = draw(n_heads, n_pairs, seed=seed + 2).sigmoid()
+    return x1, x2, weights, W_V, W_O, draw(3, d_vocab, seed=seed + 3)
 
 
 def _example(n_heads, n_pairs, d_vocab, seed):
@@ -153,12 +164,13 @@ def _votes(answer):
         if (word == "A") is ("1" in name):
             should = "should not" if word == "A" else "should"
             raise NotYet(f"{name}: {numbers.tolist()} says {word}; it {should} say A.")
+    return "a head can be needed for a fact that it gets wrong, and not for one that it knows"
 
 
-PAGES = {"15.1": head_alone, "15.2": coverage, "15.4": penalty}
+PAGES = {"15.1": logit_terms, "15.2": coverage, "15.4": penalty}
 CHECKS = {
-    "15.1": against(head_alone, [_head(7, 3, 5, 0), _head(4, 2, 3, 9)], HEAD_MISTAKES),
+    "15.1": _terms,
     "15.2": _coverage,
     "15.3": _votes,
-    "15.4": against(penalty, [_example(3, 25, 5, 0), _example(2, 9, 3, 5)], PENALTY_MISTAKES),
+    "15.4": _penalty,
 }

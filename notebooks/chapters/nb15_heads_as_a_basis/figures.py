@@ -1,6 +1,6 @@
-"""What each head knows alone, mixtures of heads, chance, and heads that come in turn."""
+"""What each head knows alone, mixtures of heads, and chance."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import fill
 
 import numpy as np
@@ -26,7 +26,6 @@ from chapters.torus.palette import (
     show_small,
 )
 from chapters.torus.torus_maps import show_facts, show_map
-from chapters.torus.training import Learned
 
 Facts = Int[Tensor, " pair"]
 TALL = np.sqrt(3) / 2  # height of a triangle of width 1
@@ -54,38 +53,22 @@ def hoped(facts: Facts, owners: Int[Tensor, " pair"], title: str) -> Figure:
     return figure
 
 
-def alone(
-    net: TorusNets,
-    facts: Facts,
-    title: str,
-    by: Callable,
-    owners: Int[Tensor, " pair"] | None = None,
-) -> Figure:
+def alone(net: TorusNets, facts: Facts, title: str) -> Figure:
     """The map of a network, and what each head answers alone, without the residual connection.
 
-    A large dot with its letter: a fact that is known; a small one: it is not. by: a function
-    (x [place, pos, 3], W_Q, W_K, W_V, W_O, W_U) -> logits [place, word] of one head. owners: the
-    head that each fact is assigned to; then a head's next words are named.
+    A large dot with its letter: a fact that is known; a small one: it is not.
     """
-    predictors = {"all heads": predictor(net)}
-    for h in range(3):
-        name = f"head {h} alone"
-        if owners is not None:
-            own = sorted({NAMES[fact] for fact in facts[owners == h].tolist()})
-            name = f"assigned {', '.join(own)}\n{name}"
-        predictors[name] = _predictor_of_head(net, h, by)
-    return _maps(net, facts, predictors, title)
-
-
-def stages(net: TorusNets, facts: Facts, title: str) -> Figure:
-    """The map of a network with none of its heads, the first, the first two, and all.
-
-    Dots as in `alone`.
-    """
-    names = ["no head", "head 0", "heads 0 and 1", "heads 0, 1 and 2"]
-    shares = torch.ones(4, 3).tril(-1)
-    predictors = {name: predictor(net, each) for name, each in zip(names, shares, strict=True)}
-    return _maps(net, facts, predictors, title)
+    figure, axes = forms.panels(1, 4, 10, 3.0, title=title, figure_class=Painting)
+    predictors = {"all terms": predictor(net)}
+    predictors |= {f"head {h} alone": predictor(net, torch.eye(3)[h], False) for h in range(3)}
+    theta = torus.angles(net)[0]
+    for axis, (name, predict) in zip(axes[0], predictors.items(), strict=True):
+        known = predict(theta[:, None], theta[None]).argmax(dim=-1).flatten() == facts
+        show_map(axis, painted(predict, cells=260), theta, on_grid=False)
+        show_facts(axis, theta, facts, known)
+        axis.set_title(f"{name}: {known.sum()} of {len(facts)}", **forms.TITLE)
+        axis.set_ylabel("second word" if axis is axes[0, 0] else "")
+    return figure
 
 
 def permutation_null(draws: Int[Tensor, " draw"], found: int, chance: float, title: str) -> Figure:
@@ -116,22 +99,16 @@ def coverage(
     groups = {name: (25 * chance, 25 * covered) for name, (covered, chance) in found.items()}
     means = [(x.mean().item(), y.mean().item()) for x, y in groups.values()]
     groups["mean of 50 networks"] = tuple(zip(*means, strict=True))
+    said = "; ".join(
+        f"{n}, {y:.1f} ({x:.1f} by chance)" for n, (x, y) in zip(found, means, strict=True)
+    )
     figure = forms.points(
         {"": groups}, title, "facts covered by chance", "facts that the heads cover",
-        names={"": {f"{y:.1f}, by chance {x:.1f}": (x, y) for x, y in means}},
         colors={"mean of 50 networks": INK}, diagonal=True, levels={25: "all facts covered"},
-        note="On the diagonal: as many as by chance.",
+        note=f"On the diagonal: as many as by chance. Means: {said}.",
     )  # fmt: skip
     figure.axes[0].set(xlim=(7, 23), ylim=(7, 26))
     return figure
-
-
-def learning(runs: Mapping[str, Learned], title: str) -> Figure:
-    """How many of 25 facts networks know while they learn, each curve with its last value."""
-    known = {name: (run.steps, 25 * run.accuracy.mean(dim=1)) for name, run in runs.items()}
-    ends = {f"{y[-1]:.1f} {name}": (x, y) for name, (x, y) in known.items()}
-    label = "facts known, mean of 50"
-    return forms.lines({"": ends}, title, "training step", label, marker="", width=10)
 
 
 def show_lost(parts: Mapping[str, Sequence[float]], title: str) -> None:
@@ -232,31 +209,6 @@ def _card(axis, facts, known, names=""):
     axis.set_yticks(range(len(names)), names)
     axis.tick_params(length=0, pad=2)
     axis.spines[:].set_visible(False)
-
-
-def _predictor_of_head(net, head, by):
-    """A function of two tensors of angles: the probabilities that a reader's head would give."""
-    weights = [W[0, head] for W in (net.W_Q, net.W_K, net.W_V, net.W_O)]
-
-    def predict(theta1, theta2):
-        theta1, theta2 = torch.broadcast_tensors(theta1, theta2)
-        x = torch.stack([torus.circle(each.flatten()) for each in (theta1, theta2)], dim=1)
-        logits = by(x.to(net.W_pos) + net.W_pos[0], *weights, net.W_U[0])
-        return logits.softmax(dim=-1).view(*theta1.shape, -1)
-
-    return predict
-
-
-def _maps(net, facts, predictors, title):
-    figure, axes = forms.panels(1, len(predictors), 10, 3.0, title=title, figure_class=Painting)
-    theta = torus.angles(net)[0]
-    for axis, (name, predict) in zip(axes[0], predictors.items(), strict=True):
-        known = predict(theta[:, None], theta[None]).argmax(dim=-1).flatten() == facts
-        show_map(axis, painted(predict, cells=260), theta, on_grid=False)
-        show_facts(axis, theta, facts, known)
-        axis.set_title(f"{name}: {known.sum()} of {len(facts)}", **forms.TITLE)
-        axis.set_ylabel("second word" if axis is axes[0, 0] else "")
-    return figure
 
 
 def _triangle(n: int) -> tuple[Float[np.ndarray, "row column 3"], Bool[np.ndarray, "row column"]]:
