@@ -91,7 +91,8 @@ def second_copies(
 
 def transplants(scores: dict[str, list[float]], into: list[str], title: str) -> Figure:
     """Induction scores after transplants, a row for each {what was transplanted: [score]}."""
-    labels = {"x_label": "into", "y_label": "taken from the finished model"}
+    labels = {"x_label": "into the model of", "y_label": "transplanted"}
+    labels["note"] = "Best induction score of any head, on segments of 32 random tokens."
     names = {"row_names": list(scores), "column_names": into}
     table = {"": {"": list(scores.values())}}
     return grids(table, title, number=".2f", cell=(1.4, 0.32), **names, **labels)
