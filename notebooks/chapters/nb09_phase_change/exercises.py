@@ -97,36 +97,6 @@ def _shift(answer):
     return "in one layer, two heads can now find a token by the one before it"
 
 
-def _patterns(distances, n=41):
-    """Patterns of heads that attend mostly so far back, and the last one to itself."""
-    scores = 0.1 * draw(len(distances), n, n)
-    for head, distance in zip(scores, distances, strict=True):
-        head.diagonal(-distance).add_(5)
-    scores[-1].diagonal().add_(6)
-    return scores.masked_fill(torch.ones(n, n).triu(1).bool(), -1e9).softmax(dim=-1)
-
-
-def _favorite_distances(pattern, least=1):
-    n = pattern.shape[-1]
-    return [max(range(least, n), key=lambda d: head.diagonal(-d).mean()) for head in pattern]
-
-
-_compare_distances = against(
-    _favorite_distances,
-    [(_patterns([3, 1, 12, 7]),)],
-    {
-        "A head that attends to itself attends 0 back; only distances from 1 on count.": partial(
-            _favorite_distances, least=0
-        )
-    },
-)
-
-
-def _find_distances(answer):
-    _compare_distances(answer)
-    return "a favorite distance is no induction, which has none"
-
-
 def _honest_score(pattern, tokens, back):
     at = torch.arange(len(tokens))
     wanted = where_to_look(tokens) & (at[:, None] - at != back)
@@ -137,12 +107,11 @@ CHECKS = {
     "09.1": _copy_losses,
     "09.2": _middle_half,
     "09.3": _shift,
-    "09.4": _find_distances,
-    "09.5": against(
+    "09.4": against(
         lambda tokens, back: ([-1] * back + tokens)[: len(tokens)],
         [([7, 8, 9, 7, 8, 9], 2), ([4, 5], 3), ([1, 2, 3], 0)],
     ),
-    "09.6": against(
+    "09.5": against(
         _honest_score,
         [
             (draw(6, 6).softmax(-1), [3, 5, 3, 5, 3, 7], 1),

@@ -21,6 +21,7 @@ from chapters.nb09_phase_change.measure import Texts
 # Two colors of this notebook alone: stories and the names in them, and random tokens.
 STORIES, RANDOM = "#137177", "#C2255C"
 CONTROL = "0.45"
+DRAWN_EVERY = 50  # steps from one frame of the live view to the next
 
 
 def playground(title: str) -> Page:
@@ -90,7 +91,8 @@ def second_copies(
 
 def transplants(scores: dict[str, list[float]], into: list[str], title: str) -> Figure:
     """Induction scores after transplants, a row for each {what was transplanted: [score]}."""
-    labels = {"x_label": "into", "y_label": "taken from the finished model"}
+    labels = {"x_label": "into the model of", "y_label": "transplanted"}
+    labels["note"] = "Best induction score of any head, on segments of 32 random tokens."
     names = {"row_names": list(scores), "column_names": into}
     table = {"": {"": list(scores.values())}}
     return grids(table, title, number=".2f", cell=(1.4, 0.32), **names, **labels)
@@ -104,7 +106,7 @@ def kinds_of_tokens(steps: list[int], copied: dict[str, list[float]], title: str
 
 
 class LiveView:
-    """The losses of a model on texts written twice, drawn anew at every call; the last frame stays.
+    """The losses of a model on texts written twice, drawn while it trains; the last frame stays.
 
     texts: {name: tokens}, random tokens first; measure: (model, tokens) -> loss of the first copy
     and of the second. On the right: the head of the last layer with the highest induction score on
@@ -125,10 +127,12 @@ class LiveView:
 
     @torch.no_grad()
     def __call__(self, model: AttentionOnlyTransformer, step: int = 0) -> None:
-        """Measure the model after that many steps, and draw."""
+        """Measure the model after that many steps, and draw if it is time to."""
         self.steps.append(step)
         for name, tokens in self.texts.items():
             self.losses[name].append(tuple(map(float, self.measure(model, tokens))))
+        if step % DRAWN_EVERY and step < self.n_steps:
+            return
         self.figure = self._draw(model)
         if self.handle is None:
             self.handle = display(self.figure, display_id=True)

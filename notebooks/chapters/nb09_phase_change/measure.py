@@ -1,16 +1,15 @@
 """Notebook 09: what was measured of many runs, how sudden a change is, a model with edits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aot_helpers.models.checkpoints import load_checkpoint, load_measurements
+from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.protocol import Edits, Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.reading import heads
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.reading.trajectories import measured, reached
 from aot_helpers.showing.training_page import INDUCTION, PREVIOUS, STEPS, STORY, Reading
@@ -114,26 +113,6 @@ def difference(names: list[str], corpus: str, **steps: int) -> tuple[list[int], 
 def second_copies(names: list[str], text: str) -> tuple[list[int], list[list[float]]]:
     """As `measured`: the loss on second copies of 63 tokens of a text, from step 200 to 1,500."""
     return measured(names, f"second copy, {text}", first=200, last=1500)
-
-
-def copied_by_length(names: list[str], step: int) -> dict[int, list[float]]:
-    """Copy accuracy on random tokens after that many steps: {length of the segment: [run]}."""
-    runs = [load_measurements(name) for name in names]
-    found = [run["measured"][run["steps"].index(step)]["copy accuracy"] for run in runs]
-    return {int(length): [each[length] for each in found] for length in found[0]}
-
-
-def by_length(score: Callable, names: list[str]) -> dict[int, list[float]]:
-    """A score of shipped runs, named "name" or "name@step": {length of the segment: [run]}.
-
-    score: as of `heads.by_length`; of a score of every head, the largest is taken.
-    """
-    found = {length: [] for length in heads.LENGTHS}
-    for name, _, step in (each.partition("@") for each in names):
-        model = load_checkpoint(name, int(step) if step else None)
-        for length, scores in heads.by_length(score, model).items():
-            found[length].append(float(torch.as_tensor(scores).max()))
-    return found
 
 
 def middle_span(steps: list[int], values: list[float]) -> tuple[int, int]:

@@ -1,21 +1,21 @@
-"""The exercises of notebook 12: the in-context score, a score that lies, a moment, one layer.
+"""The exercises of notebook 12: the in-context score, a score that lies, a trick, one layer.
 
 PAGES are the package's versions of what the reader writes; each is its folded solution.
 """
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 
-from aot_helpers.models.checkpoints import checkpoint_steps, load_checkpoint
-from aot_helpers.models.losses import copy_accuracy
+from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.teaching.exercises import NotYet, attempted
-from aot_helpers.teaching.exercises.references import against, draw, near, read_numbers
+from aot_helpers.teaching.exercises.references import against, draw, near
 from chapters.nb12_in_context_learning.measure import LENGTH, losses_of
 
 EARLY, LATE = (4, 12), (96, 127)  # tokens 5 to 12 and 97 to 127, counted from 1
 LEAST_STARTS, MOST_STARTS = 100, 600  # of 12.2
-AS_GOOD = 0.03  # of 12.3: nats that a score may lack of the last one
-NEAR_COPIED = 0.02  # of 12.3 and 12.4
+NEAR = 0.02  # of 12.4
 
 
 def in_context_score(losses, early=(4, 12), late=(96, 127)):
@@ -73,27 +73,34 @@ def _cheat(answer, model, line, goal):
     raise NotYet(f"{said}; {goal:+.2f} or less is wanted.")
 
 
-def _first_as_good(step, copied, texts, random_tokens):
-    last = in_context_score(losses_of(load_checkpoint("stories-2l"), texts))
-    try:
-        model = load_checkpoint("stories-2l", step)
-    except (TypeError, ValueError):
-        raise NotYet(f"Steps are {checkpoint_steps('stories-2l')}; got {step!r}.") from None
-    given = read_numbers(copied, name="The copy accuracy")
-    found = in_context_score(losses_of(model, texts))
-    if found > last + AS_GOOD:
-        raise NotYet(f"At step {step} the score is {found:+.2f}, in the end {last:+.2f}: later.")
-    earlier = [each for each in checkpoint_steps("stories-2l") if each < step][-1]
-    before = in_context_score(losses_of(load_checkpoint("stories-2l", earlier), texts))
-    if before <= last + AS_GOOD:
-        raise NotYet(f"At step {earlier} the score is {before:+.2f} already: earlier.")
-    truth = copy_accuracy(model, random_tokens)
-    if abs(given - truth) > NEAR_COPIED:
-        raise NotYet(
-            f"The step is right; but it copies {'more' if given < truth else 'less'} than that."
+def _patterns(distances, n=41):
+    """Patterns of heads that attend mostly so far back, and the last one to itself."""
+    scores = 0.1 * draw(len(distances), n, n)
+    for head, distance in zip(scores, distances, strict=True):
+        head.diagonal(-distance).add_(5)
+    scores[-1].diagonal().add_(6)
+    return scores.masked_fill(torch.ones(n, n).triu(1).bool(), -1e9).softmax(dim=-1)
+
+
+def _favorite_distances(pattern, least=1):
+    n = pattern.shape[-1]
+    return [max(range(least, n), key=lambda d: head.diagonal(-d).mean()) for head in pattern]
+
+
+_compare_distances = against(
+    _favorite_distances,
+    [(_patterns([3, 1, 12, 7]),)],
+    {
+        "A head that attends to itself attends 0 back; only distances from 1 on count.": partial(
+            _favorite_distances, least=0
         )
-    said = f"step {step}: the score is {found:+.2f} (in the end {last:+.2f}), yet the model copies"
-    return f"{said} {truth:.2f} of the random tokens: the score is there without copying"
+    },
+)
+
+
+def _find_distances(answer):
+    _compare_distances(answer)
+    return "a favorite distance is no induction, which has none"
 
 
 def _one_layer(score, copied, copies, texts):
@@ -104,7 +111,7 @@ def _one_layer(score, copied, copies, texts):
     one, (plain, changed) = load_checkpoint("stories-1l"), texts
     left = in_context_score(losses_of(one, changed)).item()
     truth = {"score with names of other tokens": left, "share copied": copies(one, plain)}
-    near(dict(zip(truth, (score, copied), strict=True)), truth, NEAR_COPIED)
+    near(dict(zip(truth, (score, copied), strict=True)), truth, NEAR)
     said = f"{copied:.2f} of the tokens inside known names, and a score of {left:+.2f} with"
     return f"{said} other names: this score, too, is made of names that training has shown"
 
@@ -112,6 +119,6 @@ def _one_layer(score, copied, copies, texts):
 CHECKS = {
     "12.1": against(in_context_score, _TRIALS, _MISTAKES),
     "12.2": _cheat,
-    "12.3": _first_as_good,
+    "12.3": _find_distances,
     "12.4": _one_layer,
 }

@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aot_helpers.models.checkpoints import load_checkpoint, load_measurements
+from aot_helpers.models.checkpoints import load_measurements
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Edits, Head, Model, all_heads
-from aot_helpers.reading.heads import by_length, earlier_copies, head_scores, induction_scores
+from aot_helpers.reading.heads import earlier_copies, head_scores, induction_scores
 from aot_helpers.text.batches import token_stream
 
 LENGTH = 127  # tokens of text in a piece, after BOS
@@ -147,20 +147,6 @@ def at_step(name: str, step: int, length: int = 32) -> tuple[float, float, float
     found = log["measured"][log["steps"].index(step)]
     best = max(map(max, found["induction"]))
     return found["in-context score"], best, found["copy accuracy"][str(length)]
-
-
-def best_heads(names: list[str]) -> dict[str, list[float]]:
-    """Best induction score of layer 1 of "name" or "name@step": {"8 tokens": [run], …}, to 63.
-
-    The lengths are 8, 22 and 63 tokens of a random segment written twice.
-    """
-    found = {f"{length} tokens": [] for length in (8, 22, 63)}
-    for name, _, step in (each.partition("@") for each in names):
-        with torch.random.fork_rng():  # loading draws numbers, too
-            model = load_checkpoint(name, int(step) if step else None)
-        for length, scores in by_length(induction_scores, model, (8, 22, 63)).items():
-            found[f"{length} tokens"].append(scores[1].max().item())
-    return found
 
 
 def largest_rise(steps: list[int], values: list[float], within: int = 200) -> tuple[float, int]:
