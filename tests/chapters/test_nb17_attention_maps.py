@@ -10,9 +10,11 @@ from aot_helpers.models.losses import copy_losses
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import HEAD_PATTERNS, head_scores
+from aot_helpers.teaching.exercises import grade
 from aot_helpers.text.batches import repeated_tokens
 from chapters.nb17_attention_maps import ablation as costs
 from chapters.nb17_attention_maps import by_place as moving
+from chapters.nb17_attention_maps import exercises as solutions
 from chapters.nb17_attention_maps import figures as drawings
 from chapters.nb17_attention_maps import imported
 from chapters.nb17_attention_maps import measure as study
@@ -241,40 +243,54 @@ def test_the_chance_of_more_counts_pairs():
     assert moving.chance_of_more(some, others) == pytest.approx((0 + 0 + 2 * (0.5 + 1)) / 6)
 
 
-def last_mark(words):
-    table = torch.zeros(len(words), len(words), dtype=torch.bool)
-    for query in range(len(words)):
-        marks = [key for key in range(query) if words[key] in ",.!?"]
-        if marks:
-            table[query, marks[-1]] = True
-    return table
+def excess_of_all_words(patterns, wanted):
+    return ((patterns * wanted).sum(-1) - wanted.double().mean(-1))[:, 3:].mean(-1)
 
 
-def foolish(more):
-    pattern = torch.ones(10, 10).tril()
-    pattern[1:, 1] += more
-    return pattern / pattern.sum(dim=-1, keepdim=True)
+def every_row(table):
+    return table.diagonal().mean(), table[:, 1].mean()
 
 
 ANSWERS = [
-    ("17.1", [last_mark], "solved"),
-    ("17.1", [lambda words: last_mark(words).roll(1, 0)], "not yet"),
-    ("17.1", [lambda words: last_mark(words) | (words[0] == "no")], "not yet"),
-    ("17.1", [lambda words: None], "not attempted"),
-    ("17.2", [foolish(0.01)], "solved"),
-    ("17.2", [foolish(2)], "not yet"),
-    ("17.2", [torch.eye(10)], "not yet"),
-    ("17.2", [torch.ones(10, 10) / 10], "not yet"),
-    ("17.2", [foolish(0.01) * 0.9], "not yet"),
-    ("17.3", [0.9, 0.1], "solved"),
-    ("17.3", [0.5, 0.1], "not yet"),
+    ("17.1", [solutions.excess], "solved"),
+    ("17.1", [excess_of_all_words], "not yet"),
+    ("17.1", [lambda patterns, wanted: (patterns * wanted).sum(-1)[:, 3:].mean(-1)], "not yet"),
+    ("17.1", [lambda patterns, wanted: solutions.excess(patterns, wanted)[0]], "not yet"),
+    ("17.1", [lambda patterns, wanted: None], "not attempted"),
+    ("17.2", [solutions.last_mark], "solved"),
+    ("17.2", [lambda words: solutions.last_mark(words).roll(1, 0)], "not yet"),
+    ("17.2", [lambda words: solutions.last_mark(words) | (words[0] == "no")], "not yet"),
+    ("17.2", [lambda words: None], "not attempted"),
+    ("17.3", [solutions.word_and_place], "solved"),
+    ("17.3", [every_row], "not yet"),
+    ("17.3", [lambda table: solutions.word_and_place(table)[::-1]], "not yet"),
+    ("17.3", [lambda table: 0.5], "not yet"),
+    ("17.3", [lambda table: None], "not attempted"),
+    ("17.4", [0.9, 0.1], "solved"),
+    ("17.4", [0.5, 0.1], "not yet"),
 ]
+
+
+def test_a_likely_mistake_in_the_detector_is_named(capsys):
+    grade("17.1", excess_of_all_words)
+    assert "row q has only q + 1" in capsys.readouterr().out
+
+
+def test_excess_is_none_for_equal_attention_and_all_for_a_head_made_so(maps):
+    even = torch.ones(1, 10, 10).tril()
+    wanted = torch.zeros(10, 10, dtype=torch.bool)
+    wanted[:, 1] = True
+    assert solutions.excess(even / even.sum(-1, keepdim=True), wanted).abs() < 1e-6
+    share = sum(1 / n for n in range(4, 11)) / 7
+    assert solutions.excess(wanted[None].double(), wanted).item() == pytest.approx(1 - share)
+    made = study.planted([each.text for each in maps], "topic")
+    assert all(solutions.excess(each.words, wanted) > 0.4 for each in made)
 
 
 @pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
 def test_an_answer_is_judged(model, verdict, number, answer, expected):
     text = repeated_tokens(2048, 32, 4, seed=5)
-    given = {"model": model, "head": Head(1, 3), "text": text} if number == "17.3" else {}
+    given = {"model": model, "head": Head(1, 3), "text": text} if number == "17.4" else {}
     assert verdict(number, *answer, **given) == expected
 
 
@@ -282,5 +298,6 @@ def test_figures_can_be_read(maps):
     text, words, _ = maps[0]
     check_figures(
         drawings.writing(text.words, {"L0H0": words[0], "L1H3": words[7]}, 6, "title"),
+        drawings.histograms({"a": [0.1, 0.1, 0.5]}, {"a": [0.0, 0.1]}, "title", "axis", 0.5),
         drawings.spread({"one": [0.1, 0.1, 0.5]}, {"one": 0.23}, "title"),
     )

@@ -1,12 +1,13 @@
-"""The exercises of notebook 17: a detector, a map that fools it, and a guess."""
+"""The exercises of notebook 17: a detector, a kind of head, a table in two numbers, a guess.
+
+PAGES are the package's versions of what the reader writes; each is its folded solution.
+"""
 
 import torch
 
 from aot_helpers.teaching.exercises import NotYet, attempted
-from aot_helpers.teaching.exercises.references import near, read_numbers
-from chapters.nb17_attention_maps.measure import Maps, Text, fits
+from aot_helpers.teaching.exercises.references import near
 
-N_WORDS, LITTLE = 10, 0.2
 NEAR = 0.15  # how far a guess of a share may be off
 WORDS = (
     ["This", "movie", "is", "bad", ".", "I", "think", ",", "so"],
@@ -15,7 +16,16 @@ WORDS = (
 )
 
 
-def _last_mark(words):
+def excess(patterns, wanted):
+    """[head]: patterns [head, query, key] on wanted [query, key], less equal attention."""
+    on_wanted = (patterns * wanted).sum(dim=-1)  # [head, query]
+    so_far = torch.arange(1, len(wanted) + 1)
+    share = wanted.tril().sum(dim=-1) / so_far  # [query]
+    return (on_wanted - share)[:, 3:].mean(dim=-1)
+
+
+def last_mark(words):
+    """A table [query, key] of True and False for words [pos]: the last mark before each query."""
     wanted = torch.zeros(len(words), len(words), dtype=torch.bool)
     for query in range(len(words)):
         marks = [key for key in range(query) if words[key] in ",.!?"]
@@ -24,9 +34,59 @@ def _last_mark(words):
     return wanted
 
 
+def word_and_place(table):
+    """Of a table [stands_at, attended_to], the mean attention on the noun and the second place."""
+    away = [0, 2, 3]  # the noun is not second
+    return table.diagonal()[away].mean(), table[away, 1].mean()
+
+
+PAGES = {"17.1": excess, "17.2": last_mark, "17.3": word_and_place}
+
+
+def _excess(answer):
+    n = 10
+    weights = torch.rand(3, n, n, generator=torch.Generator().manual_seed(0)).tril()
+    patterns = weights / weights.sum(dim=-1, keepdim=True)
+    for name, columns in {"word 1": [1], "words 0 and 5": [0, 5]}.items():
+        wanted = torch.isin(torch.arange(n), torch.tensor(columns)).expand(n, n)
+        found, right = answer(patterns, wanted), excess(patterns, wanted)
+        attempted(found)
+        if not isinstance(found, torch.Tensor) or found.shape != right.shape:
+            shape = tuple(found.shape) if isinstance(found, torch.Tensor) else type(found).__name__
+            raise NotYet(f"For 3 heads, a number for each is wanted, shape (3,); got {shape}.")
+        on = (patterns * wanted).sum(dim=-1)
+        so_far = torch.arange(1, n + 1)
+        mistakes = {
+            "nothing is taken off for equal attention": on[:, 3:].mean(dim=-1),
+            "the share is one of all ten words, but row q has only q + 1": (
+                on - wanted.double().mean(dim=-1)
+            )[:, 3:].mean(dim=-1),
+            "wanted words after the query are counted in the share": (
+                on - wanted.sum(dim=-1) / so_far
+            )[:, 3:].mean(dim=-1),
+            "row q has q + 1 words, not q": (on - wanted.tril().sum(dim=-1) / (so_far - 1))[
+                :, 3:
+            ].mean(dim=-1),
+            "rows 0 to 2, the prompt, are counted as well": (
+                on - wanted.tril().sum(dim=-1) / so_far
+            ).mean(dim=-1),
+        }
+        if not torch.allclose(found.double(), right.double(), atol=1e-5):
+            said = [
+                m
+                for m, each in mistakes.items()
+                if torch.allclose(found.double(), each.double(), atol=1e-5)
+            ]
+            hint = f": {said[0]}" if said else ""
+            raise NotYet(
+                f"Wanted {name}: {right[0]:.3f} for the first head, got {found[0]:.3f}{hint}."
+            )
+    return "a head that attends to all words equally gets 0, whatever the name"
+
+
 def _marks(answer):
     for words in WORDS:
-        given, expected = answer(words), _last_mark(words)
+        given, expected = answer(words), last_mark(words)
         attempted(given)
         given = torch.as_tensor(given)
         if given.dtype != torch.bool or given.shape != expected.shape:
@@ -37,26 +97,43 @@ def _marks(answer):
         if len(wrong):
             query = int(wrong[0])
             yours, right = (each[query].nonzero()[:, 0].tolist() for each in (given, expected))
+            why = " (a mark is not before itself)" if query in yours else ""
             raise NotYet(
-                f"{words}: query {query} must look at {right or 'no word'}; yours: {yours}."
+                f"{words}: wanted in row {query} is {right or 'no word'}; yours: {yours}{why}."
             )
+    return "a name is a table: now the detector can look for it"
 
 
-def _fools(pattern):
-    pattern = read_numbers(pattern, N_WORDS, N_WORDS)
-    if pattern.triu(1).any() or (pattern < 0).any():
-        raise NotYet("Shares are not negative, and nothing above the diagonal may be looked at.")
-    if (pattern.sum(dim=-1) - 1).abs().max() > 1e-4:
-        row = int((pattern.sum(dim=-1) - 1).abs().argmax())
-        raise NotYet(f"Each row adds up to 1; row {row} to {pattern[row].sum():.3f}.")
-    text = Text(torch.tensor([0]), [-1], [""] * N_WORDS)
-    fit = fits([Maps(text, pattern[None].double(), torch.zeros(1))], "topic").item()
-    if fit < 1:
-        raise NotYet(f"The fit is {fit:.2f}: in rows 3 to 9, word 1 must have the largest share.")
-    share = pattern[3:, 1].mean().item()
-    if share > LITTLE:
-        raise NotYet(f"It fits, but word 1 still gets {share:.2f} on average: give it less.")
-    return f"fit 1.00 with {share:.2f} of the attention, {1 - share:.2f} elsewhere"
+def _two_numbers(answer):
+    table = torch.rand(4, 4, dtype=torch.double, generator=torch.Generator().manual_seed(1))
+    found = answer(table)
+    attempted(found)
+    if not isinstance(found, (tuple, list, torch.Tensor)) or len(found) != 2:
+        raise NotYet(f"Two numbers are wanted, got {type(found).__name__}.")
+    right, away = word_and_place(table), [0, 2, 3]
+    names = {
+        "row 1, where the noun is second, is counted": (
+            table.diagonal().mean(),
+            table[:, 1].mean(),
+        ),
+        "rows are where the noun stands; you took a row for the place": (
+            right[0],
+            table[1, away].mean(),
+        ),
+        "the two are in the other order": right[::-1],
+    }
+    for what, mine, yours in zip(("noun", "second place"), right, found, strict=True):
+        if abs(float(mine) - float(yours)) > 1e-6:
+            said = [
+                name
+                for name, pair in names.items()
+                if all(abs(float(a) - float(b)) < 1e-6 for a, b in zip(pair, found, strict=True))
+            ]
+            hint = f": {said[0]}" if said else ""
+            raise NotYet(
+                f"The {what} gets {mine:.3f} in a test table, got {float(yours):.3f}{hint}."
+            )
+    return "a head that follows the word has the larger first number, one of places the second"
 
 
 def _rests(first, second, model, head, text):
@@ -66,11 +143,13 @@ def _rests(first, second, model, head, text):
     on_bos = cache[f"L{head.layer}.pattern"][:, head.head, :, 0].mean(dim=0)
     first_true, second_true = on_bos[1 : half + 1].mean().item(), on_bos[half + 2 :].mean().item()
     near({"first": first, "second": second}, {"first": first_true, "second": second_true}, NEAR)
-    return f"measured {first_true:.2f} in the first copy, {second_true:.2f} in the second"
+    found = f"measured {first_true:.2f} in the first copy, {second_true:.2f} in the second"
+    return f"{found}: it is an induction head, which waits for a token that returns"
 
 
 CHECKS = {
-    "17.1": _marks,
-    "17.2": _fools,
-    "17.3": _rests,
+    "17.1": _excess,
+    "17.2": _marks,
+    "17.3": _two_numbers,
+    "17.4": _rests,
 }

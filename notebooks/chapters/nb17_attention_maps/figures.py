@@ -1,14 +1,14 @@
-"""Figures of notebook 17: a model that writes, a head's fit on single prompts."""
+"""Figures of notebook 17: a model that writes, a detector on single prompts."""
 
-import ipywidgets
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE
-from aot_helpers.showing.forms import grids, panels, shown
-from aot_helpers.showing.widgets import Explorer
+from aot_helpers.showing.forms import SMALL, grids, panels, shown
 
 
 def writing(
@@ -32,14 +32,46 @@ def writing(
     return figure
 
 
-def film(words: list[str], rows: dict[str, Float[Tensor, "word seen"]]) -> Explorer:
-    """`writing`, with a slider for the step; begins at the seventh word."""
-    slider = ipywidgets.IntSlider(value=7, min=2, max=len(words) - 1, description="words")
-    return Explorer(
-        lambda step: writing(words, rows, step, f"Word {step} is drawn (the first is word 0)"),
-        "what each head gives to the words so far",
-        step=slider,
-    )
+def histograms(
+    values: dict[str, Sequence[float]],
+    control: dict[str, Sequence[float]],
+    title: str,
+    x_label: str,
+    first: float | None = None,
+) -> Figure:
+    """Histograms over prompts, a row for each name: what was measured above, the control below.
+
+    first: the value on one prompt, marked in the first row.
+    """
+    key = {"■ measured": SHARE, "■ permutation null": PALE}
+    figure, axes = panels(len(values), 1, 8.4, 2.1 * len(values), title=title, key=key, sharex=True)
+    every = np.concatenate([*map(np.asarray, (*values.values(), *control.values()))])
+    bins = np.arange(np.floor(every.min() * 10) / 10, every.max() + 0.1, 0.1)
+    for axis, name in zip(axes[:, 0], values, strict=True):
+        for some, color, sign in ((values[name], SHARE, 1), (control[name], PALE, -1)):
+            some = np.asarray(some)
+            counts, _ = np.histogram(some, bins)
+            axis.bar(bins[:-1], sign * counts, 0.09, align="edge", color=color, alpha=0.8)
+            axis.plot([some.mean()] * 2, [0, sign * 1.1 * counts.max()], color=INK, lw=1.6)
+            at = some.mean(), sign * 1.1 * counts.max()
+            axis.text(*at, f" mean {some.mean().round(2) + 0:.2f}", size=SMALL, va="center")
+        axis.axhline(0, color=INK, lw=0.8)
+        axis.set_ylabel("prompts")
+        axis.yaxis.set_major_formatter(lambda count, _: f"{abs(count):g}")
+        axis.margins(y=0.12)
+    if first is not None:
+        look = {"arrowstyle": "->", "color": INK}
+        most = axes[0, 0].get_ylim()[1]
+        axes[0, 0].annotate(
+            "the one prompt",
+            (first, 0),
+            (first, 0.6 * most),
+            ha="center",
+            size=SMALL,
+            arrowprops=look,
+        )
+    axes[-1, 0].set_xlabel(x_label)
+    return figure
 
 
 def spread(single: dict[str, list[float]], over_all: dict[str, float], title: str) -> Figure:
