@@ -1,8 +1,7 @@
-"""Drawings of notebook 18: clouds of queries and keys, all heads at a glance, a live map."""
+"""Drawings of notebook 18: clouds of queries and keys, S1's metrics, maps against a rule."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -14,14 +13,10 @@ from torch import Tensor
 
 from aot_helpers.models.protocol import Head
 from aot_helpers.showing import forms
-from aot_helpers.showing.diagrams import DPI, INK, KEY, QUERY, SHARE
-from aot_helpers.showing.widgets import Page
-from chapters.nb18_queries_meet_keys.measure import head_of, map_of, places, unpacked
-from chapters.nb18_queries_meet_keys.texts import TYPES, token_type
+from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE
+from chapters.nb18_queries_meet_keys.geometry import SCALES
+from chapters.nb18_queries_meet_keys.measure import map_of, places
 
-SCRIPT = Path(__file__).with_name("points.js")  # the live view, in the page itself
-
-TYPE_COLORS = ("#555555", "#009E73", "#CC79A7", "#E69F00", "#000000")
 SHADES = {
     color: LinearSegmentedColormap.from_list("cloud", ["#F2F2F2", color, "#1A1A1A"])
     for color in (QUERY, KEY)
@@ -105,15 +100,10 @@ def clouds(
     pos: Int[Tensor, " point"] | None = None,
     columns: int = 4,
     side: float = 3.0,
-    links: Sequence[tuple[int, int]] = (),
-    zoom: Mapping[str, tuple[int, int]] | None = None,
-    named: tuple[str, str] = ("query", "key"),
 ) -> Figure:
     """Maps of queries (orange, round) and keys (blue, square), {title: (q, k)}.
 
-    pos: positions; later is darker. links: (query, key) to be joined by a line. zoom: for the
-    panel of a title, a query around which an inset shows the map larger, and a key; what the two
-    are is written there as `named` says.
+    pos: positions; later is darker.
     """
     columns = min(columns, len(panels))
     n_rows, note = -(-len(panels) // columns), "" if pos is None else LATER
@@ -124,39 +114,11 @@ def clouds(
         axis.axis("off")
     for axis, (name, (q, k)) in zip(axes.flat, panels.items(), strict=False):
         dots = 9 if len(q) > 300 else 16 if len(q) > 100 else 40
-        _map(axis, q, k, dots, pos, links)
+        _cloud(axis, q, QUERY, "o", dots, pos)
+        _cloud(axis, k, KEY, "s", dots * 0.8, pos)
+        _bare(axis)
         axis.set_title(name, **forms.TITLE)
-        if name in (zoom or {}):
-            _inset(axis, q, k, 3 * dots, pos, links, zoom[name], named)
     return figure
-
-
-def _map(axis, q, k, dots, pos, links):
-    for i, j in links:
-        line = zip(q[i].tolist(), k[j].tolist(), strict=True)
-        axis.plot(*line, color=SHARE, lw=1.3, alpha=0.7, zorder=2)
-    _cloud(axis, q, QUERY, "o", dots, pos)
-    _cloud(axis, k, KEY, "s", dots * 0.8, pos)
-    _bare(axis)
-
-
-def _inset(axis, q, k, dots, pos, links, pair, named):
-    """A tenth of a map's width around a query, larger, in room made for it below the map."""
-    points = np.concatenate([np.asarray(q), np.asarray(k)])
-    axis.update_datalim([points.min(axis=0) - (0, 0.5 * np.ptp(points[:, 1]))])
-    axis.autoscale_view()
-    inset = axis.inset_axes([0.14, 0.01, 0.72, 0.3])
-    _map(inset, q, k, dots, pos, links)
-    ends, half = (q[pair[0]].tolist(), k[pair[1]].tolist()), 0.05 * np.ptp(points, axis=0).max()
-    (x, y), wide = ends[0], 2.4  # as the inset is
-    inset.set_aspect("auto")
-    inset.set(xlim=(x - wide * half, x + wide * half), ylim=(y - half, y + half))
-    higher = int(ends[1][1] > ends[0][1])
-    for i, (at, text, color) in enumerate(zip(ends, named, (QUERY, KEY), strict=True)):
-        look = {"color": color, "size": forms.SMALL, "path_effects": forms.HALO, "zorder": 6}
-        place = {"xytext": (0, 11 if i == higher else -11), "textcoords": "offset points"}
-        inset.annotate(text, at, ha="center", va="center", **place, **look)
-    axis.indicate_inset_zoom(inset, edgecolor="0.4")
 
 
 def _cloud(axis, points, color, marker, size, pos=None):
@@ -209,50 +171,76 @@ def at_a_glance(
     return figure
 
 
-def one_query(result: dict, head: Head, point: int, *, title: str) -> Figure:
-    """A head's map with lines from one query: to the keys of its three top scores, the nearest one.
+def scales(
+    curves: Mapping[str, Float[np.ndarray, "head scale"]],
+    chosen: Mapping[str, Float[np.ndarray, "layer head"]],
+    title: str,
+) -> Figure:
+    """S1's metrics: the weighted correlation over c, and the c that each metric chooses for a head.
 
-    point: which query of all texts. The lines of top scores are purple, the nearest key's is
-    dashed; an inset shows the query's surroundings larger.
+    curves: {group: correlations}, drawn as median and quartiles.
     """
-    (q, k), (text, pos) = map_of(result, head), places(result)
-    first = int((text == text[point]).nonzero()[0, 0])
-    top = [first + i for i in unpacked(head_of(result, head)["top"], 3)[point].unique().tolist()]
-    tokens = [token for each in result["tokens"] for token in each]
-    n_keys = int(pos[point] + 1 if result["causal"] else (text == text[point]).sum())
-    nearest = first + int((k[first : first + n_keys] - q[point]).norm(dim=-1).argmin())
-    links, named = [(point, key) for key in top], (tokens[point].strip(), tokens[nearest].strip())
-    figure = clouds({"": (q, k)}, title, pos, 1, 5.0, links, {"": (point, nearest)}, named)
-    (axis,) = figure.axes
-    for each in (axis, *axis.child_axes):
-        dashed = {"color": INK, "ls": (0, (2, 2)), "lw": 1.5, "zorder": 5}
-        each.plot(*zip(q[point], k[nearest], strict=True), **dashed)
-        each.plot(*q[point], "o", ms=11, mfc="none", mec=INK, mew=1.6, zorder=5)
-    figure.draw_without_rendering()  # so that the places of points are known
-    keys = {f"{tokens[key]} ": (*k[key].tolist(), KEY) for key in top}
-    forms.name_points(axis, {tokens[point]: (*q[point].tolist(), QUERY)} | keys)
+    colors = dict(zip(curves, (SHARE, "0.45"), strict=False))
+    key = {f"━ {name}": color for name, color in colors.items()}
+    figure, axes = forms.panels(
+        1, 1 + len(chosen), 12, 2.7, title=title, key=key, width_ratios=[1.35, *[1] * len(chosen)],
+        note="left: median and quartiles of the heads; others: the c that each metric chooses",
+    )  # fmt: skip
+    for name, each in curves.items():
+        low, middle, high = np.nanquantile(each, [0.25, 0.5, 0.75], axis=0)
+        axes[0, 0].plot(SCALES, middle, "o-", color=colors[name], ms=4, lw=2)
+        axes[0, 0].fill_between(SCALES, low, high, color=colors[name], alpha=0.18, lw=0)
+    axes[0, 0].set(xscale="log", xlabel="c", ylabel="weighted correlation", ylim=(-1.05, 1))
+    axes[0, 0].set_xticks(SCALES, [f"{c:g}" for c in SCALES], size=forms.SMALL)
+    axes[0, 0].set_xticks([], minor=True)
+    axes[0, 0].axhline(0, color="0.8", lw=0.8, zorder=0)
+    for axis, (name, values) in zip(axes[0, 1:], chosen.items(), strict=True):
+        image = axis.imshow(values, cmap=LARGER, vmin=0.2, vmax=5)
+        axis.set_title(name, **forms.TITLE)
+        axis.set(xlabel="head", ylabel="layer" if axis is axes[0, 1] else "")
+        axis.set_xticks(range(0, values.shape[1], 2))
+        axis.set_yticks(range(values.shape[0]))
+    bar = figure.colorbar(image, ax=axes[0, 1:], label="c", aspect=18, fraction=0.03)
+    bar.set_ticks([0.2, 1, 2.5, 5], labels=["0.2", "1", "2.5", "5"])
     return figure
 
 
-class MapView(Page):
-    """Maps of a results file's heads in the page: point at a token to see its text and keys.
+def against_rule(
+    always: Sequence[float],
+    on_map: Sequence[float],
+    others: Mapping[str, Sequence[float]],
+    title: str,
+) -> Figure:
+    """What maps of heads find, against a rule without a map and where that rule fails.
 
-    heads: those that can be chosen; the first is shown, with the query `point` of all. still: the
-    figure for places without scripts. The three keys with the top scores of a query are joined by
-    purple lines, the key nearest on the map by a dashed one.
+    always, on_map: shares of a head's queries for which [CLS], or the nearest key, is the argmax
+    key. others: {map: that share of the queries that prefer another key than [CLS]}.
     """
-
-    def __init__(self, result: dict, heads: Sequence[Head], still: Figure, point: int = 0):
-        entries = {str(head): head_of(result, head) for head in heads}
-        texts = result["tokens"]
-        data = {
-            "tokens": [[forms.shown(token).replace("·", " ") for token in text] for text in texts],
-            "types": [[token_type(token) for token in text] for text in texts],
-            "heads": {name: [each["tsne"], each["top"]] for name, each in entries.items()},
-            "head": str(heads[0]),
-            "causal": result["causal"],
-            "kinds": TYPES,
-            "colors": TYPE_COLORS,
-            "point": point,
-        }
-        super().__init__(SCRIPT, data, still, f"queries and keys of {heads[0]}, to point at")
+    figure, (row,) = forms.panels(1, 2, 9.6, 4.1, title=title, width_ratios=[1.25, 1])
+    left, right = row
+    left.axline((0, 0), slope=1, color=INK, lw=1.4, zorder=1)
+    left.scatter(always, on_map, color=SHARE, alpha=0.75, lw=0, s=30, zorder=3)
+    middle = np.median(always), np.median(on_map)
+    left.plot(*middle, "+", color=INK, ms=15, mew=2.4, zorder=4)
+    said = f"median head:\nalways [CLS] {middle[0]:.2f}, map {middle[1]:.2f}"
+    look = {"size": forms.SMALL + 1, "path_effects": forms.HALO, "zorder": 5}
+    left.annotate(said, middle, (0.97, 0.23), ha="right", arrowprops={"arrowstyle": "-"}, **look)
+    left.text(0.33, 0.31, "always [CLS]", rotation=45, rotation_mode="anchor", va="top", **look)
+    left.text(0.03, 0.95, "the map finds more", color=PALE, va="top", **look)
+    left.text(0.97, 0.05, "the rule finds more", color=PALE, ha="right", **look)
+    left.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="share of queries: always [CLS]")
+    left.set_ylabel("share of queries: nearest key, keys not shifted")
+    left.set_title("All queries: a point is a head", **forms.TITLE)
+    left.set_aspect("equal")
+    for x, (color, values) in enumerate(zip(("0.35", SHARE), others.values(), strict=True)):
+        spread = np.random.default_rng(0).uniform(-0.16, 0.16, len(values))
+        right.scatter(x + spread, values, color=color, alpha=0.6, lw=0, s=24)
+        level = np.median(values)
+        right.plot([x - 0.3, x + 0.3], [level, level], color=color, lw=2.5, zorder=4)
+        right.text(x + 0.33, level, f"{level:.3f}", color=color, va="center", weight="bold", **look)
+    right.axhline(0, color=INK, lw=1.4, zorder=1)
+    right.text(1.6, 0.015, "always [CLS]", ha="right", **look)
+    right.set(xlim=(-0.5, 1.65), ylim=(-0.03, 1.03), ylabel="share of these queries: nearest key")
+    right.set_xticks(range(len(others)), list(others))
+    right.set_title("Queries that prefer another key (bar: median)", **forms.TITLE)
+    return figure

@@ -20,6 +20,7 @@ from chapters.nb18_queries_meet_keys import shifting
 from chapters.nb18_queries_meet_keys.geometry import (
     SCALES,
     QueriesKeys,
+    chosen_scales,
     close_threshold,
     distances,
     joint_map,
@@ -206,6 +207,27 @@ def examine(model: Model, name: str, seed: int = 0, maps: tuple = ("tsne",)) -> 
     tokens = [model.tokenizer.token_strings(each) for each in texts]
     sizes = {"n_layers": c.n_layers, "n_heads": c.n_heads, "causal": c.causal}
     return {"model": name, **sizes, "scales": SCALES, "tokens": tokens, "heads": heads}
+
+
+def curves_of(result: dict, name: str) -> Float[Tensor, "head scale"]:
+    """The weighted correlations of a results file's heads over c, one kind of `correlations`."""
+    found = [
+        [math.nan if r is None else r for r in each["correlations"][name]]
+        for each in result["heads"]
+    ]
+    return torch.tensor(found)
+
+
+def metric_scales(result: dict) -> dict[str, Float[Tensor, "layer head"]]:
+    """The c that each of S1's three metrics chooses for the heads of a results file."""
+    count = torch.tensor([each["correlations"]["count"] for each in result["heads"]]).sum(dim=0)
+    chosen = {
+        "weighted correlation": chosen_scales(curves_of(result, "all pairs")),
+        "… divided by its count": chosen_scales(curves_of(result, "one threshold") / count),
+        "ratio of the norms": torch.tensor([each["norm scale"] for each in result["heads"]]),
+    }
+    sizes = result["n_layers"], result["n_heads"]
+    return {name: each.view(sizes) for name, each in chosen.items()}
 
 
 def map_numbers(v: QueriesKeys, causal: bool, method: str, seed: int = 0) -> dict:

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from aot_helpers.models.protocol import Head
-from aot_helpers.showing import diagrams, forms
-from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE
+from aot_helpers.showing import forms
+from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE
 from aot_helpers.showing.widgets import Page
 from chapters.nb18_queries_meet_keys.geometry import QueriesKeys, distances, nearest_is_top
 
@@ -117,17 +117,21 @@ def view(shifted: Shifted, query: int, title: str) -> ShiftView:
 
 def frames(shifted: Shifted, query: int, places: Sequence[float], title: str) -> Figure:
     """The map at some places, and below each the attention of one query, which stays as it is."""
-    figure = Figure(figsize=(3.2 * len(places), 4.4), dpi=DPI)
-    axes = figure.subplots(2, len(places), height_ratios=[4.2, 1])
-    figure.subplots_adjust(0.03, 0.1, 0.98, 0.85, hspace=0.08)
-    diagrams.headline(figure, title)
+    key = {
+        "● queries": QUERY,
+        "■ keys": KEY,
+        "┄ from a query of one text to its nearest key": "0.45",
+    }
+    key["━ from the marked query to its argmax key, and its attention"] = SHARE
+    size = 3.2 * len(places), 4.3
+    figure, axes = forms.panels(2, len(places), *size, title=title, key=key, height_ratios=[4.2, 1])
     for place, (above, below) in zip(places, axes.T, strict=True):
         draw(shifted, query, place, above, below)
     return figure
 
 
 def draw(shifted: Shifted, query: int, place: float, above, below) -> None:
-    """One frame: a map with a query, its nearest and its most attended key; its attention."""
+    """One frame: a map with the nearest key of each query of a text; the attention of one query."""
     at, n, length = shifted.at(place), shifted.n, len(shifted.tokens)
     later = 0.25 + 0.75 * shifted.pos / shifted.pos.max()
     for points, color, marker in ((at[:n], QUERY, "o"), (at[n:], KEY, "s")):
@@ -136,14 +140,16 @@ def draw(shifted: Shifted, query: int, place: float, above, below) -> None:
             *points.T, c=1 - later[:, None] * (1 - rgb), s=16, marker=marker, linewidths=0
         )
     keys = at[n : n + length]  # of the first text, in which the query stands
-    nearest = np.linalg.norm(keys - at[query], axis=1).argmin()
-    liked = shifted.attention[query].argmax()
-    for key, look in (
-        (liked, {"color": SHARE, "lw": 2.2}),
-        (nearest, {"color": INK, "lw": 1.6, "ls": "--"}),
-    ):
-        above.plot(*zip(at[query], keys[key], strict=True), **look)
+    nearest = np.linalg.norm(keys - at[:length, None], axis=-1).argmin(axis=1)
+    for i, key in enumerate(nearest):
+        above.plot(*zip(at[i], keys[key], strict=True), color="0.45", lw=0.8, ls=(0, (3, 2)))
+    argmax = keys[shifted.attention[query].argmax()]
+    above.plot(*zip(at[query], argmax, strict=True), color=SHARE, lw=2.4, zorder=3)
     above.scatter(*at[query], s=90, fc="none", ec=INK, lw=1.6, zorder=5)
+    above.annotate(
+        f"key of {shifted.tokens[0]}", keys[0], (-6, 9), textcoords="offset points", ha="center",
+        color=KEY, size=forms.SMALL, weight="bold", path_effects=forms.HALO, zorder=6,
+    )  # fmt: skip
     above.set(xlim=(-1.06, 1.06), ylim=(-1.06, 1.06), xticks=[], yticks=[])
     above.set_aspect("equal")
     above.spines[:].set(visible=True, color="0.85")
@@ -151,6 +157,7 @@ def draw(shifted: Shifted, query: int, place: float, above, below) -> None:
     above.set_title(f"{100 * share:.0f} % of the shift", **forms.TITLE)
     below.bar(range(length), shifted.attention[query], color=SHARE, width=0.8)
     below.set(ylim=(0, 1), yticks=[0, 1], xticks=[])
+    below.spines[["top", "right"]].set_visible(False)
     below.set_xlabel(
         f"attention of “{shifted.tokens[query]}” to the tokens of its text", size=9.5, color=PALE
     )

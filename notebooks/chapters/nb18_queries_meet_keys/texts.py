@@ -1,16 +1,9 @@
-"""The short texts of notebook 18, and what kind of token each of their pieces is."""
+"""The short texts of notebook 18."""
 
 from torch import Tensor
 
 from aot_helpers.models.protocol import Model
 from aot_helpers.text.corpora import load_corpus
-
-_LITTLE = """\
-a an the and or but if then than as at by for from in into of off on out over to under with i you he
-she it we they me him her us them my your his its our their this that these those is was were are be
-been had has have do did does will would can could not no nobody so"""
-FUNCTION_WORDS = frozenset(_LITTLE.split())
-TYPES = ("name or other word", "function word", "punctuation", "part of a word", "special")
 
 # Ten short texts of our own, so that every token may be shipped and shown.
 _TEXTS = """\
@@ -46,18 +39,6 @@ price onions south cell code errors time fish bird"""
 NOUNS = frozenset(_NOUNS.split())
 _PRONOUNS = "i you he she it we they me him her us them my our its nobody none"
 PRONOUNS = frozenset(_PRONOUNS.split())
-
-
-def token_type(token: str) -> int:
-    """The place in TYPES of a token as the tokenizer shows it."""
-    bare = token.strip().lower()
-    if token.startswith("[") or token.startswith("<"):
-        return 4
-    if not any(letter.isalnum() for letter in bare):
-        return 2
-    if token.startswith("##"):
-        return 3
-    return 1 if bare in FUNCTION_WORDS else 0
 
 
 def words_of(strings: list[str]) -> list[str]:
