@@ -1,17 +1,18 @@
 """Notebook 18: what it measures, its results files, its drawings and its exercises."""
 
-import json
 import math
 
 import numpy as np
 import pytest
 import torch
 
+from answers import graded
 from aot_helpers.base import results
 from aot_helpers.models.protocol import Head
 from chapters.nb18_queries_meet_keys import figures as drawings
 from chapters.nb18_queries_meet_keys import geometry, shifting
 from chapters.nb18_queries_meet_keys import measure as study
+from chapters.nb18_queries_meet_keys.exercises import PAGES
 from chapters.nb18_queries_meet_keys.geometry import (
     QueriesKeys,
     close_correlation,
@@ -214,20 +215,17 @@ def test_figures_can_be_read():
     v, words = points(), ["x", "y"]
     q, k = v.q[:, :2], v.k[:, :2]
     near, far = (q[:2], 0.01 * k[:2]), (q[:2], 5 * k[:2])
-    still = drawings.clouds({"one": (q, k)}, "title", v.pos, links=[(0, 1)])
+    always, some = [0.1, 0.5, 0.9], {"not shifted": [0.0, 0.2], "shifted": [0.1, 0.4]}
+    curves = {name: study.curves_of(MINILM, name) for name in ("all pairs", "directions")}
     check_figures(
-        still,
-        drawings.clouds({"one": (q, k), "two": (k, q)}, "title", zoom={"two": (3, 1)}),
+        drawings.clouds({"one": (q, k), "two": (k, q)}, "title", v.pos),
         drawings.toy({"near": near, "far": far}, words, "title"),
         drawings.toy({"near": near}, words, "title", links="nearest", center=True),
         drawings.at_a_glance(MINILM, "title", notes={Head(0, 2): "before"}),
-        drawings.one_query(MINILM, Head(1, 9), 42, title="title"),
+        drawings.scales(curves, study.metric_scales(MINILM), "title"),
+        drawings.against_rule(always, [0.2, 0.4, 0.8], some, "title"),
+        shifting.frames(shifting.Shifted(MINILM), shifting.DRAWN, (0, 4, 8), "title"),
     )
-    view = drawings.MapView(MINILM, [Head(0, 2), Head(5, 11)], still, point=3)
-    assert list(view.data["heads"]) == ["L0H2", "L5H11"] and view.data["head"] == "L0H2"
-    assert json.dumps(view.data) in view.html()
-    with pytest.raises(ValueError, match="no head L6H0"):
-        drawings.MapView(MINILM, [Head(6, 0)], still)
 
 
 # ---- exercises ----
@@ -238,48 +236,74 @@ TOY = {
 }
 
 
-def lift(q, k):
-    squares = (k**2).sum(dim=1, keepdim=True)
-    zeros = torch.zeros(len(q), 1, dtype=q.dtype)
-    return torch.cat([q, zeros], dim=1), torch.cat([k, (squares.max() - squares).sqrt()], dim=1)
-
-
-def heavier(q, k):
-    return q + torch.eye(4)[3], k
-
-
-def flat(q, k):
-    return tuple(torch.nn.functional.pad(each, (0, 1)) for each in (q, k))
-
-
 def lengthened(q, k):
     nearest = distances(q, k, "cosine").argmin(dim=1)
     unwanted = torch.bincount(nearest, minlength=len(k)) == 0
     return torch.where(unwanted[:, None], 100 * k, k)
 
 
+def to_zero(q, k):
+    return k - k.mean(dim=0)
+
+
 ANSWERS = [
-    ("18.1", [[4.0, 0.0], False], "solved"),
-    ("18.1", [[4.0, 0.0], True], "not yet"),
-    ("18.1", [[0.0, 0.0], True], "not yet"),
-    ("18.1", [[1.0], True], "not yet"),
-    ("18.2", [lift], "solved"),
-    ("18.2", [flat], "not yet"),
-    ("18.2", [lambda q, k: lift(q, 2 * k)], "not yet"),
-    ("18.2", [lambda q, k: heavier(*lift(q, k))], "not yet"),
-    ("18.2", [lambda q, k: (q, k)], "not yet"),
-    ("18.2", [lambda q, k: None], "not attempted"),
-    ("18.3", [lengthened], "solved"),
-    ("18.3", [lambda q, k: 10 * k], "not yet"),
-    ("18.3", [lambda q, k: torch.cat([100 * k[:1], k[1:]])], "not yet"),
-    ("18.3", [lambda q, k: (q, k)], "not yet"),
-    ("18.3", [lambda q, k: None], "not attempted"),
+    ("18.1", [PAGES["18.1"]], "solved"),
+    ("18.1", [lambda q, k: None], "not attempted"),
+    ("18.1", [lambda q, k: k], "Nothing has moved"),
+    ("18.1", [to_zero], "now zero"),
+    ("18.1", [lambda q, k: k + q.mean(dim=0)], "not taken off"),
+    ("18.1", [lambda q, k: k + k.mean(dim=0) - q.mean(dim=0)], "the other way"),
+    ("18.1", [lambda q, k: k + q.mean() - k.mean()], "single numbers"),
+    ("18.1", [lambda q, k: q.mean(dim=0).expand(k.shape)], "All keys are the same"),
+    ("18.1", [lambda q, k: q - q.mean(dim=0)], "shape (9, 3)"),
+    ("18.2", [PAGES["18.2"]], "solved"),
+    ("18.2", [lambda scores, q, k: None], "not attempted"),
+    ("18.2", [lambda scores, q, k: PAGES["18.2"](scores / 2, q, k)], "count twice"),
+    ("18.2", [lambda scores, q, k: PAGES["18.2"](-scores, q, k)], "its sign"),
+    ("18.2", [lambda scores, q, k: torch.cdist(q, k)], "leave them squared"),
+    ("18.2", [lambda scores, q, k: (q**2).sum(-1)[:, None] - 2 * scores], "keys' are missing"),
+    ("18.2", [lambda scores, q, k: (k**2).sum(-1) - 2 * scores], "queries' are missing"),
+    (
+        "18.2",
+        [lambda scores, q, k: q.norm(dim=-1)[:, None] + k.norm(dim=-1) - 2 * scores],
+        "squares of the lengths",
+    ),
+    ("18.3", [[4.0, 0.0], False], "solved"),
+    ("18.3", [[4.0, 0.0], True], "not the guess"),
+    ("18.3", [[0.0, 0.0], True], "for 1 of 4 queries"),
+    ("18.3", [[1.0], True], "Give two"),
+    ("18.4", [lengthened], "solved"),
+    ("18.4", [lambda q, k: 10 * k], "still right for 12, 12, 12"),
+    ("18.4", [lambda q, k: torch.cat([100 * k[:1], k[1:]])], "still right"),
+    ("18.4", [lambda q, k: k.flip(0)], "A cosine distance has changed"),
+    ("18.4", [lambda q, k: None], "not attempted"),
 ]
 
 
-@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
-def test_an_answer_is_judged(verdict, number, answer, expected):
-    assert verdict(number, *answer, **(TOY if number == "18.1" else {})) == expected
+@pytest.mark.parametrize(("number", "answer", "said"), ANSWERS)
+def test_an_answer_is_told_what_it_is_worth(number, answer, said):
+    found = graded(number, *answer, **(TOY if number == "18.3" else {}))
+    kind = said if said in ("solved", "not attempted") else "not yet. "
+    assert found.startswith(kind) and said in found
+
+
+def test_shifted_keys_and_squared_distances_are_those_of_the_geometry():
+    v = points()
+    shifted = PAGES["18.1"](v.q, v.k)
+    assert torch.allclose(shifted, placed(v.q, v.k, 1.0, shift=True)[1])
+    squares = PAGES["18.2"](v.q @ shifted.T, v.q, shifted)
+    assert torch.allclose(squares, distances(v.q, shifted) ** 2)
+
+
+def test_the_metrics_of_a_results_file_choose_scales():
+    chosen = study.metric_scales(MINILM)
+    assert {each.shape for each in chosen.values()} == {(6, 12)}
+    correlations = study.curves_of(MINILM, "all pairs")
+    first = chosen["weighted correlation"].flatten()
+    for row, c in zip(correlations, first, strict=True):
+        assert row[torch.tensor(geometry.SCALES) == c] == row.nan_to_num(1).min()
+    of_file = [each["norm scale"] for each in MINILM["heads"]]
+    assert chosen["ratio of the norms"].flatten().tolist() == pytest.approx(of_file)
 
 
 # ---- the geometry of queries and keys ----

@@ -61,8 +61,8 @@ def _squares_check(answer):
     }
     compared(answer(scores.clone(), q.clone(), k.clone()), wanted, known)
     far = int((wanted.argmin(dim=-1) != scores.argmax(dim=-1)).sum())
-    said = f"of these {len(q)} queries, {far} are nearest to another key than the one with the"
-    return f"{said} largest score; keys of quite different lengths"
+    said = f"with keys of quite different lengths, {far} of {len(q)} queries are nearest to another"
+    return f"{said} key than the one with the largest score"
 
 
 def _move(answer, map_changes, queries, keys):

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 from torch import Tensor
@@ -25,6 +25,9 @@ KINDS = {"● queries": QUERY, "■ keys": KEY}  # below a title
 LATER = "darker: later in the text"
 # Of a scale c: below 1 it makes keys large, above 1 queries, up to 0.2 and to 5.
 LARGER = LinearSegmentedColormap.from_list("larger", [(0, KEY), (1 / 6, "#FFFFFF"), (1, QUERY)])
+
+EVEN = LinearSegmentedColormap.from_list("even", [KEY, "#FFFFFF", QUERY])  # the same for log c
+SHOWN = (0.2, 0.4, 1.0, 2.5, 5.0)  # the values of c that are written on axes
 
 
 def toy(
@@ -172,8 +175,8 @@ def at_a_glance(
 
 
 def scales(
-    curves: Mapping[str, Float[np.ndarray, "head scale"]],
-    chosen: Mapping[str, Float[np.ndarray, "layer head"]],
+    curves: Mapping[str, Float[Tensor, "head scale"]],
+    chosen: Mapping[str, Float[Tensor, "layer head"]],
     title: str,
 ) -> Figure:
     """S1's metrics: the weighted correlation over c, and the c that each metric chooses for a head.
@@ -183,25 +186,26 @@ def scales(
     colors = dict(zip(curves, (SHARE, "0.45"), strict=False))
     key = {f"━ {name}": color for name, color in colors.items()}
     figure, axes = forms.panels(
-        1, 1 + len(chosen), 12, 2.7, title=title, key=key, width_ratios=[1.35, *[1] * len(chosen)],
+        1, 1 + len(chosen), 12, 2.7, title=title, key=key, width_ratios=[1.2, *[1] * len(chosen)],
         note="left: median and quartiles of the heads; others: the c that each metric chooses",
     )  # fmt: skip
     for name, each in curves.items():
         low, middle, high = np.nanquantile(each, [0.25, 0.5, 0.75], axis=0)
         axes[0, 0].plot(SCALES, middle, "o-", color=colors[name], ms=4, lw=2)
         axes[0, 0].fill_between(SCALES, low, high, color=colors[name], alpha=0.18, lw=0)
-    axes[0, 0].set(xscale="log", xlabel="c", ylabel="weighted correlation", ylim=(-1.05, 1))
-    axes[0, 0].set_xticks(SCALES, [f"{c:g}" for c in SCALES], size=forms.SMALL)
+    axes[0, 0].set(xscale="log", xlabel="c", ylabel="weighted correlation", ylim=(-1.05, 0.3))
+    axes[0, 0].set_xticks(SCALES, [f"{c:g}" if c in SHOWN else "" for c in SCALES])
     axes[0, 0].set_xticks([], minor=True)
     axes[0, 0].axhline(0, color="0.8", lw=0.8, zorder=0)
     for axis, (name, values) in zip(axes[0, 1:], chosen.items(), strict=True):
-        image = axis.imshow(values, cmap=LARGER, vmin=0.2, vmax=5)
+        image = axis.imshow(values.numpy(), cmap=EVEN, norm=LogNorm(0.2, 5), aspect="auto")
         axis.set_title(name, **forms.TITLE)
         axis.set(xlabel="head", ylabel="layer" if axis is axes[0, 1] else "")
         axis.set_xticks(range(0, values.shape[1], 2))
         axis.set_yticks(range(values.shape[0]))
     bar = figure.colorbar(image, ax=axes[0, 1:], label="c", aspect=18, fraction=0.03)
-    bar.set_ticks([0.2, 1, 2.5, 5], labels=["0.2", "1", "2.5", "5"])
+    bar.set_ticks(SHOWN, labels=[f"{c:g}" for c in SHOWN], minor=False)
+    bar.minorticks_off()
     return figure
 
 
@@ -224,13 +228,13 @@ def against_rule(
     left.plot(*middle, "+", color=INK, ms=15, mew=2.4, zorder=4)
     said = f"median head:\nalways [CLS] {middle[0]:.2f}, map {middle[1]:.2f}"
     look = {"size": forms.SMALL + 1, "path_effects": forms.HALO, "zorder": 5}
-    left.annotate(said, middle, (0.97, 0.23), ha="right", arrowprops={"arrowstyle": "-"}, **look)
-    left.text(0.33, 0.31, "always [CLS]", rotation=45, rotation_mode="anchor", va="top", **look)
-    left.text(0.03, 0.95, "the map finds more", color=PALE, va="top", **look)
-    left.text(0.97, 0.05, "the rule finds more", color=PALE, ha="right", **look)
-    left.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="share of queries: always [CLS]")
-    left.set_ylabel("share of queries: nearest key, keys not shifted")
-    left.set_title("All queries: a point is a head", **forms.TITLE)
+    left.annotate(said, middle, (0.06, 0.72), arrowprops={"arrowstyle": "-"}, **look)
+    left.text(0.31, 0.255, "always [CLS]", rotation=45, rotation_mode="anchor", va="top", **look)
+    left.text(0.1, 0.97, "the map finds more", color=PALE, va="center", **look)
+    left.text(0.97, 0.03, "the rule finds more", color=PALE, ha="right", **look)
+    left.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="share found by always naming [CLS]")
+    left.set_ylabel("share found by the nearest key, not shifted")
+    left.set_title("Argmax keys of all queries (a point: a head)", **forms.TITLE)
     left.set_aspect("equal")
     for x, (color, values) in enumerate(zip(("0.35", SHARE), others.values(), strict=True)):
         spread = np.random.default_rng(0).uniform(-0.16, 0.16, len(values))
@@ -240,7 +244,7 @@ def against_rule(
         right.text(x + 0.33, level, f"{level:.3f}", color=color, va="center", weight="bold", **look)
     right.axhline(0, color=INK, lw=1.4, zorder=1)
     right.text(1.6, 0.015, "always [CLS]", ha="right", **look)
-    right.set(xlim=(-0.5, 1.65), ylim=(-0.03, 1.03), ylabel="share of these queries: nearest key")
+    right.set(xlim=(-0.5, 1.65), ylim=(-0.03, 1.03), ylabel="share found by the nearest key")
     right.set_xticks(range(len(others)), list(others))
-    right.set_title("Queries that prefer another key (bar: median)", **forms.TITLE)
+    right.set_title("Argmax keys other than [CLS] (bar: median)", **forms.TITLE)
     return figure

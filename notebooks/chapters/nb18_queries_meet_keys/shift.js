@@ -31,12 +31,13 @@
     for (let i = 0; i < length; i++) { const [x, y] = spot(i), far = keys.map(([u, v]) => Math.hypot(u - x, v - y)); pen.beginPath(); pen.moveTo(x, y); pen.lineTo(...keys[far.indexOf(Math.min(...far))]); pen.stroke(); }
     for (const [i, style, width, dash] of [[most, PURPLE, 6, []], [near, "#222", 4, [9, 9]]]) { pen.setLineDash(dash); pen.strokeStyle = style; pen.lineWidth = width; pen.beginPath(); pen.moveTo(...from); pen.lineTo(...keys[i]); pen.stroke(); }
     pen.setLineDash([]); pen.strokeStyle = "#111"; pen.lineWidth = 4; pen.beginPath(); pen.arc(...from, 13, 0, 7); pen.stroke();
+    const [x, y] = keys[0]; pen.fillStyle = tint(BLUE, latest); pen.fillRect(x - 11, y - 11, 22, 22); pen.strokeRect(x - 11, y - 11, 22, 22);
     const k = Math.round(shown);
     said.textContent = `${Math.round(100 * W.shares[k])} % of the shift`; slider.setAttribute("aria-valuetext", said.textContent);
     note.innerHTML = ""; note.append("The query of "); make("b", note, "color:#c85200", quoted(query)); note.append(" attends most to "); make("b", note, "color:" + PURPLE, quoted(most)); note.append("; on this map the nearest key of its text is "); make("b", note, "color:#0072b2", quoted(near));
     note.append(`. By the vectors themselves, the nearest key is the argmax key for ${Math.round(100 * W.liked[k])} % of the queries, and the key most above average for ${Math.round(100 * W.above[k])} %.`);
     row.forEach((share, i) => { columns[i].style.height = `${share / 255 * 100}%`; columns[i].style.background = i === most ? PURPLE : "#C9A9DB"; });
-    under.textContent = `Attention of ${quoted(query)} to the ${length} tokens of its text: the same in every frame. Point at a round dot, or use the arrow keys, for another query.`;
+    under.textContent = `Attention of ${quoted(query)} to the ${length} tokens of its text: the same in every frame. The framed square is the key of ${W.tokens[0]}. Point at a round dot, or use the arrow keys, for another query.`;
     canvas.setAttribute("aria-label", `Map of queries and keys of ${W.head}. ${note.textContent}`); bars.setAttribute("aria-label", under.textContent); }
   function go(time) {
     const gap = target - shown, step = Math.max(0.06, Math.abs(gap) / 8);

@@ -117,12 +117,9 @@ def view(shifted: Shifted, query: int, title: str) -> ShiftView:
 
 def frames(shifted: Shifted, query: int, places: Sequence[float], title: str) -> Figure:
     """The map at some places, and below each the attention of one query, which stays as it is."""
-    key = {
-        "● queries": QUERY,
-        "■ keys": KEY,
-        "┄ from a query of one text to its nearest key": "0.45",
-    }
-    key["━ from the marked query to its argmax key, and its attention"] = SHARE
+    key = {"● queries": QUERY, "■ keys (framed: of [CLS])": KEY}
+    key["- - - from a query of one text to its nearest key"] = PALE
+    key["— from one query to the key that it attends to most; its attention weights"] = SHARE
     size = 3.2 * len(places), 4.3
     figure, axes = forms.panels(2, len(places), *size, title=title, key=key, height_ratios=[4.2, 1])
     for place, (above, below) in zip(places, axes.T, strict=True):
@@ -142,21 +139,19 @@ def draw(shifted: Shifted, query: int, place: float, above, below) -> None:
     keys = at[n : n + length]  # of the first text, in which the query stands
     nearest = np.linalg.norm(keys - at[:length, None], axis=-1).argmin(axis=1)
     for i, key in enumerate(nearest):
-        above.plot(*zip(at[i], keys[key], strict=True), color="0.45", lw=0.8, ls=(0, (3, 2)))
-    argmax = keys[shifted.attention[query].argmax()]
-    above.plot(*zip(at[query], argmax, strict=True), color=SHARE, lw=2.4, zorder=3)
+        above.plot(*zip(at[i], keys[key], strict=True), color=PALE, lw=0.9, ls=(0, (3, 2)))
+    most = shifted.attention[query].argmax()
+    above.plot(*zip(at[query], keys[most], strict=True), color=SHARE, lw=2.4, zorder=3)
     above.scatter(*at[query], s=90, fc="none", ec=INK, lw=1.6, zorder=5)
-    above.annotate(
-        f"key of {shifted.tokens[0]}", keys[0], (-6, 9), textcoords="offset points", ha="center",
-        color=KEY, size=forms.SMALL, weight="bold", path_effects=forms.HALO, zorder=6,
-    )  # fmt: skip
+    above.scatter(*keys[0], s=60, marker="s", fc=KEY, ec=INK, lw=1.6, zorder=5)
     above.set(xlim=(-1.06, 1.06), ylim=(-1.06, 1.06), xticks=[], yticks=[])
     above.set_aspect("equal")
     above.spines[:].set(visible=True, color="0.85")
     share = shifted.shares[round(place)]
     above.set_title(f"{100 * share:.0f} % of the shift", **forms.TITLE)
     below.bar(range(length), shifted.attention[query], color=SHARE, width=0.8)
-    below.set(ylim=(0, 1), yticks=[0, 1], xticks=[])
+    below.set(ylim=(0, 1), yticks=[0, 1])
+    below.set_xticks([most], [shifted.tokens[most]])
     below.spines[["top", "right"]].set_visible(False)
     below.set_xlabel(
         f"attention of “{shifted.tokens[query]}” to the tokens of its text", size=9.5, color=PALE
