@@ -8,7 +8,7 @@ from torch import Tensor
 
 from aot_helpers.showing import diagrams, texts
 from aot_helpers.showing.diagrams import INK, KEY, PALE, VALUE
-from aot_helpers.showing.forms import panels
+from aot_helpers.showing.forms import dots, panels
 
 PARTS = {  # who is right: (fill, text on it)
     "pairs only": (KEY, "white"),
@@ -76,6 +76,12 @@ def colored(
             y -= 0.3
         y -= 0.25
     return diagrams.headline(figure, title)
+
+
+def ladder(columns: Mapping[str, Mapping[str, float]], title: str) -> Figure:
+    """What each predictor costs, one below the other: {text: {predictor: nats per letter}}."""
+    data = {text: {row: {"": cost} for row, cost in each.items()} for text, each in columns.items()}
+    return dots(data, title, "loss (nats per letter)", number=".2f", stems=True, width=9.5)
 
 
 def _ruled(axis, x: float, y: float, strings: list[str], rules: list[float]) -> None:
