@@ -81,7 +81,9 @@ def colored(
 def ladder(columns: Mapping[str, Mapping[str, float]], title: str) -> Figure:
     """What each predictor costs, one below the other: {text: {predictor: nats per letter}}."""
     data = {text: {row: {"": cost} for row, cost in each.items()} for text, each in columns.items()}
-    return dots(data, title, "loss (nats per letter)", number=".2f", stems=True, width=9.5)
+    most = 1.15 * max(cost for each in columns.values() for cost in each.values())
+    look = {"number": ".2f", "stems": True, "x_range": (0, most), "width": 9.5}
+    return dots(data, title, "loss (nats per letter)", **look)
 
 
 def _ruled(axis, x: float, y: float, strings: list[str], rules: list[float]) -> None:
