@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from answers import graded
 from aot_helpers.base import results
 from aot_helpers.models.protocol import Head
 from chapters.nb00_start_here import figures, measure
@@ -114,6 +115,18 @@ def test_a_page_is_the_readers_once_it_is_right(check_page, number):
 def test_an_answer_is_judged(stories, verdict, number, answer, expected):
     given = {"model": stories, "names": ("Ada", FRIEND)} if number == "00.3" else {}
     assert verdict(number, answer, **given) == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "named"),
+    [
+        (lambda pattern, length: pattern.diagonal(-(length - 1)).mean(), "first two entries"),
+        (lambda pattern, length: pattern.diagonal(-length).mean(), "leads to the twin itself"),
+        (lambda pattern, length: pattern.diagonal(-length)[1:].mean(), "on the twin itself"),
+    ],
+)
+def test_a_wrong_diagonal_is_named(answer, named):
+    assert named in graded("00.2", answer)
 
 
 def test_a_better_rule_is_as_good_as_the_model(stories, verdict, solution):

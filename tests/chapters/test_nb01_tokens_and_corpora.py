@@ -74,7 +74,24 @@ def test_shares_lie_between_nothing_and_all_and_only_excludes_the_table():
         assert given[into] == {"a": [share - least for share, least in pairs]}
     assert len(given["of"]["a"]) == measure.N_GROUPS
     least, most = min(given["values"]["a"]), max(given["control"]["a"])
-    assert measure.told(given) == f"by at least {least:.2f} in a (shuffled: {most:.2f})"
+    said = f"by at least {least:.2f} of all tokens in a (shuffled: at most {most:.2f})"
+    assert measure.told(given) == said
+
+
+def test_a_rule_can_be_trusted_where_another_has_no_guess():
+    texts = [torch.tensor([1, 2, 1, 2, 1, 3])]
+    assert measure.trust(measure.last_guesses, texts) == pytest.approx(2 / 3)
+    first_two = lambda tokens: [7, 7, 7, 7] + [-1] * (len(tokens) - 4)  # noqa: E731
+    assert measure.trust(measure.last_guesses, texts, unless=first_two) == 0
+
+
+def test_the_loss_of_a_model_is_that_of_its_logits(stories):
+    texts = [torch.tensor([stories.tokenizer.bos, 5, 7]), torch.tensor([9, 11])]
+    by_hand = []
+    for text in texts:
+        p = stories(text[None])[0].log_softmax(dim=-1)
+        by_hand += [-p[i, text[i + 1]].item() for i in range(len(text) - 1)]
+    assert measure.model_loss(stories, texts) == pytest.approx(sum(by_hand) / 3, rel=1e-4)
 
 
 def test_the_parts_of_a_text_add_up_and_agree_with_the_shares():
@@ -138,7 +155,9 @@ def _mean_of_ratios(losses, strings):
         ("01.2", "日本", "6 tokens for 2 letters"),
         ("01.3", lambda losses, strings: losses.mean(), "per token"),
         ("01.3", lambda losses, strings: losses.sum(), "whole text"),
+        ("01.2", "日", "3 tokens for 1 letter:"),
         ("01.3", _mean_of_ratios, "short tokens count too much"),
+        ("01.3", lambda x, s: x.sum() / len("".join(s).replace(" ", "")), "leave out the spaces"),
         ("01.3", lambda x, s: x.sum() / len("".join(s)) / math.log(2), "bits"),
         ("01.4", exercises._first_place, "first earlier place"),
         ("01.4", measure.last_guesses, "matches one token"),
@@ -160,4 +179,5 @@ def test_the_figures_can_be_read():
         figures.colored({"a": passage}, "title"),
         figures.pieces({"BPE": passage[0]}, "title"),
         figures.shares({"a": parts}, "title"),
+        figures.ladder({"a": {"uniform": 2.0, "bigram": 0.8}, "b": {"uniform": 2.4}}, "title"),
     )

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from answers import graded
 from aot_helpers.models import transformer
 from aot_helpers.reading.heads import head_scores
 from chapters.nb02_embeddings_and_positions import figures, measure
@@ -93,6 +94,23 @@ ANSWERS = [
     ("02.4", lambda n, d, base: sinusoids(n, d, base).T, "not yet"),
     ("02.4", lambda n, d, base: sinusoids(n, d, base) / 2, "not yet"),
 ]
+
+
+def an_angle_for_each_column(n, d, base):
+    angles = torch.arange(n)[:, None] / base ** (torch.arange(d) / d)
+    return torch.stack([angles[:, 0::2].sin(), angles[:, 1::2].cos()], dim=-1).flatten(1)
+
+
+@pytest.mark.parametrize(
+    ("number", "answer", "said"),
+    [
+        ("02.3", {1: [0, 1, 2, 3], 2: [0, 1, 2, 3]}, "wrong about 2 of the 4 positions"),
+        ("02.3", {1: [0, 1], 2: ...}, "not attempted"),
+        ("02.4", an_angle_for_each_column, "share one angle"),
+    ],
+)
+def test_a_wrong_answer_is_told_its_mistake(number, answer, said):
+    assert said in graded(number, answer)
 
 
 @pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)

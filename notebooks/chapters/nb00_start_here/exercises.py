@@ -55,6 +55,7 @@ def _induction_score(answer):
         pattern = draw(2 * length + 1, 2 * length + 1, seed=seed).softmax(dim=-1)
         query = torch.arange(length + 1, 2 * length + 1)
         twin = query - length
+        early = torch.arange(length - 1, 2 * length + 1)  # two rows of the first copy
         mistakes = {
             "This is the weight on the twin itself; take the token after it.": (query, twin),
             "This is the weight on the token before the twin; add 1, do not subtract it.": (
@@ -64,6 +65,11 @@ def _induction_score(answer):
             "The second copy begins at length + 1, since the marker stands at 0.": (
                 (query - 1, twin)
             ),
+            "Your diagonal begins before the second copy: drop its first two entries.": (
+                (early, early - length + 1)
+            ),
+            "This diagonal leads to the twin itself, and begins too early: take "
+            "-(length - 1), without its first two entries.": (early[1:], early[1:] - length),
         }
         given = read_numbers(attempted(answer(pattern, length)), name="The mean")
         expected = induction_score(pattern, length)
@@ -94,9 +100,11 @@ def _misleading(text, model, names):
     worst = int(harm.argmax())
     where = repr(model.tokenizer.token_strings(tokens[[worst + 1]])[0])
     said = f"{where} costs {harm[worst]:.1f} nats more with the two heads than without"
+    p = model(tokens[None])[0, worst].softmax(dim=-1)
+    expected = repr(model.tokenizer.token_strings(p.argmax()[None])[0])
     if harm[worst] < LEAST_HARM:
         raise NotYet(f"At most: {said}.")
-    return f"{said}: the heads expect what came next last time, and here something else comes"
+    return f"{said}; with them the model expected {expected}, with probability {p.max():.2f}"
 
 
 def _better_rule(answer, model, names, friend):

@@ -97,9 +97,11 @@ def to_point_at(data: dict, head: str, query: int, most: float, title: str) -> P
     percents = dict(run["attends"][index][query])
     weights = [percents.get(i, 0) / 100 for i in range(len(data["tokens"]))]
     tokens = ["▸", *data["tokens"][1:]]
-    token, (expected, p) = data["tokens"][query], run["expected"][query][0]
-    row = {f"{head}\nfrom “{token}”": (tokens, weights)}
-    note = f"expected next: “{expected}” {p}"
+    row = {f"{head}\nfrom “{data['tokens'][query]}”": (tokens, weights)}
+    without = (f"without {each['name']}: " for each in data["runs"][1:])
+    best = [each["expected"][query][0] for each in data["runs"]]
+    said = zip(("expected next: ", *without), best, strict=True)
+    note = "     ".join(f"{which}“{token}” {p}" for which, (token, p) in said)
     still = texts.shaded_texts(row, title, SHARE, most=1.0, key=note)
     at_first = {"head": index, "query": query, "most": most}
     return Page(SCRIPT, data | at_first, still, f"a text to point at. {title}")
@@ -152,7 +154,7 @@ def arrows(
     """From each token of the second mention (below) to what it attends to in the first (above).
 
     first, second: the positions of the name, of which at most 12 are drawn. Weights below `least`
-    are left out; what goes to tokens outside the picture is written below.
+    are left out; below each token stands the token outside the picture with the largest weight.
     """
     first, second = first[:12].tolist(), second[:12].tolist()
     keys = range(first[0] - 1, first[-1] + 2)
@@ -160,7 +162,7 @@ def arrows(
     figure, axis = diagrams.canvas(WIDE, 2.8)
     for y, said, color in ((2.0, "first mention", KEY), (0.8, "second mention", QUERY)):
         say(axis, 0.15, y, said, color, ha="left")
-    say(axis, 0.15, 0.35, "elsewhere", PALE, ha="left")
+    say(axis, 0.15, 0.35, "most elsewhere", PALE, ha="left")
     say(axis, 9.85, 2.4, f"thickness: attention weight, from {least:g} on", SHARE, ha="right")
     at = {k: 1.9 + step * i for i, k in enumerate(keys)}
     look = {"width": 0.9 * step, "height": 0.36, "size": 10}
@@ -174,7 +176,11 @@ def arrows(
                 start, end = (at[twin], 1.0), (at[k], 1.8)
                 diagrams.arrow(axis, start, end, SHARE, 0.25 + 0.65 * weight, 1 + 2.5 * weight)
         diagrams.word(axis, at[twin], 0.8, shown(tokens[q]), QUERY, **look)
-        say(axis, at[twin], 0.35, f"{1 - sum(weights.values()):.2f}", PALE, size=10)
+        outside = {k: float(pattern[q, k]) for k in range(len(tokens)) if k not in weights}
+        k = max(outside, key=outside.get)
+        if outside[k] >= least:
+            named = "▸" if k == 0 else shown(tokens[k])
+            say(axis, at[twin], 0.35, f"{named} {outside[k]:.2f}", PALE, size=10)
     return diagrams.headline(figure, title)
 
 
@@ -198,7 +204,11 @@ def real_model(induction: list[list[float]], removed: dict[str, dict], title: st
     others = [np.mean(each["others"]) for each in removed.values()], PALE
     for shift, (shares, color) in zip((-0.2, 0.2), (lost, others), strict=True):
         drawn = right.bar(np.arange(len(removed)) + shift, shares, width=0.38, color=color)
-        right.bar_label(drawn, fmt="%.2f", color=color, size=9.5)
+        if max(shares) >= 0.01:
+            right.bar_label(drawn, fmt="%.2f", color=color, size=9.5)
+        else:
+            key = {"transform": right.transAxes, "color": color, "size": 9.5}
+            right.text(0.02, 0.9, "gray: less than 0.01 each", **key)
     right.set_xticks(range(len(removed)), list(removed))
     right.set(xlabel="number of heads ablated", ylim=(min(0, *others[0]), 1.05))
     right.set_title("share of the copying of 30 unknown names lost", **forms.TITLE)

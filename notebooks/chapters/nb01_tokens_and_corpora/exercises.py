@@ -83,8 +83,9 @@ def _more_tokens_than_letters(text, tokenizer):
         raise NotYet(f"A text of at least one letter, please; yours is {text!r}.")
     n_tokens = len(tokenizer.encode(text))
     if n_tokens <= len(text):
-        raise NotYet(f"{n_tokens} tokens for {len(text)} letters: still no more than letters.")
-    return f"{n_tokens} tokens for {len(text)} letters, since no merge was learned for them"
+        raise NotYet(f"{n_tokens} tokens and {len(text)} letters: still no more than letters.")
+    n_letters = f"{len(text)} letter{'s' * (len(text) > 1)}"
+    return f"{n_tokens} tokens for {n_letters}: what no merge covers is written as its bytes"
 
 
 _per_letter = against(
@@ -99,6 +100,9 @@ _per_letter = against(
         "the sum of all losses by the number of all letters.": lambda losses, strings: (
             losses / torch.tensor([float(len(each)) for each in strings])
         ).mean(),
+        "You leave out the spaces; every sign and space is a letter.": lambda losses, strings: (
+            losses.sum() / sum(len(each.strip()) for each in strings)
+        ),
         "This is the loss of the whole text: divide by its letters.": lambda losses, strings: (
             losses.sum()
         ),

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from aot_helpers.showing import diagrams, texts
 from aot_helpers.showing.diagrams import INK, KEY, PALE, VALUE
-from aot_helpers.showing.forms import panels
+from aot_helpers.showing.forms import dots, panels
 
 PARTS = {  # who is right: (fill, text on it)
     "pairs only": (KEY, "white"),
@@ -76,6 +76,14 @@ def colored(
             y -= 0.3
         y -= 0.25
     return diagrams.headline(figure, title)
+
+
+def ladder(columns: Mapping[str, Mapping[str, float]], title: str) -> Figure:
+    """What each predictor costs, one below the other: {text: {predictor: nats per letter}}."""
+    data = {text: {row: {"": cost} for row, cost in each.items()} for text, each in columns.items()}
+    most = 1.15 * max(cost for each in columns.values() for cost in each.values())
+    look = {"number": ".2f", "stems": True, "x_range": (0, most), "width": 9.5}
+    return dots(data, title, "loss (nats per letter)", **look)
 
 
 def _ruled(axis, x: float, y: float, strings: list[str], rules: list[float]) -> None:

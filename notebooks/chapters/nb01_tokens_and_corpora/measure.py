@@ -9,6 +9,7 @@ from jaxtyping import Bool, Int
 from tokenizers import Tokenizer as Backend
 from torch import Tensor
 
+from aot_helpers.models.protocol import Model
 from aot_helpers.text import tokenization
 from aot_helpers.text.batches import pair_counts, token_stream
 from aot_helpers.text.corpora import load_corpus
@@ -136,7 +137,8 @@ def against_chance(results: dict[str, dict], rule: str) -> dict[str, dict]:
 def told(given: dict[str, dict]) -> str:
     """The least value of each corpus beside the most of its own control, in words."""
     return ", and ".join(
-        f"by at least {min(values):.2f} in {name} (shuffled: {max(given['control'][name]):.2f})"
+        f"by at least {min(values):.2f} of all tokens in {name} "
+        f"(shuffled: at most {max(given['control'][name]):.2f})"
         for name, values in given["values"].items()
     )
 
@@ -187,10 +189,20 @@ def guesses(rule: Callable, documents: list[Tokens]) -> Tokens:
     return torch.cat([torch.tensor(rule(tokens.tolist())[:-1]) for tokens in documents])
 
 
-def trust(rule: Callable, documents: list[Tokens]) -> float:
-    """The share of its guesses that are right."""
+def trust(rule: Callable, documents: list[Tokens], unless: Callable | None = None) -> float:
+    """The share of its guesses that are right; unless: another rule, counted where it has none."""
     guess, came = guesses(rule, documents), torch.cat([tokens[1:] for tokens in documents])
-    return (guess == came)[guess >= 0].double().mean().item()
+    counted = guess >= 0
+    if unless is not None:
+        counted &= guesses(unless, documents) < 0
+    return (guess == came)[counted].double().mean().item()
+
+
+@torch.no_grad()
+def model_loss(model: Model, documents: list[Tokens]) -> float:
+    """The mean loss, in nats per token, of a trained model on the texts after their first token."""
+    each = [-model(d[None, :-1])[0].log_softmax(dim=-1).gather(1, d[1:, None]) for d in documents]
+    return torch.cat(each).mean().item()
 
 
 def last_guesses(tokens: list[int]) -> list[int]:

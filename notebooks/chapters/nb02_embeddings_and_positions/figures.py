@@ -203,7 +203,7 @@ def entrances(bias: list[float], of: str, title: str) -> Figure:
         ((2.52, y), (4.1, y), PALE), ((4.1, y), (4.27, y + 0.3), PALE),
         ((4.1, y), (4.27, y - 0.3), PALE), ((5.45, y + 0.3), (6.35, y + 0.06), QUERY),
         ((5.45, y - 0.3), (6.35, y - 0.06), KEY), ((7.55, y), (7.95, y), INK),
-        ((4.85, 1.68), (4.85, y - 0.53), INK), ((6.95, 1.68), (6.95, y - 0.23), INK),
+        ((4.85, 1.47), (4.85, 1.74), INK), ((6.95, 1.68), (6.95, y - 0.23), INK),
     ):  # fmt: skip
         diagrams.arrow(axis, start, end, color)
     for x, at, said, color in (
@@ -213,7 +213,9 @@ def entrances(bias: list[float], of: str, title: str) -> Figure:
         (7.2, 0.49, f"relative bias: add a number\nfor the distance ({of})", INK),
     ):  # fmt: skip
         diagrams.say(axis, x, at, said, color, size=17 if said == "+" else 9.5)
-    _dial(axis, 4.85, 1.22, 0.38, {QUERY: 0.5, KEY: 1.5})
+    _dial(axis, 4.85, 1.1, 0.35, {QUERY: 0.5, KEY: 1.5})
+    frame = Rectangle((4.2, 1.76), 1.3, 1.18, fc="none", ec=INK, lw=1, ls=":")  # of q and k
+    axis.add_patch(frame)
     for distance, each in enumerate(bias):
         place, tall = (6.45 + 0.16 * distance, 1.0), 0.58 * each / max(bias)
         axis.add_patch(Rectangle(place, 0.12, tall, color=SHARE, lw=0))
