@@ -1,7 +1,5 @@
 """Notebook 19: texts changed around a hidden token, what heads read there, and ablations."""
 
-import math
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -355,17 +353,49 @@ def copied_beside(step):
     return change
 
 
+TEXTS = torch.arange(5)
+
+
+def mean_at(places):
+    """A page of 19.1 that reads the pattern at these places: places(pattern, at, copy, step)."""
+    return lambda pattern, at, copy: torch.stack(
+        [places(pattern, at, copy, step).mean(dim=0) for step in (-1, 0, 1)], dim=-1
+    )
+
+
+right_scores = mean_at(lambda pattern, at, copy, step: pattern[TEXTS, :, at, copy + step])
+turned_scores = mean_at(lambda pattern, at, copy, step: pattern[TEXTS, :, copy + step, at])
+one_place_scores = mean_at(lambda pattern, at, copy, step: pattern[:, :, at[0], copy[0] + step])
+own_neighbors = mean_at(lambda pattern, at, copy, step: pattern[TEXTS, :, at, at + step])
+
+
+def mirrored(pattern, at, copy):
+    return right_scores(pattern, at, copy).flip(1)
+
+
+def without_mean(pattern, at, copy):
+    return pattern[TEXTS, :, at, copy]
+
+
+def copied_on_both_sides(seen, at, wanted):
+    return copied_beside(1)(copied_beside(-1)(seen, at, wanted), at, wanted)
+
+
 ANSWERS = [
-    ("19.1", [find], "solved"),
-    ("19.1", [lambda seen, at: at - 4], "not yet"),
-    ("19.1", [lambda seen, at: None], "not attempted"),
-    ("19.2", [copied_beside(1)], "solved"),
-    ("19.2", [copied_beside(-1)], "not yet"),
-    ("19.2", [lambda seen, at, wanted: seen], "not yet"),
-    ("19.2", [lambda seen, at, wanted: None], "not attempted"),
-    ("19.3", [math.log(30522) / 50, 10], "solved"),
-    ("19.3", [0.1859, 10], "not yet"),
-    ("19.3", [0.2065, 2], "not yet"),
+    ("19.1", [right_scores], "solved"),
+    ("19.1", [turned_scores], "not yet"),
+    ("19.1", [one_place_scores], "not yet"),
+    ("19.1", [own_neighbors], "not yet"),
+    ("19.1", [mirrored], "not yet"),
+    ("19.1", [without_mean], "not yet"),
+    ("19.1", [lambda pattern, at, copy: None], "not attempted"),
+    ("19.2", [find], "solved"),
+    ("19.2", [lambda seen, at: at - 4], "not yet"),
+    ("19.2", [lambda seen, at: None], "not attempted"),
+    ("19.3", [copied_on_both_sides], "solved"),
+    ("19.3", [copied_beside(-1)], "not yet"),
+    ("19.3", [lambda seen, at, wanted: seen], "not yet"),
+    ("19.3", [lambda seen, at, wanted: None], "not attempted"),
 ]
 
 
@@ -373,7 +403,7 @@ ANSWERS = [
 def test_an_answer_is_judged(verdict, number, answer, expected):
     model = Mirror(ModelConfig(MASK + 1, 1, 4, 1, 4, 41, "relative", causal=False))
     model.tokenizer = type("Tokenizer", (), {"bos": 0})
-    given = {"model": model, "mask": MASK} if number == "19.2" else {}
+    given = {"model": model, "mask": MASK} if number == "19.3" else {}
     assert verdict(number, *answer, **given) == expected
 
 
@@ -381,10 +411,10 @@ def test_figures_can_be_read():
     words, scores = ["one", "two", "tree"], torch.tensor([[0.0, 0.5], [1.0, 0.05]])
     one = drawings.Copies("a", words, ["one", "[?]", "tree"], 1, torch.tensor([0.0, 0.9, 0.1]))
     asked = drawings.Copies("b", words, words, 1, None, (0, 2))
-    writers = {"L0H0": (0.2, 0.9), "L0H1": (0.0, -0.1)}
-    read = {"a": drawings.Composition("L1H0", writers, ("both", "none"), ("a", "b"))}
+    neighbors = {"L0H0": (-1, 0.9, 0.8), "L0H1": (1, 1.0, 0.7)}
+    told = drawings.Copies("c", words, words, 1, torch.tensor([0.0, 1.0, 0.0]), (), neighbors)
     check_figures(
         drawings.two_copies([one, asked], "title"),
+        drawings.two_copies([told], "title"),
         drawings.head_maps({"x": {"a": scores}, "y": {"b": scores, "c": scores}}, "title"),
-        drawings.composition(read, "title"),
     )

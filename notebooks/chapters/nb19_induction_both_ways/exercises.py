@@ -1,11 +1,11 @@
-"""The exercises of notebook 19: find a hidden token's place, mislead a head, turn a score."""
+"""The exercises of notebook 19: measure a head from the mask, find a token, mislead a model.
 
-import math
+PAGES are the package's versions of what the reader writes; each is its folded solution.
+"""
 
 import torch
 
 from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
-from aot_helpers.teaching.exercises.references import read_numbers
 from chapters.nb19_induction_both_ways.repeats import repeats
 
 MASK = 99
@@ -18,6 +18,47 @@ TEXTS = (  # seen, where the mask stands, where the hidden token stood
 ENOUGH = 0.8  # of the texts that have to be misled
 
 
+def copy_scores(pattern, at, copy):
+    """Mean attention [head, 3] from the mask to the token before the copy, to it, and after it."""
+    texts = torch.arange(len(at))
+    places = [pattern[texts, :, at, copy + step] for step in (-1, 0, 1)]  # each [text, head]
+    return torch.stack(places, dim=-1).mean(dim=0)
+
+
+PAGES = {"19.1": copy_scores}
+
+
+def _scores(answer):
+    pattern = torch.rand(5, 3, 9, 9, generator=torch.Generator().manual_seed(0)).softmax(dim=-1)
+    at, copy = torch.tensor([6, 7, 5, 6, 7]), torch.tensor([2, 3, 1, 2, 3])
+    texts, wanted = torch.arange(5), copy_scores(pattern, at, copy)
+    found = attempted(answer(pattern.clone(), at.clone(), copy.clone()))
+    if not isinstance(found, torch.Tensor) or found.shape != wanted.shape:
+        shape = tuple(found.shape) if isinstance(found, torch.Tensor) else found
+        raise NotYet(
+            f"For 5 texts and 3 heads the shape {tuple(wanted.shape)} is wanted, got {shape!r}: "
+            "a row for each head, a column for each place, a mean over texts."
+        )
+    steps = (-1, 0, 1)
+    turned = [pattern[texts, :, copy + step, at] for step in steps]
+    one = [pattern[:, :, at[0], copy[0] + step] for step in steps]
+    around = [pattern[texts, :, at, at + step] for step in steps]
+    known = {
+        "The query is the mask and the key is the copy; yours are exchanged.": turned,
+        "All texts are read at the places of the first one; each has its own.": one,
+        "These are the mask's own neighbors; those of the copy are wanted.": around,
+    }
+    for said, mistake in known.items():
+        if torch.allclose(found, torch.stack(mistake, dim=-1).mean(dim=0), atol=1e-5):
+            raise NotYet(said)
+    if torch.allclose(found, wanted.flip(1), atol=1e-5):
+        raise NotYet("The columns are in the wrong order: before the copy, the copy, after it.")
+    if not torch.allclose(found, wanted, atol=1e-5):
+        gap = (found - wanted).abs().max()
+        raise NotYet(f"The shares differ from those expected by up to {gap:.2f}.")
+    return "it measures induction in both directions: the copy may stand before or after the mask"
+
+
 def _finds(answer):
     for seen, at, place in TEXTS:
         given = answer(list(seen), at)
@@ -27,6 +68,7 @@ def _finds(answer):
             raise NotYet(
                 f"{seen}, mask at {at}: the hidden token stood at {place}, yours is {given}."
             )
+    return "you never looked at the hidden token: its neighbors are all there is"
 
 
 def _misleads(answer, model, mask):
@@ -52,25 +94,11 @@ def _misleads(answer, model, mask):
     said = f"the model says the wanted token in {share:.2f} of 20 texts"
     if share < ENOUGH:
         raise NotYet(f"{said}; {ENOUGH} are enough.")
-    return said
-
-
-def _turns(most, times):
-    largest, factor = read_numbers(most), read_numbers(times)
-    if abs(largest - math.log(30522) / 50) > 1e-3:
-        raise NotYet(
-            f"`most` is {largest:g}: the token costs ln 30,522 with 50, and how much with 500?"
-        )
-    score = 3 / 50 - 3 * factor / 500
-    if abs(score) > 1e-4:
-        raise NotYet(
-            f"3 nats with 50 tokens, {3 * factor:g} with 500: {score:.3f}; it has to be 0."
-        )
-    return f"at most {largest:.3f}, and 0 only at ten times the loss"
+    return f"{said}: it believes the neighbors"
 
 
 CHECKS = {
-    "19.1": _finds,
-    "19.2": _misleads,
-    "19.3": _turns,
+    "19.1": _scores,
+    "19.2": _finds,
+    "19.3": _misleads,
 }

@@ -1,8 +1,7 @@
-"""Drawings of notebook 19: two copies of a text, maps of heads, what a head's Q and K read."""
+"""Drawings of notebook 19: a text written twice with its attention, and maps of heads."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-import ipywidgets
 import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
@@ -10,7 +9,6 @@ from torch import Tensor
 
 from aot_helpers.showing import forms
 from aot_helpers.showing.diagrams import (
-    INK,
     KEY,
     PALE,
     QUERY,
@@ -23,7 +21,6 @@ from aot_helpers.showing.diagrams import (
     word,
 )
 from aot_helpers.showing.forms import shown
-from aot_helpers.showing.widgets import Explorer
 
 STEP = 1.12  # inches from token to token
 
@@ -32,8 +29,9 @@ STEP = 1.12  # inches from token to token
 class Copies:
     """A text written twice, as drawn: the first copy above, the second below it.
 
-    query: the token that looks, a place in the second copy. shares: its attention to each token of
-    the first copy; None draws question marks at the places in `asked`.
+    query: the token that attends, a place in the second copy. shares: its attention to each token
+    of the first copy; None draws question marks at the places in `asked`. neighbors: heads of layer
+    0, {head: (step, its attention from the query that far, the same from the query's copy)}.
     """
 
     name: str
@@ -42,17 +40,19 @@ class Copies:
     query: int
     shares: Float[Tensor, " first"] | None = None
     asked: tuple[int, ...] = ()
+    neighbors: dict[str, tuple[int, float, float]] = field(default_factory=dict)
 
 
 def two_copies(panels: list[Copies], title: str) -> Figure:
-    """Each text in two rows, with arrows from the token that looks to those it looks at."""
+    """Each text in two rows, with arrows from the token that attends to those it attends to."""
     width = max(len(each.first) for each in panels) * STEP + 0.3
-    height = 2.05 * len(panels) + 0.45
-    figure, axis = canvas(width, height)
-    for i, panel in enumerate(panels):
-        top = height - 0.65 - 2.05 * i
+    heights = [3.05 if each.neighbors else 2.05 for each in panels]
+    figure, axis = canvas(width, sum(heights) + 0.45)
+    top = sum(heights) - 0.2
+    for panel, height in zip(panels, heights, strict=True):
         say(axis, 0.15, top, panel.name, PALE, ha="left", size=10)
-        _rows(axis, panel, top - 0.42)
+        _rows(axis, panel, top - (0.97 if panel.neighbors else 0.42))
+        top -= height
     return headline(figure, title)
 
 
@@ -74,16 +74,15 @@ def _rows(axis, panel, top):
             say(axis, middle, (below + top) / 2, "?", QUERY, size=12, weight="bold")
     for i, text in enumerate(panel.second):
         word(axis, x[i], below, shown(text), QUERY if i == panel.query else "0.6", **box)
-
-
-def film(frames: list[Copies], label: str, start: int, *, title: str) -> Explorer:
-    """`two_copies`, with a slider for the token that is hidden."""
-    slider = ipywidgets.IntSlider(value=start, min=0, max=len(frames) - 1, description=label)
-    return Explorer(
-        lambda hidden: two_copies([frames[hidden]], title),
-        "where the query of the hidden token looks, wherever it is hidden",
-        hidden=slider,
-    )
+    for head, (step, *found) in panel.neighbors.items():
+        for share, y, up, color in zip(found, (below, top), (-1, 1), (QUERY, KEY), strict=True):
+            here, there = x[panel.query] + 0.15 * step, x[panel.query + step]
+            bend = f"arc3,rad={-0.45 * up * step / abs(step):g}"
+            look = {"arrowstyle": "-|>", "connectionstyle": bend, "color": color, "lw": 1.6}
+            edge = y + 0.22 * up
+            axis.annotate("", (there, edge), (here, edge), arrowprops=look)
+            middle = x[panel.query] + 0.72 * step
+            say(axis, middle, y + 0.58 * up, f"{head} {share:.2f}", color, size=9.5)
 
 
 def head_maps(rows: dict[str, dict[str, Float[Tensor, "layer head"]]], title: str) -> Figure:
@@ -92,53 +91,3 @@ def head_maps(rows: dict[str, dict[str, Float[Tensor, "layer head"]]], title: st
         rows, title, number=".2f", least=0.095, row_names="L{}", column_names="{}",
         cell=(0.37, 0.29), note="columns: heads, rows: layers; a number from 0.10 on",
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Composition:
-    """What a head reads: {writer: (share of its attention lost without it in Q, in K)}.
-
-    notes: what stands above the query and below the key, such as the same without all writers.
-    places: where the query and the key are made.
-    """
-
-    reader: str
-    writers: dict[str, tuple[float, float]]
-    notes: tuple[str, str]
-    places: tuple[str, str]
-
-
-def composition(panels: dict[str, Composition], title: str) -> Figure:
-    """Writers left and right of the head that reads them, its query above it, its key below.
-
-    The number on an arrow is the share of the reader's attention that is lost when it is cut.
-    """
-    side, height, level = 5.0, 3.95, 1.75
-    figure, axis = canvas(side * len(panels) + 0.1, height)
-    for i, (name, panel) in enumerate(panels.items()):
-        middle = 0.1 + side * (i + 0.5)
-        say(axis, middle - 2.3, height - 0.55, name, PALE, ha="left", size=10)
-        word(axis, middle, level, panel.reader, INK, width=0.95, height=0.38, size=10.5)
-        for k, (port, color) in enumerate((("query", QUERY), ("key", KEY))):
-            up = 1 - 2 * k
-            text = f"{port} at {panel.places[k]}"
-            word(axis, middle, level + 0.85 * up, text, color, width=2.3, height=0.34, size=9.5)
-            arrow(axis, (middle, level + 0.66 * up), (middle, level + 0.22 * up), color)
-            say(axis, middle, level + 1.2 * up, panel.notes[k], color, size=9.5)
-            for sign, (writer, lost) in zip((-1, 1), panel.writers.items(), strict=False):
-                x = middle + 1.85 * sign
-                word(axis, x, level, writer, INK, width=1.05, height=0.52, size=9.5)
-                start = (x, level + 0.29 * up)
-                _path(axis, start, (middle + 1.18 * sign, level + 0.85 * up), lost[k], color)
-    note = "on an arrow: the share of the head's attention that is lost when it alone is cut"
-    say(axis, 0.3, 0.16, note, PALE, ha="left", size=9)
-    return headline(figure, title)
-
-
-def _path(axis, start, end, share, color):
-    much = max(share, 0)
-    look = {"width": 0.5 + 3.0 * much, "alpha": 0.35 + 0.65 * min(much, 1)}
-    arrow(axis, start, end, color if much >= 0.1 else "0.75", **look)
-    x, y = (a + 0.42 * (b - a) for a, b in zip(start, end, strict=True))
-    box = {"fc": "white", "ec": "none", "pad": 0.8}
-    say(axis, x, y, f"{share:.2f}", color if much >= 0.1 else PALE, size=9.5, bbox=box)
