@@ -211,9 +211,9 @@ def picked(logits, targets):
     [
         lambda logits, targets: torch.nn.functional.cross_entropy(logits.mT, targets),
         lambda logits, targets: (logits.logsumexp(dim=-1) - picked(logits, targets)).mean(),
-        lambda logits, targets: -picked(
-            logits - logits.logsumexp(dim=-1, keepdim=True), targets
-        ).mean(),
+        lambda logits, targets: (
+            -picked(logits - logits.logsumexp(dim=-1, keepdim=True), targets).mean()
+        ),
     ],
 )
 def test_a_loop_is_right_with_any_loss_that_is_right(capsys, monkeypatch, loss):
