@@ -5,6 +5,7 @@ import torch
 from matplotlib.text import Text
 
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
+from aot_helpers.teaching.exercises import write
 from aot_helpers.teaching.exercises.attention import flawed_attention
 from chapters.nb04_many_heads_one_stream import figures, measure
 from chapters.nb04_many_heads_one_stream.exercises import attention, attribute
@@ -99,6 +100,11 @@ def test_an_answer_is_judged(stories, tokens, verdict, number, answer, expected)
     }
     answer = dict(zip(FALLS, answer, strict=True)) if number == "04.4" else answer
     assert verdict(number, answer, **given.get(number, {})) == expected
+
+
+def test_an_x_without_a_dimension_for_the_heads_is_named(capsys):
+    write("04.1", lambda x, W_Q, *more: x @ W_Q)
+    assert "x[:, None]" in capsys.readouterr().out
 
 
 def test_figures_can_be_read_and_add_up():

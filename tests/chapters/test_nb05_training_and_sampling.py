@@ -141,6 +141,18 @@ def watching_a_tensor(model, optimizer, batches, rates, watch):
     exercises.train(model, optimizer, batches, rates, lambda loss: watch(torch.tensor(loss)))
 
 
+def clipping_too_early(model, optimizer, batches, rates, watch):
+    """Before backward() there are no gradients to clip."""
+    for batch, rate in zip(batches, rates, strict=True):
+        loss = exercises.cross_entropy(model(batch[:, :-1]), batch[:, 1:])
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        loss.backward()
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.step()
+        optimizer.zero_grad()
+        watch(loss.item())
+
+
 def dividing_by_zero(model, ids, n, temperature=1.0, top_k=None, seed=0):
     torch.multinomial((model(ids[None, -3:])[0, -1] / temperature).softmax(dim=-1), 1)
     return exercises.sample(model, ids, n, temperature, top_k, seed)
@@ -168,6 +180,7 @@ def multiplied(model, ids, n, temperature=1.0, top_k=None, seed=0):
         ("05.2", flawed(inputs=0, targets=0), "repeat its input"),
         ("05.2", flawed(rate_is="late"), "after the step"),
         ("05.2", flawed(clip=False), "not clipped"),
+        ("05.2", clipping_too_early, "after backward()"),
         ("05.2", lambda *_: None, "not attempted"),
         ("05.4", multiplied, "multiplied"),
         ("05.4", dividing_by_zero, "At temperature 0"),
@@ -187,6 +200,34 @@ def test_a_common_mistake_is_named(capsys, number, mistake, named):
 def test_the_package_solves_its_own_pages(capsys, number):
     write(number, exercises.PAGES[number])
     assert "solved" in capsys.readouterr().out
+
+
+def picked(logits, targets):
+    return logits.gather(-1, targets[..., None])[..., 0]
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda logits, targets: torch.nn.functional.cross_entropy(logits.mT, targets),
+        lambda logits, targets: (logits.logsumexp(dim=-1) - picked(logits, targets)).mean(),
+        lambda logits, targets: (
+            -picked(logits - logits.logsumexp(dim=-1, keepdim=True), targets).mean()
+        ),
+    ],
+)
+def test_a_loop_is_right_with_any_loss_that_is_right(capsys, monkeypatch, loss):
+    """The three round otherwise than the package's."""
+    own = exercises.cross_entropy
+
+    def train(*given):
+        with monkeypatch.context() as patch:
+            patch.setattr(exercises, "cross_entropy", loss)
+            exercises.flawed(*given)
+
+    write("05.1", loss)
+    write("05.2", train)
+    assert capsys.readouterr().out.count("solved") == 2 and exercises.cross_entropy is own
 
 
 def test_the_sampler_draws_what_the_package_draws(model):

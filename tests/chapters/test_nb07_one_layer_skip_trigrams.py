@@ -1,5 +1,6 @@
 """Notebook 07: frames, raises, prices of a planted corpus; its exercises and drawings."""
 
+import re
 from functools import partial
 
 import pytest
@@ -10,6 +11,7 @@ from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading import circuits
+from aot_helpers.teaching.exercises import write
 from aot_helpers.text.batches import pad_batch
 from aot_helpers.text.planted import BUG, BUG_OBJECTS, FILLERS, write_planted
 from chapters.nb07_one_layer_skip_trigrams import figures, idioms
@@ -170,6 +172,30 @@ ANSWERS = [
 def test_an_answer_is_judged(verdict, number, answer, expected):
     given = {"forced": FORCED} if number == "07.3" else {}
     assert verdict(number, *answer, **given) == expected
+
+
+def only_the_last(model, texts, donors, h):
+    """It patches a z in another order of dimensions: other places than head h at the last."""
+    theirs = model.run_with_cache(donors)[1]["L0.z"]
+
+    def patch(z):
+        z = z.clone()
+        z[:, h, -1] = theirs[:, h, -1]
+        return z
+
+    return model(texts, edits={"L0.z": patch})[:, -1]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "named"),
+    [
+        (only_the_last, "[text, pos, head, d_head]"),
+        (lambda model, texts, donors, h: model(texts), "[:, -1]"),
+    ],
+)
+def test_a_common_mistake_of_the_patch_is_named(capsys, mistake, named):
+    write("07.2", mistake)
+    assert named in re.sub(r"\s+", " ", capsys.readouterr().out)
 
 
 # ---- what was measured of a pretrained model, and figures ----

@@ -194,8 +194,12 @@ def ladder(
 
 
 def judged_texts(judge, texts, n, title):
-    """The last n tokens of each text, shaded by what they cost the judge. texts: {label: ids}."""
-    rows = {}
+    """The last n tokens of each text, shaded by what they cost the judge, below what is before.
+
+    texts: {label: ids}, which all begin with the same BOS and prompt.
+    """
+    prompt = judge.tokenizer.token_strings(next(iter(texts.values()))[1:-n])
+    rows = {"prompt": (prompt, [0] * len(prompt))}
     for label, ids in texts.items():
         with torch.no_grad():
             losses = next_token_losses(judge(ids[None]), ids[None])[0, -n:]

@@ -59,6 +59,8 @@ def pairs(counted: Table, model: Table, signs: str, named: list[str], title: str
     look = {"colors": dict(zip(groups, (KEY, PALE), strict=True)), "names": {"": names}}
     across, up = "share in the text", "probability in the model"
     figure = points({"": groups}, title, across, up, x_log=True, y_log=True, width=7.4, **look)
+    for dots in figure.axes[0].collections:  # the many and the few alike
+        dots.set(sizes=[8], alpha=0.4)
     figure.axes[0].axline((1e-2, 1e-2), (1, 1), color="0.6", lw=1, ls="--", zorder=0)
     ticks = {1.4e-6: "never", 1e-4: "0.0001", 1e-3: "0.001", 0.01: "0.01", 0.1: "0.1", 1: "1"}
     figure.axes[0].set_xticks(list(ticks), list(ticks.values()))

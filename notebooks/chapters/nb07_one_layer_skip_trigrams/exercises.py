@@ -4,6 +4,7 @@ import math
 from functools import partial
 
 import torch
+from torch import Tensor
 
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.teaching.exercises import NotYet
@@ -58,9 +59,8 @@ def _table(answer):
 def _patch(answer):
     model, texts, donors = _random((2, 6), (2, 6), seed=1)
     mistakes = {
-        "Nothing was patched: does your function return the changed z?": (
-            lambda texts, donors, h: model(texts)[:, -1]
-        ),
+        "Nothing was patched: does your function return the changed z, and is its order "
+        "[text, pos, head, d_head]?": (lambda texts, donors, h: model(texts)[:, -1]),
         "That is the whole model on the donors: run it on texts, and patch one head.": (
             lambda texts, donors, h: model(donors)[:, -1]
         ),
@@ -68,7 +68,14 @@ def _patch(answer):
             lambda texts, donors, h: patched(model, texts, donors, 0)
         ),
     }
-    against(partial(patched, model), [(texts, donors, 1)], mistakes)(partial(answer, model))
+
+    def last(*given):
+        logits = answer(model, *given)
+        if isinstance(logits, Tensor) and logits.ndim == 3:
+            raise NotYet("These are logits at all positions; return the last ones, [:, -1].")
+        return logits
+
+    against(partial(patched, model), [(texts, donors, 1)], mistakes)(last)
     return "one head reads another text; all else in the model stays"
 
 

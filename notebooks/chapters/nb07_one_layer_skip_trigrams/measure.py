@@ -85,12 +85,12 @@ def strongest(
 
 
 def attention_to(
-    model: AttentionOnlyTransformer, head: int, source: str, destinations: list[str]
+    model: AttentionOnlyTransformer, head: int, source: str, destinations: list[str], place: int = 1
 ) -> dict[str, float]:
-    """{destination: a head's attention weight on the source}, in `gap_frames`."""
+    """{destination: a head's attention weight on the source}, in `gap_frames`; place 0: on BOS."""
     rows = gap_frames(model.tokenizer, [source], destinations)[:, 0]
     _, cache = model.run_with_cache(rows)
-    return dict(zip(destinations, cache["L0.pattern"][:, head, -1, 1].tolist(), strict=True))
+    return dict(zip(destinations, cache["L0.pattern"][:, head, -1, place].tolist(), strict=True))
 
 
 def patched(

@@ -77,7 +77,8 @@ def diagonals(tables: dict[str, list[Float[Tensor, "source out"]]], title: str) 
         row = f"{kind}: ±{most:.0f} nats"
         limits[row] = -most, most
         rows[row] = {_said_of_diagonal(f"L0H{h}", x): x for h, x in enumerate(centered)}
-    return grids(rows, title, limits=limits, colors="RdBu_r", cell=0.1)
+    note = "red: raises the token of the column; blue: lowers it; each line has its own scale"
+    return grids(rows, title, limits=limits, colors="RdBu_r", cell=0.1, note=note)
 
 
 def _said_of_diagonal(name: str, table: np.ndarray) -> str:
