@@ -238,6 +238,14 @@ def test_links_lead_to_files_of_the_project(path):
     assert [link for link in local if not (path.parent / link).exists()] == []
 
 
+@every_tour
+def test_a_link_that_names_a_tour_has_its_title(path):
+    titles = {each.name: source(cells(each, "markdown")[0]).split("\n")[0][2:] for each in TOUR}
+    prose = "".join(source(c) for c in cells(path, "markdown"))
+    named = re.findall(r"\[(\d\d · [A-Z][^\]]+)\]\((\d\d_\w+\.ipynb)\)", prose)
+    assert [link for link in named if titles[link[1]] != link[0]] == []
+
+
 def solutions() -> dict[str, str]:
     """{exercise: code of its folded solution}, from all notebooks."""
     found = {}
