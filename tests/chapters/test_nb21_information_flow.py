@@ -14,6 +14,7 @@ from aot_helpers.text.tokenization import train_bpe
 from chapters.nb21_information_flow import (
     ablation,
     checks,
+    exercises,
     figures,
     flow,
     heads,
@@ -271,18 +272,46 @@ def test_what_a_cut_changes_adds_up(tiny_gpt2, make_model, some_tokens, kind):
         assert found["later MLPs"] == 0 and found["norm"] == pytest.approx(0, abs=1e-3)
 
 
-def test_a_graph_alone_is_the_run_of_its_edges(make_model, some_tokens):
+def test_the_readers_page_runs_the_edges_of_a_graph_alone(make_model, some_tokens):
     model = make_model(layer_norm=False)
-    edges = ablation.last_edges(model, Prompt(some_tokens[0], 4))
-    graph = flow_graph(edges.run, [4], most=99, least=1e-9)
-    found = checks.graph_alone(model, edges, graph)  # nothing is left out
-    assert found["kept"] == pytest.approx(1, abs=1e-4)
-    logits = edges.run.cache["logits"][0, -1]
-    first, second = logits.topk(2).indices.tolist()
-    assert [name for name, _ in found["guesses"]] == [str(first), str(second)]
-    assert found["guesses"][0][1] == pytest.approx((logits.max() - logits.mean()).item(), abs=1e-4)
-    small = checks.graph_alone(model, edges, prune(graph, most=1, least=1.0))
-    assert small["edges"] < found["edges"]
+    edges = [ablation.last_edges(model, Prompt(text, 4)) for text in some_tokens]
+    kept = checks.graph_masks(prune(flow_graph(edges[0].run, [4]), most=1, least=1.0))
+    rest = means.means_of([each.run for each in edges[1:]]).values
+    zero, _ = checks.alone(model, edges[0], [kept])
+    mean, _ = means.alone_at_means(model, edges[0], [kept], edges[1:])
+    for expected, fill in ((zero, torch.zeros_like(rest)), (mean, rest)):
+        edits = means.attend_edits(exercises.attend, kept[0], fill)
+        with torch.no_grad():
+            logits = model(some_tokens[:1], edits=edits)[0, -1]
+        assert ablation.aim_of(logits, edges[0].prompt).item() == pytest.approx(
+            expected.item(), abs=1e-4
+        )
+
+
+def test_graphs_are_run_alone_with_zeros_and_with_means(make_model, some_tokens):
+    model = make_model(layer_norm=False)
+    targets = [int(model(text[None])[0, -1].argmax()) for text in some_tokens]
+    targets[0] = (targets[1] + 1) % 7  # two different ones at least
+    prompts = [Prompt(*pair) for pair in zip(some_tokens, targets, strict=True)]
+    measured = [ablation.last_edges(model, prompt) for prompt in prompts]
+    found = study.graphs_alone(model, measured, draws=2)
+    at_means = study.graphs_at_means(model, measured)
+    for name in ("with keys", "without keys", "nothing"):
+        for what in ("kept", "first", "recovered"):
+            assert found["mean"][name][what] == pytest.approx(at_means[name][what], abs=1e-4)
+    assert found["zero"].keys() == found["mean"].keys() >= figures.GRAPHS.keys()
+    assert 0 <= study.second_guess_said(model, measured) <= 1
+    panels = {"a": (4, found), "b": (4, {"zero": {"with keys": {"kept": 0.5}}})}
+    check_figures(figures.answered(panels, "title"))
+    whole = heads.kept_writers(model, measured, 0.5, 1, 0, at_means=False)
+    none = heads.kept_writers(model, measured, 0.5, 1, 0)
+    torch.testing.assert_close(whole["whole"], none["whole"])
+    assert not torch.allclose(whole["none"], none["none"])
+
+
+def test_the_interval_of_a_share_is_wilsons():
+    assert study.share_interval(0.3, 40) == pytest.approx((0.1807, 0.3, 0.4543), abs=1e-4)
+    assert study.share_interval(0.0, 12) == pytest.approx((0, 0, 0.2425), abs=1e-4)
 
 
 def test_the_second_guess_is_the_largest_beside_the_target(tiny_gpt2):
@@ -427,22 +456,27 @@ def test_a_view_is_one_file_that_asks_for_nothing(make_model, some_tokens, tmp_p
 MODEL, (TOKENS, TARGET, AT) = induction_model(10), identities.induction_text(10, 8, 1)
 ASTRAY = [[0.0, 1, 0], [2, 0, 0], [0, 0, 0], [0, 0, 0]]
 ANSWERS = [
-    ("21.1", [AT, AT + 1, 8], "solved"),
-    ("21.1", {8, AT + 1, AT}, "solved"),
-    ("21.1", [AT + 1, AT + 2, 8], "not yet"),
-    ("21.1", [1, 2], "not yet"),
-    ("21.2", lambda x, v, o, a: a[:, None] * (x @ v @ o), "solved"),
-    ("21.2", lambda x, v, o, a: x @ v @ o, "not yet"),
-    ("21.2", lambda x, v, o, a: a * (x @ v @ o), "not yet"),
-    ("21.3", ASTRAY, "solved"),
-    ("21.3", torch.ones(4, 3), "not yet"),
-    ("21.3", [[0.0, 0, 0], *ASTRAY[1:]], "not yet"),
-    ("21.3", torch.zeros(4, 3), "not yet"),
-    ("21.3", "all", "not yet"),
+    ("21.1", exercises.unfold, "solved"),
+    ("21.1", lambda x, v, o, a: x @ v @ o, "not yet"),
+    ("21.1", lambda x, v, o, a: exercises.unfold(x, v, o, a).sum(0), "not yet"),
+    ("21.1", lambda x, v, o, a: a * (x @ v @ o), "not yet"),
+    ("21.2", [AT, AT + 1, 8], "solved"),
+    ("21.2", {8, AT + 1, AT}, "solved"),
+    ("21.2", [AT + 1, AT + 2, 8], "not yet"),
+    ("21.2", [1, 2], "not yet"),
+    ("21.3", exercises.attend, "solved"),
+    ("21.3", lambda p, v, kept, rest: exercises.attend(p, v, ~kept, rest), "not yet"),
+    ("21.3", lambda p, v, kept, rest: exercises.attend(p, v, kept, 0 * rest), "not yet"),
+    ("21.3", lambda p, v, kept, rest: (p * kept) @ v, "not yet"),
+    ("21.4", ASTRAY, "solved"),
+    ("21.4", torch.ones(4, 3), "not yet"),
+    ("21.4", [[0.0, 0, 0], *ASTRAY[1:]], "not yet"),
+    ("21.4", torch.zeros(4, 3), "not yet"),
+    ("21.4", "all", "not yet"),
 ]
 
 
 @pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
 def test_an_answer_is_judged(verdict, number, answer, expected):
-    given = {"model": MODEL, "tokens": TOKENS} if number == "21.1" else {}
+    given = {"model": MODEL, "tokens": TOKENS} if number == "21.2" else {}
     assert verdict(number, answer, **given) == expected

@@ -175,27 +175,6 @@ def _without(edges: LastEdges, chosen: list[int]) -> Bool[Tensor, "run layer hea
     return masks.view(-1, *share.shape)
 
 
-def guesses(model: Model, prompt: Prompt, logits: Tensor, n: int = 2) -> list[tuple[str, float]]:
-    """The first guesses of a last position, each with its logit less the mean or the rival's."""
-    zero = logits.mean() if prompt.rival is None else logits[prompt.rival]
-    best = logits.topk(n)
-    say = model.tokenizer.token_strings if model.tokenizer else lambda ids: [str(i) for i in ids]
-    return list(zip(say(best.indices.tolist()), (best.values - zero).tolist(), strict=True))
-
-
-@torch.no_grad()
-def graph_alone(model: Model, edges: LastEdges, graph: Graph) -> dict:
-    """One prompt's run with nothing but a pruned graph's edges.
-
-    "edges": how many; "kept": of what all edges add to the aim; "guesses": see `guesses`.
-    """
-    kept = graph_masks(graph)
-    aim, none = alone(model, edges, [kept, [torch.zeros_like(mask) for mask in kept]])[0].tolist()
-    logits = model(edges.run.tokens[None], edits=mask_edits(*(mask[None] for mask in kept)))
-    share, n = (aim - none) / (edges.aim - none), sum(int(mask.sum()) for mask in kept)
-    return {"edges": n, "kept": share, "guesses": guesses(model, edges.prompt, logits[0, -1])}
-
-
 @torch.no_grad()
 def after_cut(model: Model, edges: LastEdges) -> dict:
     """What cutting the strongest value changes, part by part: the changes add up to cut - aim.

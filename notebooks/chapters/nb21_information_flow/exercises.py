@@ -1,14 +1,81 @@
-"""The exercises of notebook 21: an edge predicted, a head unfolded, two prunings led astray."""
+"""The exercises of notebook 21: a head unfolded, a circuit predicted, edges kept, prunings misled.
+
+PAGES are the package's versions of what the reader writes; each is its folded solution.
+"""
 
 import torch
 
-from aot_helpers.teaching.exercises import NotYet
-from aot_helpers.teaching.exercises.references import against, draw, read_numbers
+from aot_helpers.teaching.exercises import NotYet, attempted
+from aot_helpers.teaching.exercises.references import compared, draw, read_numbers
 from chapters.nb21_information_flow.flow import run_of
 from chapters.nb21_information_flow.flow_graph import flow_graph, prune
 
 ATTENTION = torch.tensor([0.7, 0.15, 0.1, 0.05])
 TOWARD = torch.tensor([1.0, 0.0, 0.0])
+
+
+def unfold(streams, W_V, W_O, a):
+    """The edges into a head: streams [component, key, d_model], a [key] to the same shape."""
+    return a[:, None] * (streams @ W_V @ W_O)
+
+
+def attend(pattern, v, kept, rest):
+    """What heads collect, z [query, head, d_head], if edges are kept: True in [head, query, key].
+
+    v, rest [key, head, d_head]: what an edge carries, and what instead where it is dropped.
+    """
+    z = torch.einsum("hqk,khd->qhd", pattern * kept, v)
+    return z + torch.einsum("hqk,khd->qhd", pattern * ~kept, rest)
+
+
+PAGES = {"21.1": unfold, "21.3": attend}
+
+
+def _unfold(answer):
+    streams, W_V, W_O = draw(3, 5, 4), draw(4, 2, seed=1), draw(2, 4, seed=2)
+    a = draw(5, seed=3).softmax(dim=0)
+    parts = streams @ W_V @ W_O
+    mistakes = {
+        "The attention is missing: each key's row times its a.": parts,
+        "Do not sum over the components: each is an edge of its own.": (a[:, None] * parts).sum(0),
+        "Do not sum over the keys: each is an edge of its own.": (a[:, None] * parts).sum(1),
+    }
+    try:
+        found = attempted(answer(streams, W_V, W_O, a))
+    except RuntimeError as error:  # of PyTorch: shapes that do not meet
+        said = str(error).split("\n")[0]
+        raise NotYet(
+            f"{said}. Turn each key's row by W_V and W_O first; a is one number for each key."
+        ) from None
+    compared(found, unfold(streams, W_V, W_O, a), mistakes)
+    return "summed over components and keys, these edges are the head's output"
+
+
+def _attend(answer):
+    pattern, v, rest = draw(2, 4, 4).softmax(dim=-1), draw(4, 2, 3, seed=1), draw(4, 2, 3, seed=2)
+    kept = draw(2, 4, 4, seed=3) > 0
+    try:
+        found = attempted(answer(pattern, v, kept, rest))
+    except RuntimeError as error:  # of PyTorch: shapes that do not meet
+        raise NotYet(f"{str(error).splitlines()[0]}. Sum over the keys, head by head.") from None
+    zero, none = torch.zeros_like(rest), torch.zeros_like(kept)
+    again = (pattern * kept) / (pattern * kept).sum(dim=-1, keepdim=True).clamp(min=1e-9)
+    mistakes = {
+        "The dropped edges are missing: they carry rest.": attend(pattern, v, kept, zero),
+        "You keep the edges that are dropped, and drop the kept ones.": attend(
+            pattern, v, ~kept, rest
+        ),
+        "All edges are kept.": attend(pattern, v, ~none, rest),
+        "A dropped edge keeps its attention: rest counts times the pattern.": (
+            attend(pattern, v, kept, zero) + torch.einsum("hqk,khd->qhd", (~kept).float(), rest)
+        ),
+        "Do not divide again: the kept attention weights stay as they are.": (
+            attend(again, v, ~none, rest)
+        ),
+        "The axes are [query, head, d_head].": attend(pattern, v, kept, rest).transpose(0, 1),
+    }
+    compared(found, attend(pattern, v, kept, rest), mistakes)
+    return "with zeros as rest this is zero ablation, with mean values it is mean ablation"
 
 
 def _circuit(answer, model, tokens):
@@ -26,20 +93,6 @@ def _circuit(answer, model, tokens):
     )
 
 
-def _unfolded(streams, W_V, W_O, a):
-    return torch.stack([a[:, None] * (x @ W_V @ W_O) for x in streams])
-
-
-def _unfold(answer):
-    try:
-        against(_unfolded, TRIALS)(answer)
-    except RuntimeError as error:  # of PyTorch: shapes that do not meet
-        said = str(error).split("\n")[0]
-        raise NotYet(
-            f"{said}. Turn each key's row by W_V and W_O first; a is one number for each key."
-        ) from None
-
-
 def _astray(answer):
     given = read_numbers(answer, 4, 3)
     parts = ATTENTION[:, None] * given
@@ -55,9 +108,4 @@ def _astray(answer):
     return f"of the logit, the one edge that is kept brings: {said}"
 
 
-TRIALS = [  # components, keys, d_model: the first is small, to be shown
-    (draw(n, keys, d, seed=d), draw(d, 2, seed=d + 10), draw(2, d, seed=d + 20),
-     draw(keys, seed=d + 30).softmax(dim=0))
-    for n, keys, d in ((1, 2, 3), (3, 5, 4))
-]  # fmt: skip
-CHECKS = {"21.1": _circuit, "21.2": _unfold, "21.3": _astray}
+CHECKS = {"21.1": _unfold, "21.2": _circuit, "21.3": _attend, "21.4": _astray}

@@ -25,9 +25,10 @@ from chapters.nb21_information_flow.flow_graph import (
     Graph,
     Reading,
     as_data,
+    edge_strength,
     prune,
-    strength,
 )
+from chapters.nb21_information_flow.results import share_interval
 
 SCRIPT = Path(__file__).with_name("flow.js")  # the live view, in the page itself
 
@@ -38,7 +39,6 @@ BORDERS = {
 }  # fmt: skip
 RANKS = ("#FFC629", "#FFE394", "#FFF4D1", "#FFFFFF", "#F6D3DA")
 RANK_NAMES = ("first", "2 to 10", "best 1 %", "others", "last 10 %")
-NAMED = (0, 1, 2)  # of RANKS: boxes whose reading is written in them
 COLUMN, ROW, WIDTH, HEIGHT = 1.72, 0.5, 1.36, 0.4  # inches
 LANE = 0.4  # of a row, for a line that passes a column
 ORDER_COLORS = {
@@ -169,7 +169,7 @@ def flow_figure(data: Mapping, title: str, by: str = "share", target: int = 0) -
     def inches(place):
         return left + COLUMN * (place[0] + 0.5), top - ROW * place[1]
 
-    strengths, most = [strength(nodes, edge, by, target) for edge in edges], {}
+    strengths, most = [edge_strength(nodes, edge, by, target) for edge in edges], {}
     for edge, strong in zip(edges, strengths, strict=True):
         most[edge.into] = max(most.get(edge.into, 1e-9), strong)
     for edge, strong, route in zip(edges, strengths, routes, strict=True):
@@ -222,9 +222,10 @@ def _box(axis, node: Node, name: str, reading: Reading, place, color: int | None
     look = {"boxstyle": "round,pad=0,rounding_size=0.07", "fc": fill, "ec": border}
     axis.add_patch(FancyBboxPatch(corner, WIDTH, HEIGHT, lw=1.5, zorder=3, **look))
     text = {"ha": "center", "va": "center", "zorder": 4, "size": SMALL, "parse_math": False}
-    axis.text(x, y + 0.085 * (color in NAMED), name, color=border, weight="bold", **text)
-    if color in NAMED:
-        axis.text(x, y - 0.095, _cut(f"→ {shown(reading.top[0])}", 15), color=INK, **text)
+    axis.text(x, y + 0.085 * bool(reading.top), name, color=border, weight="bold", **text)
+    if reading.top:
+        word = "".join(c if c.isprintable() else "�" for c in shown(reading.top[0]))
+        axis.text(x, y - 0.095, _cut(f"→ {word}", 15), color=INK, **text)
 
 
 def _cut(text: str, n: int) -> str:
@@ -232,7 +233,7 @@ def _cut(text: str, n: int) -> str:
 
 
 LINES = (
-    "lines: purple attention, brown neurons, gray sums (pale: vague), dashed why a head looks,",
+    "lines: purple attention, brown neurons, gray sums (pale: vague), dashed keys and queries,",
     "dotted against the target; the wider, the stronger beside the strongest into the same box",
 )
 
@@ -250,6 +251,35 @@ def _legend(axis, target):
         axis.text(0.1, y, words, size=SMALL, va="center", color="#555555")
 
 
+GRAPHS = {  # of `results.graphs_alone`
+    "with keys": "graph with keys", "without keys": "graph without keys",
+    "without keys, filled by lot": "the same, and random edges",
+    "attention": "graph by attention", "another target": "graph for another target",
+    "random": "random edges",
+}  # fmt: skip
+
+
+def answered(panels: Mapping[str, tuple[int, Mapping[str, Mapping]]], title: str) -> Figure:
+    """In how many prompts a graph alone still answers: {panel: (prompts, {rest: graphs})}.
+
+    rest: "zero" or "mean", what is put in the place of what is dropped.
+    """
+    data = {}
+    for panel, (n, found) in panels.items():
+        data[panel] = {
+            said: {
+                f"rest at its {rest}" if rest == "mean" else f"rest at {rest}": share_interval(
+                    graphs[name]["kept"], n
+                )
+                for rest, graphs in found.items()
+                if name in graphs
+            }
+            for name, said in GRAPHS.items()
+        }
+    look = {"apart": True, "x_range": (-0.04, 1.04), "width": 10}
+    return forms.dots(data, title, "share of prompts answered", **look)
+
+
 class FlowView(Page):
     """A graph alive in the page: point at boxes and lines, prune, choose the target, unfold heads.
 
@@ -260,7 +290,7 @@ class FlowView(Page):
 
     def __init__(self, data: Mapping, still: Figure, most: int, least: float):
         looks = {"borders": BORDERS, "steps": STEPS, "ranks": RANKS, "rankNames": RANK_NAMES}
-        looks |= {"told": NAMED, "lines": LINES, "lane": LANE, "mlp": MLP}
+        looks |= {"lines": LINES, "lane": LANE, "mlp": MLP}
         start = {"by": "share", "target": 0, "most": most, "least": least}
         said = f"information flow of {''.join(data['tokens'])!r} to {data['targets'][0]!r}"
         super().__init__(SCRIPT, {**data, **looks, **start}, still, said)

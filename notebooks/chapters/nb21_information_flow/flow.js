@@ -108,7 +108,7 @@
       if (n[0] == "head") g.style.cursor = "pointer";
       const box = draw("rect", g, { x: x - WIDE / 2, y: y - HIGH / 2, width: WIDE, height: HIGH, rx: 7, fill: W.ranks[rank(n)], stroke: W.borders[n[0]], "stroke-width": 2 });
       const text = (s, dy, fill, weight) => { draw("text", g, { x, y: y + dy, "text-anchor": "middle", "font-size": 12, "font-family": "sans-serif", fill, "font-weight": weight }).textContent = cut(s, 17); };
-      const told = reads(n) && W.told.includes(rank(n));
+      const told = reads(n);
       text(title(n), told ? -4 : 4, W.borders[n[0]], "bold"); if (told) text("→ " + word(n[5][0]), 13, "#222", "normal");
       g.onmouseenter = g.onfocus = () => { box.setAttribute("stroke-width", 4); tellNode(i); };
       g.onmouseleave = g.onblur = () => box.setAttribute("stroke-width", 2);

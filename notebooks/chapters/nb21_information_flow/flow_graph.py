@@ -168,7 +168,12 @@ class _Growing:
         else:
             worth = found.parts @ self.aims[at]
             aim = toward(self.run, node, self.aims[at])
-        strengths = _strengths(node, found, worth)
+        named = torch.tensor([source.kind != "bias" for source in found.sources])
+        *shares, scores = worth.unbind(dim=1)
+        how = named, found.coefficients, found.parts.norm(dim=-1)
+        strengths = [strength(node.kind, by, *how, shares[0], scores) for by in MEASURES[:-1]]
+        strengths += [strength(node.kind, "share", *how, share, scores) for share in shares]
+        strengths = torch.stack(strengths, dim=1)
         kept = _kept(node.kind, strengths, self.weights[at], self.most, self.least)
         for i in kept.any(dim=1).nonzero().flatten().tolist():
             source, a = found.sources[i], found.coefficients[i].item()
@@ -199,17 +204,27 @@ class _Growing:
             self.edges.append(Edge(place, at, node.kind, *row))
 
 
-def _strengths(node: Node, found: Sum, worth: Tensor) -> Float[Tensor, "part measure"]:
-    """How strong each part is, by the measures; of keys and queries, always for their score."""
-    shares = worth[:, :-1].abs() + worth[:, -1:].abs()
-    if node.kind in WHY:
-        return shares[:, :1].expand(-1, 1 + len(MEASURES[1:-1]) + shares.shape[1])
-    norms = found.parts.norm(dim=-1, keepdim=True)
-    first = norms
-    if node.kind in ("head", "mlp"):
-        named = torch.tensor([source.kind != "bias" for source in found.sources])
-        first = (found.coefficients.abs() * named)[:, None]
-    return torch.cat([first, norms, shares], dim=1)
+def strength(
+    into: str,
+    by: str,
+    named: bool | Tensor,
+    coefficient: float | Tensor,
+    norm: float | Tensor,
+    share: float | Tensor,
+    score: float | Tensor,
+) -> float | Tensor:
+    """How strong a part is by a measure: of numbers, or of tensors with an entry for each part.
+
+    into: the kind of the node; of keys and queries the score counts, by every measure. named: False
+    of a bias, which has no coefficient. The others are those of `Edge`.
+    """
+    if into in WHY:
+        return abs(score)
+    if by == "share":
+        return abs(share) + abs(score)
+    if by == "coefficient" and into in ("head", "mlp"):
+        return abs(coefficient) * named
+    return norm
 
 
 def _kept(
@@ -254,7 +269,8 @@ def prune(
         if at not in weight:
             continue
         parts = [edge for edge in into[at] if edge.kind == "part"]
-        strengths = torch.tensor([[strength(nodes, edge, by, target)] for edge in parts]).double()
+        strengths = [edge_strength(nodes, edge, by, target) for edge in parts]
+        strengths = torch.tensor(strengths).double()[:, None]
         passes = _kept(nodes[at].kind, strengths, torch.tensor([weight[at]]).double(), most, least)
         passed = {edge: p for edge, p in zip(parts, passes[:, 0].tolist(), strict=True) if p}
         # A key goes with the value beside it, the query with the key that it scores highest.
@@ -272,16 +288,13 @@ def prune(
     return replace(graph, nodes=[nodes[i] for i in left], vectors=graph.vectors[left], edges=edges)
 
 
-def strength(nodes: Sequence[Node], edge: Edge, by: str, target: int = 0) -> float:
-    """How strong an edge is by a measure; into keys and queries always by the score it makes."""
-    into, source = nodes[edge.into], nodes[edge.source]
-    if into.kind in WHY or edge.kind != "part":
-        return abs(edge.score)
-    if by == "share":
-        return abs(edge.shares[target]) + abs(edge.score)
-    if by == "coefficient" and into.kind in ("head", "mlp"):
-        return 0.0 if source.kind == "bias" else abs(edge.coefficient)
-    return edge.norm
+def edge_strength(nodes: Sequence[Node], edge: Edge, by: str, target: int = 0) -> float:
+    """`strength` of an edge of a graph; a key or query of a head is no part of it, and has none."""
+    if edge.kind != "part":
+        return 0.0
+    named = nodes[edge.source].kind != "bias"
+    *_, coefficient, norm, shares, score = edge
+    return strength(nodes[edge.into].kind, by, named, coefficient, norm, shares[target], score)
 
 
 def as_data(graph: Graph, n_top: int = 5) -> dict:

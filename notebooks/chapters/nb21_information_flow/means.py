@@ -4,12 +4,12 @@ Zero is what a model never sees. A dropped entry of a pattern keeps its attentio
 head's mean value; a dropped neuron has its mean activation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from aot_helpers.models.protocol import Edits, Model
@@ -25,7 +25,7 @@ class Means(NamedTuple):
 
 
 def means_of(runs: Sequence[Run]) -> Means:
-    """The means over some runs, the first position apart: heads rest on it."""
+    """The means over some runs, the first position apart: it is an attention sink."""
     c = runs[0].model.config
     values = [_by_place([run.cache[f"L{i}.v"][0] for run in runs]) for i in range(c.n_layers)]
     if not c.d_mlp:
@@ -62,6 +62,34 @@ def mean_edits(values: Tensor, neurons: Tensor, means: Means) -> Edits:
         edits[f"L{i}.pattern"], edits[f"L{i}.z"] = partial(keep, layer=i), partial(fill, layer=i)
         if neurons.shape[-1]:
             edits[f"L{i}.mlp_hidden"] = partial(put, layer=i)
+    return edits
+
+
+def attend_edits(
+    attend: Callable[..., Tensor],
+    kept: Bool[Tensor, "layer head query key"],
+    rest: Float[Tensor, "layer place head d_head"],
+) -> Edits:
+    """Edits of one run by which attend(pattern, v, kept, rest) makes the z of each layer.
+
+    rest: what dropped edges carry, from the first position and from all others; patterns and v are
+    those of this run.
+    """
+    edits, now = {}, {}
+
+    def remember(old, name):
+        now[name] = old[0]
+        return old
+
+    def put(old, layer):
+        v = now[f"L{layer}.v"]
+        by_key = rest[layer, torch.arange(len(v)).clamp(max=1)]
+        return attend(now[f"L{layer}.pattern"], v, kept[layer], by_key)[None]
+
+    for i in range(len(kept)):
+        for name in (f"L{i}.pattern", f"L{i}.v"):
+            edits[name] = partial(remember, name=name)
+        edits[f"L{i}.z"] = partial(put, layer=i)
     return edits
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from aot_helpers.base.results import rounded
 from aot_helpers.base.statistics import correlation, rank_correlation
 from aot_helpers.models.protocol import Model
+from aot_helpers.showing.forms import Interval
 from chapters.nb21_information_flow import ablation, checks
 from chapters.nb21_information_flow.ablation import LEVELS, ORDERS, RANDOM, LastEdges, last_edges
 from chapters.nb21_information_flow.flow import run_of
@@ -140,6 +141,7 @@ class GraphRuns(NamedTuple):
     """Of a prompt, runs with the edges of some graphs alone, by name, and of random edges."""
 
     names: list[str]
+    masks: list[tuple[Tensor, Tensor]]  # `graph_masks`
     aim: Float[Tensor, " run"]
     first: Float[Tensor, " run"]  # is the target the first guess
     sizes: dict[str, list[int]]  # values and neurons
@@ -148,9 +150,17 @@ class GraphRuns(NamedTuple):
 
 def graphs_alone(
     model: Model, measured: Sequence[LastEdges], draws: int = 5, seed: int = 0
-) -> dict:
-    """What runs with the edges of graphs alone keep, by graph: see `_graph_means`."""
-    return _graph_means(measured, _graph_runs(model, measured, None, draws, seed))
+) -> dict[str, dict]:
+    """What runs with the edges of graphs alone keep, by graph: see `_graph_means`.
+
+    "zero": what is dropped is zero; "mean": it is at its mean over the other prompts.
+    """
+    runs = {"zero": _graph_runs(model, measured, None, draws, seed), "mean": []}
+    for edges, run in zip(measured, runs["zero"], strict=True):
+        others = [each for each in measured if each is not edges]
+        aim, first = alone_at_means(model, edges, run.masks, others)
+        runs["mean"].append(run._replace(aim=aim, first=first))
+    return {rest: _graph_means(measured, each) for rest, each in runs.items()}
 
 
 def _graph_runs(model, measured, n: int | None, draws: int, seed: int) -> list[GraphRuns]:
@@ -159,6 +169,24 @@ def _graph_runs(model, measured, n: int | None, draws: int, seed: int) -> list[G
         _graph_run(model, edges, _another(measured, i), draws, seed + i)
         for i, edges in enumerate(measured[:n])
     ]
+
+
+def second_guess_said(model: Model, measured: Sequence[LastEdges]) -> float:
+    """In how many prompts the graph of the model's second guess, alone, makes it say that guess."""
+    said = []
+    for edges in measured:
+        second = checks.second_guess(edges)
+        kept = checks.graph_masks(pruned(edges, target=second))
+        wrong = replace(edges, prompt=Prompt(edges.prompt.tokens, second))
+        said.append(checks.alone(model, wrong, [kept])[1].item())
+    return mean(said)
+
+
+def share_interval(share: float, n: int, z: float = 1.96) -> Interval:
+    """A share of n prompts with its 95 % interval (Wilson)."""
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5 / (1 + z * z / n)
+    return Interval(middle - half, share, middle + half)
 
 
 def _graph_run(model, edges: LastEdges, other: int, draws: int, seed: int) -> GraphRuns:
@@ -178,9 +206,10 @@ def _graph_run(model, edges: LastEdges, other: int, draws: int, seed: int) -> Gr
     masks["without keys, filled by lot"] = tuple(a | b for a, b in filled)
     masks["nothing"] = tuple(torch.zeros_like(mask) for mask in masks["with keys"])
     lots = [checks.random_masks(*masks["with keys"], seed=seed + i) for i in range(draws)]
-    aim, first = checks.alone(model, edges, [*masks.values(), *lots])
+    kept = [*masks.values(), *lots]
+    aim, first = checks.alone(model, edges, kept)
     sizes = {name: [int(mask.sum()) for mask in both] for name, both in masks.items()}
-    return GraphRuns([*masks, *[RANDOM] * draws], aim, first, sizes, own)
+    return GraphRuns([*masks, *[RANDOM] * draws], kept, aim, first, sizes, own)
 
 
 def _graph_means(measured: Sequence[LastEdges], runs: Sequence[GraphRuns]) -> dict:
