@@ -195,7 +195,8 @@ def counts(floor: str = "evidence") -> dict[str, int]:
     for path in sorted((ledger.PUBLISHED / floor).glob("*.json")):
         entries |= read_ledger(path)
     findings = {id: declared[id] for id in entries if declared[id].kind == "finding"}
-    found = {"claims": len(declared), "findings": len(findings)}
+    there = sum(one.kind != "moved" for one in declared.values())
+    found = {"claims": there, "findings": len(findings)}
     words = {id: verdict_word(one, entries[id].verdict) for id, one in findings.items()}
     for word in sorted(set(words.values())):
         found[f"findings {word}"] = sum(each == word for each in words.values())
