@@ -104,7 +104,7 @@ def test_equal_scores_are_said_to_give_equal_weights(capsys):
         ("03.2", flawed(over=-2), "over the queries"),
         ("03.2", flawed(swap=True), "changed places"),
         ("03.2", without_W_O, "W_O is missing"),
-        ("03.2", zeros_for_the_future, "set them to −∞"),
+        ("03.2", zeros_for_the_future, "later scores to 0"),
         ("03.2", with_a_divided_bias, "divide the bias"),
         ("03.2", with_x, "x is in your result"),
         ("03.4", apart, "not their places"),

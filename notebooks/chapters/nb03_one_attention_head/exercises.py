@@ -100,12 +100,6 @@ def _attention_head(answer):
         flaws["You divide the bias as well: add it after the division."] = flawed_attention(
             x, *weights, bias / math.sqrt(d_head)
         )
-        open_to = (((x @ weights[0]) @ (x @ weights[1]).T) / math.sqrt(d_head) + bias).tril()
-        zeros = open_to.softmax(dim=-1)
-        flaws["You set later scores to 0, and e to the 0 is 1: set them to −∞."] = (
-            zeros @ x @ weights[2] @ weights[3],
-            zeros,
-        )
         flaws["x is in your result already: return only what the head writes."] = (
             x + expected[0],
             expected[1],
