@@ -187,8 +187,8 @@ def test_attention_is_drawn_on_a_scale_from_0_to_1_as_it_is():
     figure = plots.attention_map(SQUARE / 2, TOKENS, "L0H1")
     image = figure.axes[0].images[0]
     assert np.array_equal(image.get_array(), SQUARE / 2) and image.get_clim() == (0, 1)
-    assert figure.axes[0].get_xlabel().startswith("key")
-    assert figure.axes[0].get_ylabel().startswith("query")
+    assert figure.axes[0].get_xlabel() == "attended to (key)"
+    assert figure.axes[0].get_ylabel() == "attends (query)"
 
 
 @pytest.mark.parametrize("signed", [True, False])
