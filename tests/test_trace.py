@@ -119,7 +119,7 @@ def test_counts_add_up_over_the_published_ledger():
     ]
     assert sum(verdicts) == found["findings"]
     assert found["rules set before the values"] + found["rules set after"] == found["findings"]
-    assert found["claims"] == len(load_claims())
+    assert found["claims"] == sum(one.kind != "moved" for one in load_claims().values())
 
 
 @pytest.mark.parametrize(
