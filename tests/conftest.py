@@ -68,6 +68,14 @@ def stories():
     return load_checkpoint("stories-2l").requires_grad_(False)
 
 
+@pytest.fixture(scope="session")
+def shipped():
+    """The shipped GPT-2, docstrings-gpt2, whose weights no test may change."""
+    from aot_helpers.models.pretrained import load_pretrained
+
+    return load_pretrained("docstrings-gpt2").requires_grad_(False)
+
+
 @pytest.fixture
 def linear(make_model):
     """A model whose paths add up exactly."""

@@ -351,11 +351,6 @@ def test_unknown_names_list_the_known_ones(tmp_path, unchecked):
 # ---- the model that is shipped ----
 
 
-@pytest.fixture(scope="module")
-def shipped():
-    return load_pretrained("docstrings-gpt2")
-
-
 def test_the_shipped_gpt2_gives_the_logits_of_its_class_and_what_provenance_says(shipped):
     folder = files.DATA / "pretrained" / "docstrings-gpt2"
     facts = files.read_json(folder / "provenance.json")

@@ -1,5 +1,7 @@
 """Random models of transformers' families, their biases and gains neither 0 nor 1."""
 
+from functools import partial
+
 import torch
 import transformers
 
@@ -27,3 +29,7 @@ def tiny(family: str, tokenizer=None, noise: float = 0.3, **size) -> PretrainedT
     for parameter in hf.parameters():
         parameter.add_(noise * torch.randn_like(parameter))
     return PretrainedTransformer(hf, tokenizer)
+
+
+# Of 30 tokens and 20 positions: room for a few texts.
+tiny_30 = partial(tiny, vocab_size=30, max_position_embeddings=20)

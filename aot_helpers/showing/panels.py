@@ -35,6 +35,11 @@ def shown(token: str) -> str:
     return token.replace(" ", "·").replace("\n", "⏎").replace("$", r"\$")
 
 
+def printable(text: str) -> str:
+    """The text, with a replacement character for each character that no font can draw."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
 def panels(
     n_rows: int,
     n_columns: int,

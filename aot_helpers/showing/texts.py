@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from aot_helpers.showing import diagrams
 from aot_helpers.showing.diagrams import INK, PALE, SHARE
-from aot_helpers.showing.panels import panels, shown
+from aot_helpers.showing.panels import panels, printable, shown
 
 SURPRISE = diagrams.QUERY  # the color of a loss
 LETTER = 9.5 * 0.602 / 72  # width of a letter of the monospaced font, in inches
@@ -54,8 +54,7 @@ def strip(axis, x, y, tokens, numbers, shade=SURPRISE, most=6.0, below=None):
         ground = tint(color, 0.85 * round(10 * min(max(share, 0), 1)) / 10)
         axis.add_patch(Rectangle((x, y - 0.115), wide, 0.23, fc=ground, ec="white", lw=0.8))
         look = {"size": 9.5, "family": "monospace", "color": INK, "va": "center", "zorder": 6}
-        drawn = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in token)
-        axis.text(x, y - 0.01, drawn, **look)
+        axis.text(x, y - 0.01, printable(token), **look)
         x += wide
 
 

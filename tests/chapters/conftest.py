@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from answers import graded
 from aot_helpers.teaching.exercises import write
@@ -23,6 +24,12 @@ def verdict():
         return next(each for each in VERDICTS if said.startswith(each))
 
     return judge
+
+
+@pytest.fixture
+def tokens():
+    """[3, 9] token ids for a model of `tiny_models.tiny_30`; a module may have its own."""
+    return torch.randint(30, (3, 9), generator=torch.Generator().manual_seed(1))
 
 
 @pytest.fixture

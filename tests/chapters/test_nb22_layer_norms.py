@@ -1,32 +1,17 @@
 """Notebook 22: what a norm changes in words; two derivations each."""
 
 import json
-from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-import tiny_models
 from aot_helpers.base.results import plain, rounded
-from aot_helpers.models.pretrained import load_pretrained
 from aot_helpers.reading.logit_lens import lens
 from chapters.nb22_layer_norms import figures, norms, results
-from chapters.passages import texts
+from chapters.passages import texts, verdicts
 from figure_checks import check_figures
-
-tiny = partial(tiny_models.tiny, vocab_size=30, max_position_embeddings=20)
-
-
-@pytest.fixture(scope="session")
-def shipped():
-    return load_pretrained("docstrings-gpt2")
-
-
-@pytest.fixture
-def tokens():
-    return torch.randint(30, (3, 9), generator=torch.Generator().manual_seed(1))
-
+from tiny_models import tiny_30 as tiny
 
 both = pytest.mark.parametrize("family", ["gpt2", "llama"])
 
@@ -180,3 +165,22 @@ def test_figures_can_be_read_and_words_are_those_that_move(shipped):
     worst = (after - before).argmin()
     assert token == shipped.tokenizer.token_strings([int(worst)])[0] and was > now
     check_figures(figures.words_moved(rows, "words"))
+
+
+def test_a_claim_on_two_models_is_judged_on_each_by_the_terms_that_name_it(tmp_path, monkeypatch):
+    """Of 22.3, whose rules name both: 0.5 is confirmed, 1.2 refuted; a control is asked as well."""
+    kept, control = {"docstrings-gpt2": [0.5], "smollm2": [1.2]}, {"docstrings-gpt2": [0.9]}
+    entry = {"values": kept, "control": control | {"smollm2": [0.9]}, "verdict": "partly"}
+    alone = {"values": [0.9], "control": [0.5], "verdict": "partly"}
+    ledger = tmp_path / "claims" / "evidence" / "22.json"
+    ledger.parent.mkdir(parents=True)
+    ledger.write_text(json.dumps({"22.3": entry, "22.4": alone}), encoding="utf-8")
+    monkeypatch.setenv("AOT_RESULTS", str(tmp_path))
+    names = {"docstrings-gpt2": "ours", "smollm2": "theirs"}
+    judged = verdicts.Verdicts("22", names, {"smollm2": (4,)})
+    assert [judged.of("22.3", model) for model in names] == ["confirmed", "refuted"]
+    assert [judged.of("22.4", model) for model in names] == ["", "partly"]
+    rows = judged.by_claim().splitlines()
+    assert rows[0] == "| claim | ours | theirs |" and len(rows) == 3  # 22.4 is of one model alone
+    *_, row = judged.by_figure([("Fig. 22", "ln2", "22.4")]).splitlines()
+    assert row == "| Fig. 22 | ln2 | not tested | 22.4 partly | not run here |"

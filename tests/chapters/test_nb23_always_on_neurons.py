@@ -1,31 +1,17 @@
 """Notebook 23: neurons that are always on; two derivations each."""
 
 import json
-from functools import partial
 
 import pytest
 import torch
 
-import tiny_models
 from aot_helpers.base.results import plain, rounded
 from aot_helpers.models.losses import next_token_losses
-from aot_helpers.models.pretrained import load_pretrained
 from aot_helpers.reading.logit_lens import lens
 from chapters.nb23_always_on_neurons import always_on, erasing, figures, results
 from chapters.passages import texts
 from figure_checks import check_figures
-
-tiny = partial(tiny_models.tiny, vocab_size=30, max_position_embeddings=20)
-
-
-@pytest.fixture(scope="session")
-def shipped():
-    return load_pretrained("docstrings-gpt2")
-
-
-@pytest.fixture
-def tokens():
-    return torch.randint(30, (3, 9), generator=torch.Generator().manual_seed(1))
+from tiny_models import tiny_30 as tiny
 
 
 def test_a_planted_neuron_is_always_on_and_shuffling_hides_it():

@@ -6,21 +6,13 @@ from functools import partial
 import pytest
 import torch
 
-import tiny_models
 from aot_helpers.base.results import plain, rounded
-from aot_helpers.models.pretrained import load_pretrained
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate, patch_heads
 from aot_helpers.reading.paths import direct_logit_attribution
 from chapters.nb24_who_says_mary import figures, name_movers, patches, templates, two_names
 from figure_checks import check_figures
-
-tiny = partial(tiny_models.tiny, vocab_size=30, max_position_embeddings=20)
-
-
-@pytest.fixture(scope="session")
-def shipped():
-    return load_pretrained("docstrings-gpt2")
+from tiny_models import tiny_30 as tiny
 
 
 def test_prompts_stand_where_they_say(shipped):

@@ -44,13 +44,6 @@ def test_an_output_of_its_own_changes_nothing_and_all_heads_of_the_last_layer_pa
     torch.testing.assert_close(both["none"], torch.zeros(2))
 
 
-@pytest.fixture(scope="session")
-def shipped():
-    from aot_helpers.models.pretrained import load_pretrained
-
-    return load_pretrained("docstrings-gpt2").requires_grad_(False)
-
-
 def test_contributions_of_the_opening_prompt_add_up():
     parts, opening = measure.read_opening()
     mary, john, _ = opening["unembed"]

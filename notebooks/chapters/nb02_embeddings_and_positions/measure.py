@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from aot_helpers.base import statistics
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import head_scores
@@ -51,7 +52,7 @@ def frequent_tokens(
 def correlation(a: Float[Tensor, "row row"], b: Float[Tensor, "row row"]) -> float:
     """Pearson's, over all pairs of different rows, each pair once."""
     i, j = torch.triu_indices(len(a), len(a), 1)
-    return torch.corrcoef(torch.stack([a[i, j], b[i, j]]))[0, 1].item()
+    return statistics.correlation(a[i, j], b[i, j])
 
 
 def random_model(positions: str, n_layers: int = 1, causal: bool = True):

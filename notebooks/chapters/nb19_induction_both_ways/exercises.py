@@ -6,6 +6,7 @@ PAGES are the package's versions of what the reader writes; each is its folded s
 import torch
 
 from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
+from aot_helpers.teaching.exercises.references import compared
 from chapters.nb19_induction_both_ways.repeats import repeats
 
 MASK = 99
@@ -48,14 +49,9 @@ def _scores(answer):
         "All texts are read at the places of the first one; each has its own.": one,
         "These are the mask's own neighbors; those of the copy are wanted.": around,
     }
-    for said, mistake in known.items():
-        if torch.allclose(found, torch.stack(mistake, dim=-1).mean(dim=0), atol=1e-5):
-            raise NotYet(said)
-    if torch.allclose(found, wanted.flip(1), atol=1e-5):
-        raise NotYet("The columns are in the wrong order: before the copy, the copy, after it.")
-    if not torch.allclose(found, wanted, atol=1e-5):
-        gap = (found - wanted).abs().max()
-        raise NotYet(f"The shares differ from those expected by up to {gap:.2f}.")
+    known = {said: torch.stack(each, dim=-1).mean(dim=0) for said, each in known.items()}
+    order = "The columns are in the wrong order: before the copy, the copy, after it."
+    compared(found, wanted, known | {order: wanted.flip(1)}, within=1e-5)
     return "it measures induction in both directions: the copy may stand before or after the mask"
 
 

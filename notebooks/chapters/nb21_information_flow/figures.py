@@ -18,6 +18,7 @@ from matplotlib.path import Path as Line
 from aot_helpers.showing import forms
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE, VALUE, canvas, headline
 from aot_helpers.showing.forms import SMALL, Interval, shown
+from aot_helpers.showing.panels import printable
 from aot_helpers.showing.widgets import Page
 from chapters.nb21_information_flow.flow import STEPS, Node
 from chapters.nb21_information_flow.flow_graph import (
@@ -224,7 +225,7 @@ def _box(axis, node: Node, name: str, reading: Reading, place, color: int | None
     text = {"ha": "center", "va": "center", "zorder": 4, "size": SMALL, "parse_math": False}
     axis.text(x, y + 0.085 * bool(reading.top), name, color=border, weight="bold", **text)
     if reading.top:
-        word = "".join(c if c.isprintable() else "�" for c in shown(reading.top[0]))
+        word = printable(shown(reading.top[0]))
         axis.text(x, y - 0.095, _cut(f"→ {word}", 15), color=INK, **text)
 
 
