@@ -83,9 +83,14 @@ def read_results(name: str = "smollm2") -> Results:
     return parsed(read(f"pretrained/23-{name}"))
 
 
-def ablated(model: Model, tokens: Tensor, which: list, mean: Tensor) -> Ablation:
-    """What setting neurons to zero, and to their mean, changes of the loss and the entropy."""
-    whole, found = cost(model, tokens), []
+def ablated(
+    model: Model, tokens: Tensor, which: list, mean: Tensor, whole: Cost | None = None
+) -> Ablation:
+    """What setting neurons to zero, and to their mean, changes of the loss and the entropy.
+
+    whole: the cost of the tokens without any change, where it is known already.
+    """
+    whole, found = whole or cost(model, tokens), []
     for to in (None, mean):
         now = cost(model, tokens, always_on.ablate_neurons(model, which, to))
         found.append(Cost(now.loss - whole.loss, now.entropy - whole.entropy))
@@ -98,7 +103,7 @@ def neurons(model: Model, ends: Ends, tokens: Tensor, reference: Tensor, seed: i
     shuffled = always_on.how_often(always_on.shuffled(ends.hidden, seed))
     found, words = always_on.always_on(often), function_words(model.tokenizer)
     left_out = [*found, *always_on.busiest(often)]
-    mean = mean_activations(model, reference)
+    mean, whole = mean_activations(model, reference), cost(model, tokens)
     size = always_on.contributions(model, mean_activations(model, reference, power=2))
     generators = [torch.Generator().manual_seed(seed) for _ in range(2)]
     random = always_on.others(
@@ -118,8 +123,8 @@ def neurons(model: Model, ends: Ends, tokens: Tensor, reference: Tensor, seed: i
         often.max(dim=-1).values.tolist(),
         shuffled.max(dim=-1).values.tolist(),
         *kinds,
-        ablated(model, tokens, found, mean) if found else None,
-        [ablated(model, tokens, which, mean) for which in size_matched if which],
+        ablated(model, tokens, found, mean, whole) if found else None,
+        [ablated(model, tokens, which, mean, whole) for which in size_matched if which],
         sum(size[neuron].item() for neuron in found) / n,
         [sum(size[neuron].item() for neuron in which) / n for which in size_matched],
     )
