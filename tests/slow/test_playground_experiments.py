@@ -1,4 +1,4 @@
-"""The playground's six experiments again, five seeds each: what its page says of them comes out."""
+"""The playground's experiments again, the first seed of each: what its page says comes out."""
 
 import json
 import shutil
@@ -17,16 +17,13 @@ SAME = ("at", "change", "copied", "namesEarly", "names", "induction", "withoutIn
 @pytest.mark.parametrize("name", [name for name in CONDITIONS if name != "seeds"])
 def test_a_condition_comes_out_as_measured(name):
     """Not only alike: the engine computes the same numbers wherever it runs."""
-    published = measured()[name]
+    known = measured()[name][0]
     condition = {key: each for key, each in CONDITIONS[name].items() if key != "seeds"}
-    runs = [
-        {**condition, "settings": {**condition["settings"], "seed": run["seed"]}}
-        for run in published
-    ]
+    run = {**condition, "settings": {**condition["settings"], "seed": known["seed"]}}
     done = subprocess.run(
-        ["node", ENGINE], input=json.dumps({"train": runs}), capture_output=True, text=True,
+        ["node", ENGINE], input=json.dumps({"train": [run]}), capture_output=True, text=True,
         check=True,
     )  # fmt: skip
-    for run, known in zip(json.loads(done.stdout)["train"], published, strict=True):
-        for each in set(SAME) & set(known):
-            assert run[each] == pytest.approx(known[each], abs=1e-3), (known["seed"], each)
+    (found,) = json.loads(done.stdout)["train"]
+    for each in set(SAME) & set(known):
+        assert found[each] == pytest.approx(known[each], abs=1e-3), each
