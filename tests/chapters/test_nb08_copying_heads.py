@@ -71,6 +71,8 @@ def test_a_code_is_repeated_if_it_was_said_since_the_mark(model):
     found = copying_heads.repeats(logits, texts, copies, codes, number[";"])
     assert found == pytest.approx(1 / 2)
     assert copying_heads.repeats(logits, texts, copies, codes, number["list"]) == 1
+    by_list = copying_heads.repeats_by_list(logits, texts, copies, codes, number[";"])
+    assert by_list == {3: [1, 0]}  # the second code, and the third
 
 
 def test_guesses_are_the_best_of_the_group():

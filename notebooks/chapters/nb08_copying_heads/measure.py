@@ -1,5 +1,7 @@
 """Notebook 08: heads that are given other values; what their scores would be by chance."""
 
+from itertools import pairwise
+
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
@@ -89,14 +91,14 @@ def logit_difference(
     return (theirs - own)[..., 0]
 
 
-def repeats(
+def repeated(
     logits: Float[Tensor, "text pos d_vocab"],
     texts: Int[Tensor, "text pos"],
     copies: Bool[Tensor, "text word"],
     codes: Int[Tensor, " n"],
     mark: int,
-) -> float:
-    """How often the first choice after a code said again is a code that was said since the mark.
+) -> tuple[Bool[Tensor, "text word"], Bool[Tensor, "text word"]]:
+    """True where the first choice is a code that was said since the mark; True where it counts.
 
     copies: True where a code is due again, as of `planted_copies`; counted where one was just said.
     """
@@ -104,7 +106,29 @@ def repeats(
     since = (after[:, :, None] == after[:, None]) & is_code[:, None]  # [text, query, key]
     first = logits.argmax(dim=-1)
     said = (since & (texts[:, None] == first[..., None])).tril().any(dim=-1)
-    return said[:, :-1][is_code[:, :-1] & copies].float().mean().item()
+    return said[:, :-1], is_code[:, :-1] & copies
+
+
+def repeats(logits, texts, copies, codes, mark) -> float:
+    """How often the first choice after a code said again is a code that was said since the mark.
+
+    The arguments are those of `repeated`.
+    """
+    said, counted = repeated(logits, texts, copies, codes, mark)
+    return said[counted].float().mean().item()
+
+
+def repeats_by_list(logits, texts, copies, codes, mark) -> dict[int, list[float]]:
+    """{codes in a list: the share of repeats where its second, third, … code is due again}."""
+    said, counted = repeated(logits, texts, copies, codes, mark)
+    found = {}
+    for row, its, here in zip(texts.tolist(), said.tolist(), counted.tolist(), strict=True):
+        marks = [i for i, token in enumerate(row) if token == mark]
+        for start, end in pairwise([*marks, len(here)]):
+            due = [i for i in range(start, end) if here[i]]
+            for k, i in enumerate(due):
+                found.setdefault(len(due) + 1, {}).setdefault(k, []).append(its[i])
+    return {n: [sum(x) / len(x) for x in found[n].values()] for n in sorted(found)}
 
 
 def guesses(
