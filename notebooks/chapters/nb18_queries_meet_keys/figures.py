@@ -209,42 +209,30 @@ def scales(
     return figure
 
 
-def against_rule(
-    always: Sequence[float],
-    on_map: Sequence[float],
-    others: Mapping[str, Sequence[float]],
+def against_rules(
+    by_rule: Mapping[str, Sequence[tuple[float, str]]],
+    by_map: Mapping[str, Sequence[float]],
     title: str,
 ) -> Figure:
-    """What maps of heads find, against a rule without a map and where that rule fails.
+    """What maps of heads find, against the best rule without a map: a panel for each kind of key.
 
-    always, on_map: shares of a head's queries for which [CLS], or the nearest key, is the argmax
-    key. others: {map: that share of the queries that prefer another key than [CLS]}.
+    by_rule: {kind of key: (share found, name of the rule) of each head}; by_map: the shares of the
+    heads' maps. A point is a head, in the color of its rule.
     """
-    figure, (row,) = forms.panels(1, 2, 9.6, 4.1, title=title, width_ratios=[1.25, 1])
-    left, right = row
-    left.axline((0, 0), slope=1, color=INK, lw=1.4, zorder=1)
-    left.scatter(always, on_map, color=SHARE, alpha=0.75, lw=0, s=30, zorder=3)
-    middle = np.median(always), np.median(on_map)
-    left.plot(*middle, "+", color=INK, ms=15, mew=2.4, zorder=4)
-    said = f"median head:\nalways [CLS] {middle[0]:.2f}, map {middle[1]:.2f}"
+    names = sorted({name for each in by_rule.values() for _, name in each})
+    colors = dict(zip(names, (INK, SHARE, KEY, QUERY), strict=False))
+    key = {f"● {name}": color for name, color in colors.items()}
+    figure, (row,) = forms.panels(1, len(by_rule), 4.8 * len(by_rule), 4.4, title=title, key=key)
     look = {"size": forms.SMALL + 1, "path_effects": forms.HALO, "zorder": 5}
-    left.annotate(said, middle, (0.06, 0.72), arrowprops={"arrowstyle": "-"}, **look)
-    left.text(0.31, 0.255, "always [CLS]", rotation=45, rotation_mode="anchor", va="top", **look)
-    left.text(0.1, 0.97, "the map finds more", color=PALE, va="center", **look)
-    left.text(0.97, 0.03, "the rule finds more", color=PALE, ha="right", **look)
-    left.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="share found by always naming [CLS]")
-    left.set_ylabel("share found by the nearest key, not shifted")
-    left.set_title("Argmax keys of all queries (a point: a head)", **forms.TITLE)
-    left.set_aspect("equal")
-    for x, (color, values) in enumerate(zip(("0.35", SHARE), others.values(), strict=True)):
-        spread = np.random.default_rng(0).uniform(-0.16, 0.16, len(values))
-        right.scatter(x + spread, values, color=color, alpha=0.6, lw=0, s=24)
-        level = np.median(values)
-        right.plot([x - 0.3, x + 0.3], [level, level], color=color, lw=2.5, zorder=4)
-        right.text(x + 0.33, level, f"{level:.3f}", color=color, va="center", weight="bold", **look)
-    right.axhline(0, color=INK, lw=1.4, zorder=1)
-    right.text(1.6, 0.015, "always [CLS]", ha="right", **look)
-    right.set(xlim=(-0.5, 1.65), ylim=(-0.03, 1.03), ylabel="share found by the nearest key")
-    right.set_xticks(range(len(others)), list(others))
-    right.set_title("Argmax keys other than [CLS] (bar: median)", **forms.TITLE)
+    for axis, (kind, rules), on_map in zip(row, by_rule.items(), by_map.values(), strict=True):
+        shares = [share for share, _ in rules]
+        dots = [colors[name] for _, name in rules]
+        axis.axline((0, 0), slope=1, color=PALE, lw=1.2, zorder=1)
+        axis.scatter(shares, on_map, color=dots, alpha=0.75, lw=0, s=30, zorder=3)
+        axis.plot(np.median(shares), np.median(on_map), "+", color=INK, ms=15, mew=2.4, zorder=4)
+        axis.text(0.03, 0.97, "the map finds more", color=PALE, va="center", **look)
+        axis.text(0.97, 0.03, "the rule finds more", color=PALE, ha="right", **look)
+        axis.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
+        axis.set(xlabel="share found by the best rule (its color)", ylabel="share found by the map")
+        axis.set_title(f"{kind} (a point: a head; +: the median head)", **forms.TITLE)
     return figure

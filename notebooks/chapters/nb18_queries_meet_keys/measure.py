@@ -218,6 +218,14 @@ def curves_of(result: dict, name: str) -> Float[Tensor, "head scale"]:
     return torch.tensor(found)
 
 
+def found_in_full(result: dict, kind: str) -> list[float]:
+    """Share of each head's queries whose nearest key in all d_head numbers is right, at c = 5.
+
+    kind: as in `nearest_key_rates`, whose shares the results file calls "liked".
+    """
+    return [each["liked"][kind][-1] for each in result["heads"]]
+
+
 def metric_scales(result: dict) -> dict[str, Float[Tensor, "layer head"]]:
     """The c that each of S1's three metrics chooses for the heads of a results file."""
     count = torch.tensor([each["correlations"]["count"] for each in result["heads"]]).sum(dim=0)
