@@ -110,6 +110,8 @@ def test_resampling_takes_each_row_from_the_same_row_elsewhere(
         close(edited[row, :, 1], alone[:, 1])
     close(edited[:, :, [0, 2]], clean[:, :, [0, 2]])
     assert differ(other[:, :, 1], clean[:, :, 1])
+    run = model.run_with_cache(other_tokens)[1]  # which may stand for the tokens
+    close(z_of(model, some_tokens, 0, ablate(model, [Head(0, 1)], "resample", run)), edited)
 
 
 def test_patching_everything_gives_the_sources_logits(make_model, some_tokens, other_tokens):

@@ -142,6 +142,8 @@ def test_masked_softmax_is_the_softmax_of_the_allowed_keys_and_zero_without_any(
         pattern = masked_softmax(scores, mask)
         torch.testing.assert_close(pattern, expected)
         assert pattern.dtype == dtype and (pattern[..., ~allowed] == 0).all()
+    everywhere = masked_softmax(scores, torch.ones_like(allowed))
+    assert torch.equal(masked_softmax(scores, None), everywhere)
 
 
 # ---- the parts ----

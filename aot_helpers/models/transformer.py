@@ -64,9 +64,15 @@ def sinusoids(n_ctx: int, d_model: int, base: float = 200.0) -> Float[Tensor, "n
 
 
 def masked_softmax(
-    scores: Float[Tensor, "batch head query key"], allowed: Bool[Tensor, "*allowed query key"]
+    scores: Float[Tensor, "batch head query key"],
+    allowed: Bool[Tensor, "*allowed query key"] | None,
 ) -> Float[Tensor, "batch head query key"]:
-    """Softmax over the allowed keys. A query with no allowed key gets a row of zeros, never NaN."""
+    """Softmax over the allowed keys; None: over all.
+
+    A query with no allowed key gets a row of zeros, never NaN.
+    """
+    if allowed is None:
+        return scores.softmax(dim=-1)
     lowest = torch.finfo(scores.dtype).min  # -inf would make a row without keys 0 / 0
     penalty = torch.zeros_like(allowed, dtype=scores.dtype).masked_fill(~allowed, lowest)
     pattern = (scores + penalty).softmax(dim=-1)
@@ -189,7 +195,8 @@ class AttentionOnlyTransformer(nn.Module, Model):
         if not torch.compiler.is_compiling():
             check_call(c, tokens, attention_mask, edits, self.activation_names() if edits else [])
         see, n_pos = recorder(edits, cache), tokens.shape[1]
-        allowed = self.allowed(n_pos, attention_mask)
+        everywhere = attention_mask is None and not c.causal
+        allowed = None if everywhere else self.allowed(n_pos, attention_mask)
         resid = see("embed", F.embedding(tokens, self.W_E))
         W_pos = self.W_pos[:n_pos] if hasattr(self, "W_pos") else None
         if c.positions == "standard":

@@ -43,14 +43,15 @@ def ablate(
     model: Model,
     heads: list[Head],
     by: str = "zero",
-    reference: Int[Tensor, "batch pos"] | None = None,
+    reference: Int[Tensor, "batch pos"] | dict[str, Tensor] | None = None,
 ) -> Edits:
     """Edits that replace the output z of the heads by what says nothing.
 
     by: "zero"; or "mean", the head's mean z over all positions and texts of a run on `reference`;
     or "resample", in row b the z of row b of that run: other texts of the same shape. Zero is
-    something a head may never say; the other two keep what it says of every text. Raises ValueError
-    for a head that does not exist, an unknown `by` and a missing reference.
+    something a head may never say; the other two keep what it says of every text. The reference may
+    also be the cache of such a run, which then serves many ablations. Raises ValueError for a head
+    that does not exist, an unknown `by` and a missing reference.
     """
     heads = check_heads(model, heads)
     check_one_of("ablation", by, ABLATIONS)
@@ -60,7 +61,7 @@ def ablate(
         return _new_z(model, heads, dict.fromkeys(names, zeros))
     if reference is None:
         raise ValueError(f"ablation by {by!r} takes the values from other texts: give reference")
-    new = _clean(model, reference)
+    new = reference if isinstance(reference, dict) else _clean(model, reference)
     if by == "mean":
         new = {name: new[name].mean(dim=(0, 1)) for name in names}
     return _new_z(model, heads, new)

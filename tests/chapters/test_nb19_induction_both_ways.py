@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import head_scores, keys_back, uniform_score
-from aot_helpers.reading.interventions import ablate, patch_heads
+from aot_helpers.reading.interventions import ablate, cut_paths, patch_heads
 from aot_helpers.text.batches import MaskedWindows, Windows
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.objectives import NOT_ASKED, OBJECTIVES
@@ -107,7 +107,7 @@ def test_neighbor_scores_are_those_of_the_keys_near(net, text):
         expected = head_scores(net, text.seen, keys_back(text.seen, -step)).scores
         torch.testing.assert_close(found, expected)
     assert list(scores) == [-1, -2, -3, 1, 2, 3]
-    near = heads.neighbor_heads(net, text.seen, before=2)
+    near = heads.neighbor_heads(scores, before=2)
     most = torch.stack([*scores.values()]).amax(dim=0)
     assert all(most[head] >= heads.HIGH and head.layer < 2 for head in near)
     assert len(near) == (most[:2] >= heads.HIGH).sum()
@@ -129,7 +129,7 @@ def test_others_are_of_the_same_layers_and_none_of_the_heads(net):
 def test_what_is_lost_is_that_of_a_run_without_the_writers_part(net, text):
     """By hand: the reader's query made from the stream less what the writer wrote there."""
     writer, reader = Head(0, 1), Head(2, 2)
-    lost = heads.attention_lost(net, text, reader, [writer], "Q")
+    (lost,) = heads.attention_lost(net, text, reader, [([writer], "Q")])
     _, cache = net.run_with_cache(text.seen)
     wrote = cache["L0.z"][:, :, 1] @ net.head_weights(writer).W_O
     stream = cache["L2.resid_pre"] - (wrote - wrote.mean(dim=(0, 1)))
@@ -139,8 +139,25 @@ def test_what_is_lost_is_that_of_a_run_without_the_writers_part(net, text):
     share = scores.softmax(dim=-1)[rows, text.at, text.at - 9].mean()
     whole = cache["L2.pattern"][rows, 2, text.at, text.at - 9].mean()
     assert lost == pytest.approx(1 - (share / whole).item(), abs=1e-5)
-    assert heads.attention_lost(net, text, reader, [writer], "V") == pytest.approx(0, abs=1e-6)
-    assert heads.attention_lost(net, text, reader, [], "Q") == 0
+    assert heads.attention_lost(net, text, reader, [([], "Q"), ([], "K")]) == [0, 0]
+
+
+def test_what_many_cuts_lose_is_what_cut_paths_lose(net, text):
+    writers, reader = [Head(0, 1), Head(1, 2)], Head(2, 0)
+    found = heads.attention_lost(net, text, reader, [(writers, "Q"), (writers, "K")])
+    whole = heads.attention_to(net, text)[:, 2, 0].mean()
+    for route, lost in zip("QK", found, strict=True):
+        edits = cut_paths(net, text.seen, [(w, reader, route) for w in writers], "mean")
+        left = heads.attention_to(net, text, edits=edits)[:, 2, 0].mean()
+        assert lost == pytest.approx(1 - (left / whole).item(), abs=1e-5) and abs(lost) > 1e-3
+
+
+def test_one_run_gives_the_attention_and_the_answers(net, text):
+    edits = ablate(net, [Head(0, 1)], "resample", heads.head_outputs(net, text.seen.roll(1, 0)))
+    same = ablate(net, [Head(0, 1)], "resample", text.seen.roll(1, 0))
+    looks, right = heads.looks_and_answers(net, text, edits)
+    torch.testing.assert_close(looks, heads.attention_to(net, text, edits=same).mean(dim=0))
+    assert right == hidden_accuracy(net, text, same)
 
 
 def test_patching_the_only_way_in_restores_all(net, text):
@@ -183,7 +200,7 @@ def test_a_bert_goes_the_same_way(text):
         logits = bert.hf(text.seen).logits
     expected = F.cross_entropy(logits.mT, text.tokens, reduction="none")
     torch.testing.assert_close(all_losses(bert, text), expected, atol=1e-5, rtol=1e-5)
-    assert heads.answers_lost(bert, text, [Head(1, 1)], "mean", text.seen) <= 1
+    assert hidden_accuracy(bert, text, ablate(bert, [Head(1, 1)], "mean", text.seen)) <= 1
 
 
 def test_a_model_that_cannot_guess_is_named(linear, text):
@@ -285,6 +302,11 @@ def test_bad_input_is_named(text):
         keys_at(repeats("in order", 5, SMALL), "later instance")
     with pytest.raises(ValueError, match="beside"):
         keys_at(repeats("in order", 5, SMALL), "beside")
+    cut, normed = [([Head(0, 0)], "V")], AttentionOnlyTransformer(ModelConfig(9, causal=False))
+    with pytest.raises(ValueError, match="route is called 'V'"):
+        heads.attention_lost(small_model(), repeats("in order", 7, SMALL), Head(1, 0), cut)
+    with pytest.raises(ValueError, match="layer norms.*cut_paths"):
+        heads.attention_lost(normed, text, Head(1, 0), cut)
 
 
 def masked_windows(**changes):
@@ -326,12 +348,6 @@ def test_masked_windows_and_objectives_refuse_what_cannot_be():
 
 
 # ---- exercises and figures ----
-
-
-def find(seen, at):
-    for place in range(1, at - 1):
-        if seen[place - 1] == seen[at - 1] or seen[place + 1] == seen[at + 1]:
-            return place
 
 
 class Mirror(AttentionOnlyTransformer):
@@ -377,6 +393,15 @@ def without_mean(pattern, at, copy):
     return pattern[TEXTS, :, at, copy]
 
 
+def matches(W_E, g, h, reader):
+    """By another way: the reader's QK circuit between what the heads write, token by token."""
+    W_QK = reader.W_Q @ reader.W_K.T
+    by_g, by_h = (W_E @ (head.W_V @ head.W_O) for head in (g, h))
+    return (
+        torch.stack([(by_h @ W_QK.T @ x).argmax() == i for i, x in enumerate(by_g)]).float().mean()
+    )
+
+
 def copied_on_both_sides(seen, at, wanted):
     return copied_beside(1)(copied_beside(-1)(seen, at, wanted), at, wanted)
 
@@ -389,13 +414,18 @@ ANSWERS = [
     ("19.1", [mirrored], "not yet"),
     ("19.1", [without_mean], "not yet"),
     ("19.1", [lambda pattern, at, copy: None], "not attempted"),
-    ("19.2", [find], "solved"),
-    ("19.2", [lambda seen, at: at - 4], "not yet"),
-    ("19.2", [lambda seen, at: None], "not attempted"),
-    ("19.3", [copied_on_both_sides], "solved"),
-    ("19.3", [copied_beside(-1)], "not yet"),
-    ("19.3", [lambda seen, at, wanted: seen], "not yet"),
-    ("19.3", [lambda seen, at, wanted: None], "not attempted"),
+    ("19.2", [copied_on_both_sides], "solved"),
+    ("19.2", [copied_beside(-1)], "not yet"),
+    ("19.2", [lambda seen, at, wanted: seen], "not yet"),
+    ("19.2", [lambda seen, at, wanted: None], "not attempted"),
+    ("19.3", [matches], "solved"),
+    ("19.3", [lambda *weights: matches(*weights).item()], "solved"),
+    ("19.3", [lambda W_E, g, h, reader: matches(W_E, h, g, reader)], "not yet"),
+    ("19.3", [lambda W_E, *heads: matches(W_E, *heads) * len(W_E)], "not yet"),
+    ("19.3", [lambda W_E, g, h, reader: matches(W_E, g, g, reader)], "not yet"),
+    ("19.3", [lambda W_E, g, h, r: matches(W_E, g, h, r._replace(W_K=r.W_Q))], "not yet"),
+    ("19.3", [lambda W_E, g, h, reader: W_E], "not yet"),
+    ("19.3", [lambda W_E, g, h, reader: None], "not attempted"),
 ]
 
 
@@ -403,7 +433,7 @@ ANSWERS = [
 def test_an_answer_is_judged(verdict, number, answer, expected):
     model = Mirror(ModelConfig(MASK + 1, 1, 4, 1, 4, 41, "relative", causal=False))
     model.tokenizer = type("Tokenizer", (), {"bos": 0})
-    given = {"model": model, "mask": MASK} if number == "19.3" else {}
+    given = {"model": model, "mask": MASK} if number == "19.2" else {}
     assert verdict(number, *answer, **given) == expected
 
 

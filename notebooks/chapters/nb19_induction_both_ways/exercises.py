@@ -1,22 +1,17 @@
-"""The exercises of notebook 19: measure a head from the mask, find a token, mislead a model.
+"""The exercises of notebook 19: measure a head from the mask, mislead a model, read two heads.
 
 PAGES are the package's versions of what the reader writes; each is its folded solution.
 """
 
 import torch
 
-from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
-from aot_helpers.teaching.exercises.references import compared
+from aot_helpers.models.protocol import HeadWeights
+from aot_helpers.teaching.exercises import NotYet, attempted
+from aot_helpers.teaching.exercises.references import compared, draw
 from chapters.nb19_induction_both_ways.repeats import repeats
 
-MASK = 99
-TEXTS = (  # seen, where the mask stands, where the hidden token stood
-    ([0, 11, 12, 13, 14, 11, 12, MASK, 14], 7, 3),
-    ([0, 31, 32, 33, 34, 35, 41, 42, MASK, 34, 43], 8, 3),
-    ([0, 31, 32, 33, 34, 35, 41, 32, MASK, 44, 45], 8, 3),
-    ([0, 51, 52, 53, 54, 61, MASK, 62, 63], 6, None),
-)
 ENOUGH = 0.8  # of the texts that have to be misled
+TOKENS, WIDTH, D_HEAD = 50, 32, 16  # of the weights of 19.3
 
 
 def copy_scores(pattern, at, copy):
@@ -26,7 +21,15 @@ def copy_scores(pattern, at, copy):
     return torch.stack(places, dim=-1).mean(dim=0)
 
 
-PAGES = {"19.1": copy_scores}
+def self_match(W_E, g, h, reader):
+    """Share of the tokens a whose query, made from g, scores highest with their own key, from h."""
+    queries = W_E @ g.W_V @ g.W_O @ reader.W_Q
+    keys = W_E @ h.W_V @ h.W_O @ reader.W_K
+    best = (queries @ keys.T).argmax(dim=1)
+    return (best == torch.arange(len(W_E))).float().mean()
+
+
+PAGES = {"19.1": copy_scores, "19.3": self_match}
 
 
 def _scores(answer):
@@ -55,16 +58,49 @@ def _scores(answer):
     return "it measures induction in both directions: the copy may stand before or after the mask"
 
 
-def _finds(answer):
-    for seen, at, place in TEXTS:
-        given = answer(list(seen), at)
-        if given is ... or (given is None and (seen, at, place) == TEXTS[0]):
-            raise NotAttempted
-        if given != place:
-            raise NotYet(
-                f"{seen}, mask at {at}: the hidden token stood at {place}, yours is {given}."
-            )
-    return "you never looked at the hidden token: its neighbors are all there is"
+def _weights():
+    """An embedding, two heads that write tokens much alike, and a reader that compares them."""
+    W_E = torch.nn.functional.normalize(draw(TOKENS, WIDTH, seed=0), dim=1)
+    W_V, W_O, W_Q = (
+        draw(WIDTH, D_HEAD, seed=1),
+        draw(D_HEAD, WIDTH, seed=2),
+        draw(WIDTH, D_HEAD, seed=3),
+    )
+    other_V, other_O = 0.5 * draw(WIDTH, D_HEAD, seed=5), 0.5 * draw(D_HEAD, WIDTH, seed=6)
+    g, h = HeadWeights(W_Q, W_Q, W_V, W_O), HeadWeights(W_Q, W_Q, W_V + other_V, W_O + other_O)
+    return W_E, g, h, g._replace(W_K=W_Q + 0.5 * draw(WIDTH, D_HEAD, seed=7))
+
+
+def _matches(answer):
+    W_E, g, h, reader = _weights()
+    wanted = self_match(W_E, g, h, reader)
+    found = attempted(answer(W_E.clone(), g, h, reader))
+    if isinstance(found, float):
+        found = torch.tensor(found)
+    if not isinstance(found, torch.Tensor) or found.shape != ():
+        shape = tuple(found.shape) if isinstance(found, torch.Tensor) else found
+        raise NotYet(f"One number is wanted, a share of the tokens; got {shape!r}.")
+    queries, keys = W_E @ g.W_V @ g.W_O @ reader.W_Q, W_E @ h.W_V @ h.W_O @ reader.W_K
+    back, own = (queries @ keys.T).argmax(dim=0), torch.arange(len(W_E))
+    known = {
+        "g makes the query and h the key; yours are exchanged.": self_match(W_E, h, g, reader),
+        "Take the largest score over all keys b, for each query a; yours is over the queries.": (
+            (back == own).float().mean()
+        ),
+        "The reader's key is made by its W_K; you read both sides by W_Q.": (
+            self_match(W_E, g, h, reader._replace(W_K=reader.W_Q))
+        ),
+        "h writes the key's side; you take g for both.": self_match(W_E, g, g, reader),
+        "The reader reads what heads wrote, W_E W_V W_O; you give it the bare embeddings.": (
+            ((W_E @ reader.W_Q @ (W_E @ reader.W_K).T).argmax(dim=1) == own).float().mean()
+        ),
+        "This is a count; divide it by the number of tokens.": wanted * len(W_E),
+    }
+    compared(found.float(), wanted, known, within=1e-5)
+    return (
+        f"of {len(W_E)} made-up tokens, {wanted:.2f} find themselves; no text was needed, "
+        "because the weights alone say what is compared"
+    )
 
 
 def _misleads(answer, model, mask):
@@ -95,6 +131,6 @@ def _misleads(answer, model, mask):
 
 CHECKS = {
     "19.1": _scores,
-    "19.2": _finds,
-    "19.3": _misleads,
+    "19.2": _misleads,
+    "19.3": _matches,
 }

@@ -1,25 +1,28 @@
 """Notebook 19: what heads attend to from a hidden token, which heads they read, and ablations."""
 
+import math
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
+from aot_helpers.base.errors import check_one_of
 from aot_helpers.models.losses import repeat_length
 from aot_helpers.models.protocol import Edits, Head, Model
+from aot_helpers.reading.circuits import check_earlier
 from aot_helpers.reading.heads import (
     HEAD_PATTERNS,
+    head_output,
     head_scores,
     induction_scores,
     pattern_score,
 )
-from aot_helpers.reading.interventions import ablate, cut_paths, merge, patch_heads
+from aot_helpers.reading.interventions import ablate, cut_paths, merge
 from chapters.nb19_induction_both_ways.repeats import (
     AT_ONCE,
     Hidden,
     all_losses,
-    hidden_accuracy,
     hide,
     keys_at,
     nested_losses,
@@ -55,12 +58,41 @@ def attention_to_all(
     return torch.stack(found, dim=1)
 
 
+def at_place(
+    hidden: Hidden, looks: Float[Tensor, "text layer head key"], place: str = "earlier instance"
+) -> Float[Tensor, "text layer head"]:
+    """Of what `attention_to_all` found, what goes to a place, text by text."""
+    keys = keys_at(hidden, place).any(dim=1)  # [text, key]: no other query has any
+    return (looks * keys[:, None, None]).sum(dim=-1)
+
+
 def attention_to(
     model: Model, hidden: Hidden, place: str = "earlier instance", edits: Edits | None = None
 ) -> Float[Tensor, "text layer head"]:
     """What every head gives from the hidden token to a place, text by text."""
-    keys = keys_at(hidden, place).any(dim=1)  # [text, key]: no other query has any
-    return (attention_to_all(model, hidden, edits) * keys[:, None, None]).sum(dim=-1)
+    return at_place(hidden, attention_to_all(model, hidden, edits), place)
+
+
+@torch.no_grad()
+def looks_and_answers(
+    model: Model, hidden: Hidden, edits: Edits
+) -> tuple[Float[Tensor, "layer head"], float]:
+    """Mean attention of every head to the earlier instance, and the share of right answers."""
+    rows, found = torch.arange(len(hidden.at)), []
+
+    def keep(logits):
+        found.append(logits[rows, hidden.at].argmax(dim=-1) == hidden.answers)
+        return logits
+
+    looks = attention_to(model, hidden, edits=merge(edits, {"logits": keep}))
+    return looks.mean(dim=0), found[0].float().mean().item()
+
+
+@torch.no_grad()
+def head_outputs(model: Model, tokens: Int[Tensor, "text pos"]) -> dict[str, Tensor]:
+    """The output z of all heads on these tokens, by name: the `reference` of many ablations."""
+    cache = model.run_with_cache(tokens)[1]
+    return {name: value for name, value in cache.items() if name.endswith(".z")}
 
 
 @torch.no_grad()
@@ -77,11 +109,18 @@ def neighbor_scores(
     }
 
 
+def up_to(scores: dict[int, Tensor], far: int) -> dict[int, Tensor]:
+    """Of `neighbor_scores`, those of the places up to so far away."""
+    return {step: each for step, each in scores.items() if abs(step) <= far}
+
+
 def neighbor_heads(
-    model: Model, tokens: Int[Tensor, "text pos"], before: int
+    scores: dict[int, Float[Tensor, "layer head"]], before: int | None = None
 ) -> dict[Head, tuple[int, float]]:
-    """Heads of layers before `before` that give HIGH or more to one place near: its step, share."""
-    scores = neighbor_scores(model, tokens)
+    """Of `neighbor_scores`, the heads that give HIGH or more to one place: its step, share.
+
+    before: of layers before this one; None is all.
+    """
     most = torch.stack([*scores.values()]).max(dim=0)
     steps = list(scores)
     return {
@@ -118,32 +157,37 @@ def later_others(
     return [free[i] for i in order[:n].tolist()]
 
 
-def answers_lost(
-    model: Model, hidden: Hidden, heads: list[Head], by: str, reference: Int[Tensor, "text pos"]
-) -> float:
-    """The share of its right answers that the model loses without the heads.
-
-    Raises ValueError for heads that do not exist.
-    """
-    without = hidden_accuracy(model, hidden, ablate(model, heads, by, reference))
-    return 1 - without / max(hidden_accuracy(model, hidden), 1e-9)
-
-
+@torch.no_grad()
 def attention_lost(
-    model: Model, hidden: Hidden, reader: Head, writers: list[Head], route: str
-) -> float:
-    """The share of the reader's attention to the earlier instance that is lost without the writers.
+    model: Model, hidden: Hidden, reader: Head, cuts: list[tuple[list[Head], str]]
+) -> list[float]:
+    """The share of the reader's attention to the earlier instance that is lost by each cut.
 
-    What the writers wrote is taken out of the reader's "Q", "K" or "V"; their mean stays.
+    A cut is (writers, route): what the writers wrote is taken out of the reader's "Q" or "K"; their
+    mean stays. One run serves all cuts, because without layer norm a score is linear in what its
+    query reads, and in what its key reads. Raises ValueError for other routes and for a model that
+    is causal or has layer norms.
     """
-    if not writers:
-        return 0.0
-    cut = cut_paths(model, hidden.seen, [(w, reader, route) for w in writers], "mean")
-    with_it, without = (
-        attention_to(model, hidden, edits=edits)[:, reader.layer, reader.head].mean()
-        for edits in (None, cut)
-    )
-    return (1 - without / with_it).item()
+    layer, head = reader
+    if model.config.causal or not isinstance(model.attention_norm(layer), nn.Identity):
+        raise ValueError("this model is causal or has layer norms: cut its paths by cut_paths")
+    cache, rows = model.run_with_cache(hidden.seen)[1], torch.arange(len(hidden.at))
+    scores = cache[f"L{layer}.scores"][rows, head, hidden.at]  # [text, key]
+    q, k = cache[f"L{layer}.q"][rows, hidden.at, head], cache[f"L{layer}.k"][:, :, head]
+    W, earlier = model.head_weights(reader), keys_at(hidden, "earlier instance").any(dim=1)
+    whole, lost = scores.softmax(dim=-1)[earlier].mean(), []
+    for writers, route in cuts:
+        check_one_of("route", route, ("Q", "K"))
+        wrote = torch.zeros_like(cache["embed"])
+        for writer in writers:
+            check_earlier(writer, reader)
+            wrote = wrote + head_output(model, cache, writer)
+        wrote = wrote - wrote.mean(dim=(0, 1))
+        q_less = wrote[rows, hidden.at] @ W.W_Q if route == "Q" else q
+        k_less = wrote @ W.W_K if route == "K" else k
+        less = torch.einsum("td,tkd->tk", q_less, k_less) / math.sqrt(model.config.d_head)
+        lost.append(1 - ((scores - less).softmax(dim=-1)[earlier].mean() / whole).item())
+    return lost
 
 
 def context_gain(
@@ -163,19 +207,25 @@ def context_gain(
     return short - long
 
 
-def causal_attention_lost(model: Model, tokens: Int[Tensor, "text pos"], route: str) -> float:
-    """The same of a causal model's highest induction head and its previous-token heads."""
+def causal_attention_lost(
+    model: Model, tokens: Int[Tensor, "text pos"], routes: str = "QK"
+) -> dict[str, float]:
+    """The same, by route, of a causal model's highest induction head and previous-token heads."""
     reader = highest(induction_scores(model, tokens))
-    previous = head_scores(model, tokens, "previous").scores[: reader.layer]
-    paths = [(writer, reader, route) for writer in high_heads(previous)]
-    edits = cut_paths(model, tokens, paths, "mean")
+    writers = high_heads(head_scores(model, tokens, "previous").scores[: reader.layer])
     targets, first = HEAD_PATTERNS["induction"](tokens), repeat_length(tokens) + 1
-    shares = []
-    for each in (None, edits):
+
+    def share(edits: Edits | None = None) -> Tensor:
         with torch.no_grad():
-            pattern = model.run_with_cache(tokens, edits=each)[1][f"L{reader.layer}.pattern"]
-        shares.append(pattern_score(pattern, targets, first)[reader.head])
-    return (1 - shares[1] / shares[0]).item()
+            pattern = model.run_with_cache(tokens, edits=edits)[1][f"L{reader.layer}.pattern"]
+        return pattern_score(pattern, targets, first)[reader.head]
+
+    cuts = {
+        route: cut_paths(model, tokens, [(writer, reader, route) for writer in writers], "mean")
+        for route in routes
+    }
+    whole = share()
+    return {route: (1 - share(edits) / whole).item() for route, edits in cuts.items()}
 
 
 def restored(
@@ -189,8 +239,8 @@ def restored(
     def share(text: Hidden, edits: Edits | None = None) -> Tensor:
         return attention_to(model, text, edits=edits)[:, reader.layer, reader.head].mean()
 
-    low, high = share(broken), share(hidden)
-    patched = [share(broken, patch_heads(model, hidden.seen, [writer])) for writer in writers]
+    low, high, whole = share(broken), share(hidden), head_outputs(model, hidden.seen)
+    patched = [share(broken, ablate(model, [w], "resample", whole)) for w in writers]
     return (torch.stack(patched) - low) / (high - low)
 
 

@@ -229,8 +229,14 @@ def all_losses(
     for rows in torch.arange(len(hidden.tokens)).split(AT_ONCE):
         some = replace(hidden, tokens=hidden.tokens[rows], seen=hidden.seen[rows])
         logits = _logits(model, some, edits)
-        losses.append(F.cross_entropy(logits.mT, some.tokens, reduction="none"))
+        losses.append(_cross_entropy(logits, some.tokens))
     return torch.cat(losses)
+
+
+def _cross_entropy(
+    logits: Float[Tensor, "text pos d_vocab"], tokens: Int[Tensor, "text pos"]
+) -> Float[Tensor, "text pos"]:
+    return F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none").view_as(tokens)
 
 
 def nested_losses(
@@ -245,15 +251,18 @@ def nested_losses(
     """Mean loss of the same `n_hidden` tokens, hidden at once, in windows of several sizes.
 
     They stand at random in the smallest window, which begins every larger one. Fewer runs than one
-    hidden token at a time.
+    hidden token at a time. AT_ONCE texts at a time, as in `all_losses`.
     """
     generator = torch.Generator().manual_seed(seed)
     order = torch.rand(len(texts), sizes[0] - 1, generator=generator).argsort(dim=1)
     at, found = 1 + order[:, :n_hidden], []
     for size in sizes:
-        whole = texts[:, :size]
-        hidden = Hidden(whole, whole.scatter(1, at, mask), at[:, 0])
-        found.append(all_losses(model, hidden, edits).gather(1, at).mean(dim=1))
+        losses = []
+        for some, places in zip(texts[:, :size].split(AT_ONCE), at.split(AT_ONCE), strict=True):
+            hidden = Hidden(some, some.scatter(1, places, mask), places[:, 0])
+            logits = _logits(model, hidden, edits)[torch.arange(len(some))[:, None], places]
+            losses.append(_cross_entropy(logits, some.gather(1, places)).mean(dim=1))
+        found.append(torch.cat(losses))
     return torch.stack(found)
 
 
