@@ -6,7 +6,8 @@ from collections.abc import Callable
 from aot_helpers.models.checkpoints import load_measurements
 
 QUANTITIES: dict[str, Callable[[dict], float]] = {  # what was measured while a run trained
-    "second copy, random tokens": lambda m: m["repeated random tokens, second copy"],  # 63 tokens
+    "first copy, random tokens": lambda m: m["repeated random tokens, first copy"],  # 63 tokens
+    "second copy, random tokens": lambda m: m["repeated random tokens, second copy"],
     "in-context score": lambda m: m["in-context score"],  # late minus early: negative if it helps
     "induction score": lambda m: max(m["induction"][-1]),  # best head of the last layer, 63 tokens
     "copy accuracy": lambda m: m["copy accuracy"]["32"],

@@ -66,16 +66,36 @@ def test_kinds_of_tokens_share_no_token(stories):
 
 
 def test_a_middle_half_reaches_from_a_quarter_to_three_quarters():
-    assert measure.middle_half(list(range(101)), [-n for n in range(101)]) == 50
-    assert measure.middle_half([0, 10, 20, 30], [0, 0, 9, 9]) == 0
+    assert measure.middle_half(torch.arange(101), -torch.arange(101.0)) == 50
+    assert measure.middle_half(torch.tensor([0, 10, 20, 30]), torch.tensor([0.0, 0, 9, 9])) == 0
 
 
-def test_a_difference_is_the_second_copy_minus_the_first():
-    steps, runs = measure.difference(TWO, "stories", first=200, last=1500)
+@pytest.mark.parametrize("text", ["stories", "random tokens"])
+def test_a_gap_is_the_first_copy_minus_the_second(text):
+    steps, runs = measure.gaps(TWO, text)
     log = load_measurements(TWO[1])
     found = log["measured"][log["steps"].index(1500)]
-    gap = found["repeated text, second copy"] - found["repeated text, first copy"]
-    assert steps[-1] == 1500 and runs[1][-1] == gap < 0
+    name = {"stories": "repeated text", "random tokens": "repeated random tokens"}[text]
+    gap = found[f"{name}, first copy"] - found[f"{name}, second copy"]
+    assert steps[0] == 200 and steps[-1] == 1500 and runs[1][-1].item() == pytest.approx(gap)
+    halves = [trajectories.reached(steps.tolist(), run.tolist(), 0.5) for run in runs]
+    assert measure.half_way(steps, runs) == halves
+
+
+def test_the_middle_halves_of_claim_21_are_those_of_the_logs():
+    found = measure.middle_halves(TWO)
+    for what, values in found.items():
+        text = what.removesuffix(" less first copies")
+        steps, runs = trajectories.measured(TWO, f"second copy, {text}", 200, 1500)
+        if what != text:
+            _, once = trajectories.measured(TWO, f"first copy, {text}", 200, 1500)
+            runs = [
+                [b - a for a, b in zip(*pair, strict=True)] for pair in zip(once, runs, strict=True)
+            ]
+        spans = [
+            [trajectories.reached(steps, run, share) for share in (0.25, 0.75)] for run in runs
+        ]
+        assert values == [end - begin for begin, end in spans]
 
 
 def test_half_way_steps_are_those_of_shares_of_the_change():
@@ -91,14 +111,15 @@ def test_half_way_steps_are_those_of_shares_of_the_change():
 
 
 def test_figures_can_be_read(view):
-    steps, runs = measure.second_copies(TWO, "stories")
-    curves, spans = {"two": runs}, {"two": [measure.middle_span(steps, run) for run in runs]}
+    steps, runs = measure.gaps(TWO, "stories")
+    texts = dict.fromkeys(("random tokens", "stories"), {"two": runs, "one": runs / 3})
     models = {step: load_checkpoint("stories-2l", step) for step in (300, 4000)}
     strip = {"L0H0, one": [torch.eye(21)] * 2, "L0H0, two": [torch.eye(21)] * 2}
     check_figures(
-        figures.copied_text(TOKENS[:1], models, "red", "title"),
+        figures.copied_text(TOKENS[:1], models, "title", "note"),
         figures.film_strip([0, 100], strip, "title"),
-        figures.second_copies(steps, curves, spans, {"two": "red"}, "title"),
+        figures.gaps(steps, texts, "title"),
+        figures.losses_and_gap(steps, 3 + runs, 2 * runs, "title"),
         figures.transplants(dict.fromkeys("abcdefg", [0.0, 0.1]), ["one", "two"], "title"),
         figures.kinds_of_tokens([0, 1], {"a": [0, 1], "b": [0, 0.5], "c": [0, 0]}, "title"),
         view.figure,
@@ -128,7 +149,8 @@ ANSWERS = [
     ("09.1", changed(lambda x, n: (x[:, :n].mean(), x[:, n:].mean())), "not yet"),
     ("09.1", changed(lambda x, n: (x[:, :n].sum(), x[:, n + 1 :].sum())), "not yet"),
     ("09.1", lambda model, tokens: 5.0, "not yet"),
-    ("09.2", lambda steps, values: trajectories.reached(steps, values, 0.5), "not yet"),
+    ("09.2", lambda steps, values: measure.half_way(steps, values[None])[0], "not yet"),
+    ("09.2", lambda steps, values: measure.middle_span(steps, values)[1], "not yet"),
     ("09.3", lambda k: torch.cat([k[:, :1], k[:, :-1]], dim=1), "not yet"),
     ("09.3", lambda k: torch.cat([k.roll(1, 1)[:, :, :2], k[:, :, 2:]], dim=2), "not yet"),
     ("09.3", lambda k: 3, "not yet"),

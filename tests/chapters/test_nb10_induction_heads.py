@@ -70,7 +70,12 @@ def cut(k, z, W_O, W_K, head, mean=True, where=None):
     return k
 
 
-SHARES = {"by hand": torch.tensor([0.5]), "trained": torch.tensor([0.8, 0.84])}
+def constant(written, W_Q, k):
+    """Another way: the mean of the scores that each place's writing gives to every key."""
+    scores = torch.einsum("spm,md,tkd->tksp", written, W_Q, k) / k.shape[-1] ** 0.5
+    return scores.mean(dim=(2, 3))
+
+
 ANSWERS = [
     ("10.1", key_matrix, "solved"),
     ("10.1", lambda n: key_matrix(n, block=0), "not yet"),
@@ -84,9 +89,11 @@ ANSWERS = [
     ("10.2", lambda k, *given: k, "not yet"),
     ("10.2", lambda k, z, *more: cut(k, 2 * z, *more), "not yet"),
     ("10.2", lambda *given: None, "not attempted"),
-    ("10.3", {"by hand": 0.5, "trained": 0.9}, "solved"),
-    ("10.3", {"by hand": 0.5, "trained": 0.5}, "not yet"),
-    ("10.3", {"by hand": ..., "trained": ...}, "not attempted"),
+    ("10.3", constant, "solved"),
+    ("10.3", lambda written, W_Q, k: constant(written, W_Q, k) * 3**0.5, "not yet"),
+    ("10.3", lambda written, W_Q, k: constant(written, W_Q, k)[:, 0], "not yet"),
+    ("10.3", lambda written, W_Q, k: constant(written[:1], W_Q, k), "not yet"),
+    ("10.3", lambda *given: None, "not attempted"),
 ]
 
 
@@ -95,12 +102,41 @@ def test_an_answer_is_judged(verdict, number, answer, expected):
     torch.manual_seed(3)
     wire = {"k": torch.randn(2, 5, 4, 3), "z": torch.randn(2, 5, 3)}
     wire |= {"W_O": torch.randn(3, 8), "W_K": torch.randn(8, 3), "head": 2}
-    given = {"10.2": wire, "10.3": {"truth": SHARES}}
+    read = {"written": torch.randn(2, 5, 8), "W_Q": torch.randn(8, 3), "k": torch.randn(2, 5, 3)}
+    given = {"10.2": wire, "10.3": read}
     assert verdict(number, answer, **given.get(number, {})) == expected
 
 
 def test_figures_can_be_read():
-    check_figures(figures.three_steps("title"), figures.three_steps("title", note=torch.eye(4)))
+    maps = {
+        "zero": {"one cut": torch.eye(9), "another": torch.eye(9)},
+        "mean": {"one cut": -torch.eye(9)},
+    }
+    check_figures(
+        figures.three_steps("title", *[torch.eye(4)] * 3),
+        figures.cut_patterns(maps, 0.5, "title"),
+        figures.query_terms({"embedding": (8.0, 1.0), "a constant": (-0.1, 9.0)}, "title"),
+        figures.lost_by_parts(torch.eye(3, 7), "title"),
+        figures.through_mlp(
+            torch.full((3, 7), 0.02), [0.0, 0.6, 0, 0, 0, -0.02], Head(3, 3), "title"
+        ),
+    )
+
+
+def test_the_terms_of_a_query_add_up_to_the_scores():
+    model = load_checkpoint("stories-2l")
+    tokens = repeated_tokens(1024, 12, 4, model.tokenizer.bos, seed=3)
+    _, cache = model.run_with_cache(tokens)
+    terms = induction_circuit.query_terms(model, cache, Head(1, 2))
+    scores = cache["L1.scores"][:, 2]
+    right = torch.stack([scores[:, 13 + i, 2 + i] for i in range(12)]).mean().item()
+    found = [sum(column) for column in zip(*terms.values(), strict=True)]
+    assert found == pytest.approx([right, scores[:, 13:, 0].mean().item()], abs=1e-4)
+    k, W_Q = cache["L1.k"][:, :, 2], model.head_weights(Head(1, 2)).W_Q
+    constant = induction_circuit.constant_scores(cache["L0.attn_out"], W_Q, k)
+    assert constant[:, 0].mean().item() == pytest.approx(
+        terms["layer 0, its constant"][1], abs=1e-4
+    )
 
 
 @pytest.mark.parametrize("positions", ["standard", "shortformer", "relative", "none"])

@@ -5,11 +5,10 @@ from functools import partial
 import torch
 
 from aot_helpers.models.losses import copy_losses, next_token_losses
-from aot_helpers.reading.trajectories import reached
 from aot_helpers.teaching.exercises import NotYet, attempted
 from aot_helpers.teaching.exercises.references import against, draw, where_to_look
 from aot_helpers.text.batches import repeated_tokens
-from chapters.nb09_phase_change.measure import middle_half
+from chapters.nb09_phase_change.measure import middle_half, middle_span
 
 WRONG_LOSSES = {  # what to say: two numbers of the losses, of those of each own token, and n
     "Leave out the first token of the second copy: nothing tells of a repeat yet.": (
@@ -47,25 +46,30 @@ def _copy_losses(answer, model, tokens):
 
 def _by_value(steps, values):
     """Shares of the first value, where shares of the change are meant."""
-    pairs = list(zip(steps, values, strict=True))
-    done = [next((s for s, v in pairs if v <= part * values[0]), 0) for part in (0.75, 0.25)]
-    return done[1] - done[0]
+    begin, end = (steps[values <= part * values[0]] for part in (0.75, 0.25))
+    return end.min() - begin.min() if len(end) and len(begin) else torch.tensor(-1)
 
 
 _compare_middle = against(
     middle_half,
     [
-        ([0, 15, 30, 45, 60, 75], [7.0, 6.8, 5.4, 3.5, 2.0, 1.0]),
-        ([0, 100, 200, 300], [2.0, 1.0, 0.4, 0.0]),
-        ([200, 250, 300, 350, 400], [0.0, 0.1, 0.5, 0.9, 1.0]),
+        (torch.tensor(steps), torch.tensor(values))
+        for steps, values in (
+            ([0, 15, 30, 45, 60, 75], [7.0, 6.8, 5.4, 3.5, 2.0, 1.0]),
+            ([0, 100, 200, 300], [2.0, 1.0, 0.4, 0.0]),
+            ([200, 250, 300, 350, 400], [0.0, 0.1, 0.5, 0.9, 1.0]),
+        )
     ],
     {
         "Take shares of the whole change, from the first value to the last.": _by_value,
-        "This is the step at which a quarter is done; subtract it from that of 3/4.": partial(
-            reached, share=0.25
+        "This is the step at which a quarter is done; subtract it from that of 3/4.": (
+            lambda steps, values: middle_span(steps, values)[0]
         ),
-        "This is the step at which three quarters are done; subtract that of 1/4.": partial(
-            reached, share=0.75
+        "This is the step at which three quarters are done; subtract that of 1/4.": (
+            lambda steps, values: middle_span(steps, values)[1]
+        ),
+        "You took the quarter's step minus that of three quarters: the other way round.": (
+            lambda steps, values: -middle_half(steps, values)
         ),
     },
 )
@@ -73,7 +77,7 @@ _compare_middle = against(
 
 def _middle_half(answer):
     _compare_middle(answer)
-    return "a steady change would take half of all steps"
+    return "of a steady change it is half of all steps; the fewer, the more sudden"
 
 
 def _shift(answer):

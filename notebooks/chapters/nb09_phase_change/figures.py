@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from IPython.display import display
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -16,11 +15,12 @@ from aot_helpers.showing.forms import TITLE, grids, lines, panels
 from aot_helpers.showing.playground_page import playground_view
 from aot_helpers.showing.texts import token_rows
 from aot_helpers.showing.widgets import Page
-from chapters.nb09_phase_change.measure import Texts
+from chapters.nb09_phase_change.measure import Texts, middle_span
 
 # Two colors of this notebook alone: stories and the names in them, and random tokens.
 STORIES, RANDOM = "#137177", "#C2255C"
 CONTROL = "0.45"
+SURPRISE = "#3e3848"  # of a token that was not expected, as in notebook 00
 DRAWN_EVERY = 50  # steps from one frame of the live view to the next
 
 
@@ -31,9 +31,9 @@ def playground(title: str) -> Page:
 
 @torch.no_grad()
 def copied_text(
-    tokens: Texts, models: dict[int, AttentionOnlyTransformer], color: str, title: str
+    tokens: Texts, models: dict[int, AttentionOnlyTransformer], title: str, note: str = ""
 ) -> Figure:
-    """The probability that a model gave to each token of a text written twice, a row a step.
+    """How probable a model found each token of a text written twice, a row a step; dark: hardly.
 
     models: {training step: the model after it}.
     """
@@ -41,8 +41,8 @@ def copied_text(
     for step, model in models.items():
         strings = model.tokenizer.token_strings(tokens[0, 1:])
         losses = next_token_losses(model(tokens), tokens)[0]
-        rows[f"step {step:,}"] = strings, (-losses).exp()
-    return token_rows(rows, title, shade=color, gap_at=len(strings) // 2)
+        rows[f"step {step:,}"] = strings, 1 - (-losses).exp()
+    return token_rows(rows, title, shade=SURPRISE, gap_at=len(strings) // 2, note=note)
 
 
 def film_strip(
@@ -61,32 +61,69 @@ def film_strip(
     return figure
 
 
-def second_copies(
-    steps: list[int],
-    curves: dict[str, list[list[float]]],
-    spans: dict[str, list[tuple[int, int]]],
-    colors: dict[str, str],
+def gaps(
+    steps: Int[Tensor, " step"], texts: dict[str, dict[str, Float[Tensor, "run step"]]], title: str
+) -> Figure:
+    """The gap between the copies while runs train: {text: {"two layers": runs, "one layer": runs}}.
+
+    Of the first group of each text, the middle half of each run is drawn thick.
+    """
+    figure, axes = panels(
+        1, 2, 9.2, 3.0, title=title, note="thick: the middle half of a change. The scales differ, "
+        "because on stories the first copy leaves less to save."
+    )  # fmt: skip
+    colors = (RANDOM, STORIES)
+    for axis, (text, groups), color in zip(axes[0], texts.items(), colors, strict=True):
+        for i, (group, runs) in enumerate(groups.items()):
+            own = CONTROL if i else color
+            _runs(axis, steps, runs, own, thick=not i)
+            top = runs[:, -1].max().item() if not i else runs[:, -1].mean().item()
+            place = {"xytext": (0, 5), "textcoords": "offset points", "ha": "right"}
+            axis.annotate(group, (steps[-1], top), color=own, weight="bold", size=9.5, **place)
+        axis.set_title(text, **TITLE)
+        axis.set(xlabel="training step", ylabel="gap: first − second copy (nats)")
+        axis.margins(y=0.12)
+    return figure
+
+
+def losses_and_gap(
+    steps: Int[Tensor, " step"],
+    first: Float[Tensor, "run step"],
+    second: Float[Tensor, "run step"],
     title: str,
 ) -> Figure:
-    """The loss on copies while runs train, a line for each run: {label: [run][step]}.
-
-    spans: {label: (from, to) of each run}, drawn thick. Dashed: how the first would fall if it fell
-    steadily.
-    """
-    first, steady = np.mean(next(iter(curves.values())), axis=0), "steady"
-    data = {label: (steps, np.array(runs)) for label, runs in curves.items()}
-    data[steady] = [steps[0], steps[-1]], first[[0, -1]]
-    colors = {**colors, steady: PALE}
-    note = "thick: the middle half of a fall; dashed: a steady fall"
-    figure = lines(
-        {"": data}, title, "training step", "loss (nats)", colors=colors, styles={steady: "--"},
-        runs=True, marker="", y_range=(0, 8.2), note=note,
-    )  # fmt: skip
-    for label, ranges in spans.items():
-        for run, (low, high) in zip(curves[label], ranges, strict=True):
-            part = slice(steps.index(low), steps.index(high) + 1)
-            figure.axes[0].plot(steps[part], run[part], color=colors[label], lw=3.4)
+    """The losses on first and on second copies while runs train, and beside them their gap."""
+    figure, axes = panels(
+        1, 2, 9.2, 3.0, title=title, note="thick: the middle half of a change", sharey=True
+    )
+    left, right = axes[0]
+    _runs(left, steps, first, CONTROL, thick=False)
+    _runs(left, steps, second, STORIES)
+    _runs(right, steps, first - second, STORIES)
+    names = (
+        (left, "first copy", first, CONTROL),
+        (left, "second copy", second, STORIES),
+        (right, "first − second copy", first - second, STORIES),
+    )
+    for axis, name, runs, color in names:
+        place = {"xytext": (0, 6), "textcoords": "offset points", "ha": "right"}
+        end = (steps[-1], runs[:, -3:].max().item())
+        axis.annotate(name, end, color=color, weight="bold", size=9.5, **place)
+    left.set_title("the losses", **TITLE)
+    right.set_title("their gap", **TITLE)
+    left.set(ylabel="nats", ylim=(0, None))
+    for axis in (left, right):
+        axis.set_xlabel("training step")
     return figure
+
+
+def _runs(axis, steps, runs, color, thick=True):
+    """A line for each run; thick: where the middle half of its change is."""
+    axis.plot(steps, runs.T, color=color, lw=1.2, alpha=0.8)
+    for run in runs if thick else ():
+        low, high = middle_span(steps, run)
+        part = (steps >= low) & (steps <= high)
+        axis.plot(steps[part], run[part], color=color, lw=3.4)
 
 
 def transplants(scores: dict[str, list[float]], into: list[str], title: str) -> Figure:

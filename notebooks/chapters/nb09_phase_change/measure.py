@@ -101,26 +101,48 @@ def kinds_of_tokens(corpus, tokenizer, stream: Int[Tensor, " n_tokens"]) -> dict
     return {kind: repeat_segments(segments, tokenizer.bos) for kind, segments in drawn.items()}
 
 
-def difference(names: list[str], corpus: str, **steps: int) -> tuple[list[int], list[list[float]]]:
-    """As `measured`: the loss on the second copy of a text minus that on the first."""
-    at, first = measured(names, f"first copy, {corpus}", **steps)
-    _, second = measured(names, f"second copy, {corpus}", **steps)
-    return at, [
-        [b - a for a, b in zip(*run, strict=True)] for run in zip(first, second, strict=True)
-    ]
+def gaps(
+    names: list[str], text: str, first: int = 200, last: int = 1500
+) -> tuple[Int[Tensor, " step"], Float[Tensor, "run step"]]:
+    """How far the loss on second copies lies below that on first copies, while runs train.
+
+    text: "random tokens", "stories" or "docstrings", in segments of 63 tokens. Measured from step
+    `first` to step `last`.
+    """
+    steps, once = measured(names, f"first copy, {text}", first, last)
+    _, again = measured(names, f"second copy, {text}", first, last)
+    return torch.tensor(steps), torch.tensor(once) - torch.tensor(again)
 
 
-def second_copies(names: list[str], text: str) -> tuple[list[int], list[list[float]]]:
-    """As `measured`: the loss on second copies of 63 tokens of a text, from step 200 to 1,500."""
-    return measured(names, f"second copy, {text}", first=200, last=1500)
+def half_way(steps: Int[Tensor, " step"], runs: Float[Tensor, "run step"]) -> list[int]:
+    """The first measured step at which half of the change is done, of each run."""
+    return [reached(steps.tolist(), run.tolist(), 0.5) for run in runs]
 
 
-def middle_span(steps: list[int], values: list[float]) -> tuple[int, int]:
-    """The steps at which a quarter and three quarters of the change of the values are done."""
-    return reached(steps, values, 0.25), reached(steps, values, 0.75)
+def middle_span(
+    steps: Int[Tensor, " step"], values: Float[Tensor, " step"]
+) -> tuple[Int[Tensor, ""], Int[Tensor, ""]]:
+    """The first steps at which a quarter and three quarters of the change are done."""
+    done = (values - values[0]) / (values[-1] - values[0])  # from 0 to 1
+    return steps[done >= 0.25].min(), steps[done >= 0.75].min()
 
 
-def middle_half(steps: list[int], values: list[float]) -> int:
+def middle_half(steps: Int[Tensor, " step"], values: Float[Tensor, " step"]) -> Int[Tensor, ""]:
     """How many steps lie between a quarter and three quarters of the change of the values."""
-    begin, end = middle_span(steps, values)
-    return end - begin
+    quarter, three_quarters = middle_span(steps, values)
+    return three_quarters - quarter
+
+
+def middle_halves(names: list[str]) -> dict[str, list[int]]:
+    """What claim 09.21 asks of runs: {quantity: steps that the middle half of each run takes}.
+
+    The quantities: the loss on second copies of random tokens and of stories, and on stories this
+    loss less that on first copies; from step 200 to step 1,500.
+    """
+    changes = {}
+    for text in ("random tokens", "stories"):
+        steps, losses = measured(names, f"second copy, {text}", 200, 1500)
+        changes[text] = torch.tensor(losses)
+    changes["stories less first copies"] = gaps(names, "stories")[1]
+    at = torch.tensor(steps)
+    return {what: [int(middle_half(at, run)) for run in runs] for what, runs in changes.items()}

@@ -1,4 +1,4 @@
-"""The exercises of notebook 10: a key matrix, a path that is cut, two places to attend to.
+"""The exercises of notebook 10: a key matrix, a path that is cut, a constant in the queries.
 
 PAGES are the package's versions of what the reader writes; each is its folded solution.
 """
@@ -7,9 +7,8 @@ import torch
 
 from aot_helpers.models.handmade import induction_model
 from aot_helpers.teaching.exercises import NotYet, attempted
-from aot_helpers.teaching.exercises.references import near
-
-NEAR = 0.15  # of 10.3
+from aot_helpers.teaching.exercises.references import compared
+from chapters.nb10_induction_heads.measure import constant_scores
 
 
 def key_matrix(d_vocab):
@@ -31,7 +30,7 @@ def cut_key(k, z, W_O, W_K, head):
     return k
 
 
-PAGES = {"10.1": key_matrix, "10.2": cut_key}
+PAGES = {"10.1": key_matrix, "10.2": cut_key, "10.3": constant_scores}
 
 
 def _key_check(answer):
@@ -95,13 +94,30 @@ def _cut_key(answer, k, z, W_O, W_K, head):
     return "queries and values still read what the writer wrote; only the keys do not"
 
 
-def _two_places(answer, truth):
-    near(answer, {name: of_heads.mean() for name, of_heads in truth.items()}, NEAR)
-    return "the key finds where A stood; the query says what stood before it"
+def _constant_scores(answer, written, W_Q, k):
+    wanted = constant_scores(written, W_Q, k)
+    scale = k.shape[-1] ** 0.5
+    by_text, by_position = (
+        torch.einsum("tpd,tpd->tp", k, (written.mean(dim=dim, keepdim=True) @ W_Q).expand_as(k))
+        for dim in (1, 0)
+    )
+    mistakes = {
+        "Scores are divided by the square root of d_head.": wanted * scale,
+        "Divide by the square root of d_head, not by d_head.": wanted / scale,
+        "The mean runs over positions alone; take it over texts, too.": by_text / scale,
+        "The mean runs over texts alone; take it over positions, too.": by_position / scale,
+        "This is the sum of what was written; take its mean.": wanted * written[..., 0].numel(),
+        "Each key meets what was written at its own position; take the mean first.": (
+            (k * (written @ W_Q)).sum(dim=-1) / scale
+        ),
+    }
+    compared(answer(written.clone(), W_Q.clone(), k.clone()), wanted, mistakes, within=1e-3)
+    others = wanted[:, 1:].mean()
+    return f"to BOS it adds {wanted[:, 0].mean():.1f}, to the other keys {others:.1f} on average"
 
 
 CHECKS = {
     "10.1": _key_check,
     "10.2": _cut_key,
-    "10.3": _two_places,
+    "10.3": _constant_scores,
 }

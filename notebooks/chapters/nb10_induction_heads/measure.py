@@ -1,6 +1,7 @@
 """Notebook 10: the paths between two heads, two places to attend to, the terms of a score."""
 
 import itertools
+import math
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -65,6 +66,61 @@ def lost_by_part(
         keys[:, :, number] = norm(left) @ model.head_weights(reader).W_K + b_K
     left = edited_score(model, tokens, reader, {f"L{layer}.k": lambda _: keys})
     return 1 - left / _score(cache[f"L{layer}.pattern"][:, number])
+
+
+def lost_by_parts(
+    model: Model, tokens: Int[Tensor, "batch pos"], reader: Head, cache: dict[str, Tensor]
+) -> Float[Tensor, "layer part"]:
+    """`lost_by_part` of every head and MLP before the reader: a row a layer, the MLP last."""
+    parts = [
+        [
+            *(head_output(model, cache, Head(layer, h)) for h in range(model.config.n_heads)),
+            cache[f"L{layer}.mlp_out"],
+        ]
+        for layer in range(reader.layer)
+    ]
+    return torch.tensor(
+        [[lost_by_part(model, tokens, reader, cache, part) for part in row] for row in parts]
+    )
+
+
+def constant_scores(
+    written: Float[Tensor, "text pos d_model"],
+    W_Q: Float[Tensor, "d_model d_head"],
+    k: Float[Tensor, "text pos d_head"],
+) -> Float[Tensor, "text pos"]:
+    """What the mean of what was written, read by all queries, adds to the score of each key."""
+    constant = written.mean(dim=(0, 1)) @ W_Q  # [d_head]
+    return k @ constant / math.sqrt(len(constant))
+
+
+def query_terms(
+    model: Model, cache: dict[str, Tensor], reader: Head
+) -> dict[str, tuple[float, float]]:
+    """The scores of the right place and of BOS as sums over what a query of layer 1 is made from.
+
+    Means over the queries of the second copy; cache: of a run on a segment twice, after BOS. The
+    constant of layer 0 is its mean over texts and positions. The terms add up to the score.
+    """
+    W_Q, k = model.head_weights(reader).W_Q, cache["L1.k"][:, :, reader.head]
+    written, n_pos = cache["L0.attn_out"], k.shape[1]
+    constant = written.mean(dim=(0, 1))
+    bias = model.blocks[1].attn.relative_bias(n_pos)[reader.head].detach()
+    read = {
+        "embedding": cache["embed"],
+        "layer 0, what varies": written - constant,
+        "layer 0, its constant": constant.expand_as(written),
+    }
+    scores = {
+        part: x @ W_Q @ k.transpose(1, 2) / math.sqrt(k.shape[-1]) for part, x in read.items()
+    } | {"relative bias": bias.expand(len(k), -1, -1)}
+    length = (n_pos - 1) // 2
+    query = torch.arange(length + 1, 2 * length + 1)
+    right = query - length + 1
+    return {
+        part: (each[:, query, right].mean().item(), each[:, query, 0].mean().item())
+        for part, each in scores.items()
+    }
 
 
 def two_places(
