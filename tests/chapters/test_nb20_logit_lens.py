@@ -189,6 +189,14 @@ def test_the_lens_foretells_a_patch_of_a_last_layer_without_norm(stories, named,
     torch.testing.assert_close(after, runs[0][0][0, -1] - here + there, atol=1e-4, rtol=0)
 
 
+def test_heads_are_patched_from_the_other_prompt(stories, named):
+    other = torch.arange(len(named.last)).roll(1)
+    texts = [row[: last + 1] for row, last in zip(named.tokens, named.last, strict=True)]
+    after = patching.run_patched(stories, named, other, Head(1, 2))
+    alone = patching.patched_logits(stories, texts[0], texts[other[0]], Head(1, 2))
+    torch.testing.assert_close(after[0], removals.centered(alone), atol=1e-4, rtol=0)
+
+
 def test_facts_about_one_thing_are_counted_once(stories):
     asked = (
         "The capital of Norway is",
@@ -390,14 +398,15 @@ def test_figures_can_be_read():
     smollm2 = files.read("pretrained/20-smollm2")
     example = smollm2["example"]
     found = {50: {"real": [(0.2, 0.0), (0.1, 0.0)], "random": [(0.2, 0.0), (0.3, 0.1)]}}
+    moved = {f"model {i}": {f"L1H{h}": [0.0, 1.0] for h in range(4)} for i in range(2)}
     effects = {Head(i, h): (torch.zeros(3), torch.ones(3)) for i in range(2) for h in range(4)}
     drawn = [
         figures.grid(example["top"], example["p"], example["tokens"], "t", " Oslo", 3),
-        figures.by_depth(smollm2, "t"),
         figures.by_norm({"SmolLM2": smollm2}, "t"),
+        figures.by_norm({"SmolLM2": smollm2}, "t", ("real heads", "random, same norms")),
         figures.with_and_without(found, "t"),
         figures.direct_and_total(effects, "t"),
-        figures.patched(dict.fromkeys(("a", "b", "c"), smollm2), "t"),
+        figures.carried(moved, moved, "t"),
         figures.ranks(example, smollm2, "t"),
     ]
     for figure in drawn:

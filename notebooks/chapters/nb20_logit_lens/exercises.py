@@ -37,7 +37,7 @@ def norm_matched(heads, W_O):
 
 
 def predict_patch(logits, here, there, W_U):
-    """The logits [d_vocab] once a head writes `there` in place of `here` (both [d_model])."""
+    """The logits [..., d_vocab] once a head writes `there` in place of `here` [..., d_model]."""
     return logits - here @ W_U + there @ W_U
 
 
@@ -112,21 +112,26 @@ def _norm_matched(answer):
 
 
 def _predict_patch(answer, model, tokens, other):
-    runs = [model.run_with_cache(each[None]) for each in (tokens, other)]
-    logits, W_U, gaps = runs[0][0][0, -1], model.W_U, []
-    for at in (Head(1, 2), Head(1, 0)):
-        here, there = (read(model, cache, "head", at)[0, -1] for _, cache in runs)
-        expected = patched_logits(model, tokens, other, at)
-        given = attempted(answer(logits.clone(), here.clone(), there.clone(), W_U))
-        mistakes = {
-            "Here and there have changed places.": logits + here @ W_U - there @ W_U,
-            "What the head wrote here is still in it: take it off.": logits + there @ W_U,
-            "You took the head out, but did not put the other vector in.": logits - here @ W_U,
-            "These are the head's own logits; the rest of the stream stays.": there @ W_U,
-        }
-        _compare(given, expected, f"logits of the run with {at} patched", mistakes)
-        gaps.append((given - expected).abs().max().item())
-    return f"every logit of two patched runs, to {max(gaps):.0e}, without running the model"
+    heads = Head(1, 2), Head(1, 0)
+    (logits, cache), (_, elsewhere) = (model.run_with_cache(x[None]) for x in (tokens, other))
+    here, there = (
+        torch.stack([read(model, run, "head", at)[0, -1] for at in heads])
+        for run in (cache, elsewhere)
+    )
+    logits, W_U = logits[0, -1].expand(2, -1), model.W_U
+    expected = torch.stack([patched_logits(model, tokens, other, at) for at in heads])
+    given = attempted(answer(logits.clone(), here.clone(), there.clone(), W_U))
+    mistakes = {
+        "Here and there have changed places.": logits + here @ W_U - there @ W_U,
+        "What the head wrote here is still in it: take it off.": logits + there @ W_U,
+        "You took the head out, but did not put the other vector in.": logits - here @ W_U,
+        "These are the head's own logits; the rest of the stream stays.": there @ W_U,
+    }
+    _compare(
+        given, expected, f"logits of two runs, with {heads[0]} or {heads[1]} patched,", mistakes
+    )
+    gap = (given - expected).abs().max().item()
+    return f"every logit of two patched runs, to {gap:.0e}, without running the model"
 
 
 def _broken(answers, model, tokens):

@@ -11,7 +11,7 @@ from aot_helpers.models.protocol import Head
 from aot_helpers.showing import forms
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE, VALUE
 from aot_helpers.showing.forms import Interval, shown
-from chapters.nb20_logit_lens.results import OTHER
+from chapters.nb20_logit_lens.results import OTHER, beyond_size
 
 STREAM = LinearSegmentedColormap.from_list("stream", ["#FFFFFF", "#C8C8C8", "#4A4A4A"])
 HEADS = (VALUE, KEY, QUERY, SHARE)  # of a layer of four
@@ -65,50 +65,18 @@ def by_layer(result: Mapping, name: str, kind: str = "right") -> tuple[list[int]
     return result["layers"], Interval(table["low"], table["layers"], table["high"])
 
 
-def by_depth(result: Mapping, title: str) -> Figure:
-    """Tokens of k that heads share with three vectors of a model, by layer, as in S3's figure 1b.
+def by_norm(results: Mapping[str, Mapping], title: str, only: Sequence[str] = ()) -> Figure:
+    """I_k of heads and their attention output by norm (S3's figure 2a), beside random vectors.
 
-    Left: with the attention output, beside another prompt's. Right: of all three, what is more than
-    with another prompt's.
+    only: the names of the lines to draw; without any, all four.
     """
-    k, layers = result["k"], result["layers"]
-
-    def tokens(name: str) -> Interval:
-        return Interval(*(k * np.asarray(each) for each in by_layer(result, name)[1]))
-
-    def more(target: str) -> tuple:
-        own, other = (tokens(f"head | {target}{whose}").value for whose in ("", OTHER))
-        return layers, own - other
-
-    data = {
-        "top tokens in common with its layer's output …": {
-            "in its own prompt": (layers, tokens(OUTPUT)),
-            "in another prompt": (layers, tokens(OUTPUT + OTHER).value),
-        },
-        "… and more than in another prompt, with": {
-            "its layer's output": more("attention output"),
-            "the stream after it": more("block output"),
-            "the final output": more("final"),
-        },
-    }
-    names = [name for panel in data.values() for name in panel]
-    look = {
-        "colors": dict(zip(names, (VALUE, PALE, VALUE, QUERY, KEY), strict=True)),
-        "styles": {"in another prompt": "--"},
-        "x_ticks": {layer: str(layer) for layer in layers},
-        "levels": {0: ""},
-    }
-    return forms.lines(data, title, "layer", f"tokens, of {k}", width=10.5, **look)
-
-
-def by_norm(results: Mapping[str, Mapping], title: str) -> Figure:
-    """I_k of heads and their attention output by norm (S3's figure 2a), beside random vectors."""
     lines = {
         "real heads": (OUTPUT, VALUE, "-"),
         "real heads, another sum": (OUTPUT + OTHER, VALUE, ":"),
         "random, same norms": ("heads by lot", PALE, "--"),
         "random, equal norms": ("heads by lot, of equal norm", KEY, "-."),
     }
+    lines = {name: lines[name] for name in only or lines}
     data = {}
     for model, r in results.items():
         data[model] = {}
@@ -128,23 +96,24 @@ def by_norm(results: Mapping[str, Mapping], title: str) -> Figure:
 def with_and_without(
     found: Mapping[int, Mapping[str, Sequence[tuple[float, float]]]], title: str
 ) -> Figure:
-    """What vectors share with their sum, and with the sum without them: a line for each layer.
+    """What vectors share with their sum, and with the sum without them: a line for each model.
 
-    found: {k: {kind: [(with, without)]}}, of layers 0 and 1 in turn: I_k minus that with another
-    prompt's; a panel for each k.
+    found: {k: {kind: [(with, without)]}}: I_k minus that with another prompt's; a panel for each k.
     """
-    data, colors, styles = {}, {}, {}
-    for k, kinds in found.items():
-        data[f"the {k} top tokens" if k > 1 else "the top token alone"] = panel = {}
-        for (kind, pairs), color in zip(kinds.items(), (VALUE, PALE), strict=True):
-            for layer, style in enumerate((":", "-")):
-                name = f"{kind}, L{layer}"
-                panel[name] = [0, 1], np.asarray(pairs[layer::2])
-                colors[name], styles[name] = color, style
-    ticks = {0: "with it", 1: "without it"}
-    look = {"colors": colors, "styles": styles, "x_ticks": ticks, "levels": {0: ""}, "width": 11}
-    y_label = "shared, minus with\nanother prompt"
-    return forms.lines(data, title, "the head in the sum of its layer", y_label, runs=True, **look)
+    data = {
+        f"the {k} top tokens" if k > 1 else "the top token alone": {
+            kind: ([0, 1], np.asarray(pairs)) for kind, pairs in kinds.items()
+        }
+        for k, kinds in found.items()
+    }
+    ticks = {0: "with the head", 1: "without it"}
+    colors = dict(zip(next(iter(found.values())), (VALUE, PALE), strict=True))
+    look = {"colors": colors, "x_ticks": ticks, "levels": {0: ""}, "width": 9.6}
+    y_label = "shared with the sum, minus\nwith another prompt's"
+    figure = forms.lines(data, title, "the sum of the layer", y_label, runs=True, **look)
+    for axis in figure.axes:
+        axis.set_xlim(-0.2, 1.2)
+    return figure
 
 
 def direct_and_total(
@@ -163,22 +132,26 @@ def direct_and_total(
     return forms.points(data, title, *labels, colors=colors, diagonal=True, note=note)
 
 
-def patched(results: Mapping[str, Mapping], title: str) -> Figure:
-    """By layer: how far the other prompt's answer rises, by the lens's pick or a like head."""
-    kinds = {"the lens's pick": "says it", "a head of its size": "as large"}
-    data = {}
-    for model, r in results.items():
-        data[model] = {}
-        for name, which in kinds.items():
-            found = r["tests"][f"patch: {which}, brought"]
-            rise = Interval(found["low"], found["layers"], found["high"])
-            data[model][name] = range(len(rise.value)), rise
-    x_label, y_label = "layer of the patched head", "rise of the other prompt's\nanswer, in logits"
-    look = {"colors": dict(zip(kinds, (VALUE, PALE), strict=True)), "levels": {0: ""}}
-    figure = forms.lines(data, title, x_label, y_label, width=10, **look)
-    for axis, r in zip(figure.axes, results.values(), strict=True):
-        axis.set_xticks(range(len(r["tested"])), [f"L{layer}" for layer in r["tested"]])
-    return figure
+def carried(
+    real: Mapping[str, Mapping[str, Sequence[float]]],
+    random: Mapping[str, Mapping[str, Sequence[float]]],
+    title: str,
+) -> Figure:
+    """How often a patched head brings the other prompt's name: a row for each model, a cell for
+    each head of the last layer. real, random: {model: what `patching.names_patched` gives}.
+    """
+    heads = [name for name in next(iter(real.values())) if name.startswith("L")]
+    panels = {
+        said: [[np.asarray(found[head]).mean() for head in heads] for found in each.values()]
+        for said, each in {
+            "what heads wrote there": real,
+            "random vectors of their norms": random,
+        }.items()
+    }
+    return forms.grids(
+        {"": panels}, title, number=".2f", row_names=list(real), column_names=heads,
+        label="prompts in which the\nother name comes", cell=(0.75, 0.42), x_label="patched head",
+    )  # fmt: skip
 
 
 def ranks(example: Mapping, result: Mapping, title: str) -> Figure:
@@ -193,8 +166,7 @@ def ranks(example: Mapping, result: Mapping, title: str) -> Figure:
     )  # fmt: skip
     (axis,) = figure.axes
     axis.set_yticks([1, 10, 100, 1000, 10000], ["1 (top)", "10", "100", "1,000", "10,000"])
-    carried = result["tests"]["patch: brought"]["layers"]
-    for layer, gain in zip(result["tested"], carried, strict=True):
+    for layer, gain in beyond_size(result).items():
         look = {"mfc": VALUE if gain > 0.25 else "white", "mec": VALUE, "mew": 1.8}
         axis.plot(layer, rank[layer], "o", ms=11, **look)
         said = f"{gain:+.1f}".replace("+0.0", "0.0")

@@ -8,7 +8,6 @@ from aot_helpers.models.protocol import Head, Model, all_heads
 from aot_helpers.reading.interventions import ablate
 from chapters.nb20_logit_lens.readings import written_by
 from chapters.nb20_logit_lens.removals import centered, clean_run
-from chapters.nb20_logit_lens.results import OTHER
 from chapters.nb20_logit_lens.templates import Prompts, at_last
 
 
@@ -53,31 +52,9 @@ def direct_and_total(
     }
 
 
-def print_shared(result: dict, layers: tuple[int, ...]) -> None:
-    """Of k top tokens, how many a head shares with three vectors, and with another prompt's."""
-    table, k = result["shares"]["right"], result["k"]
-    targets = {
-        "its layer's output": "attention output",
-        "the stream after the layer": "block output",
-        "the final output": "final",
-    }
-    for said, target in targets.items():
-        own, other = (table[f"head | {target}{which}"]["layers"] for which in ("", OTHER))
-        at = [(layer, result["layers"].index(layer)) for layer in layers]
-        told = [f"L{layer} {k * own[i]:.1f} ({k * other[i]:.1f})" for layer, i in at]
-        print(f"shared with {said} (with another prompt's): {', '.join(told)}")
-
-
 def print_ranges(found: dict[int, dict[str, list]]) -> None:
-    """The ranges of {k: {kind: [(with, without)]}}, whose pairs are of layers 0 and 1 in turn."""
+    """The ranges over models of {k: {kind: [(with, without)]}}."""
     for k, kinds in found.items():
         for kind, pairs in kinds.items():
-            shared, alone = zip(*pairs, strict=True)
-            print(
-                f"k = {k}, {kind}: {_range(shared)} with the head in the sum, "
-                f"{_range(alone)} without it, in layer 1 alone {_range(alone[1::2])}"
-            )
-
-
-def _range(values) -> str:
-    return f"{min(values):.2f} to {max(values):.2f}"
+            shared, alone = (f"{min(x):.2f} to {max(x):.2f}" for x in zip(*pairs, strict=True))
+            print(f"k = {k}, {kind}: {shared} with the head in the sum, {alone} without it")

@@ -117,18 +117,27 @@ def names_patched(
     return found | {"two largest": moved(size[:, :2])}
 
 
+def run_patched(
+    model: Model, prompts: Prompts, other: Int[Tensor, " prompt"], head: Head
+) -> Float[Tensor, "prompt d_vocab"]:
+    """The centered last logits of each prompt once a head ends with its z of the prompt `other`."""
+    z = clean_run(model, prompts).z[:, head.layer]
+    new = z.clone()
+    new[:, head.head] = z[other, head.head]
+    return run_with(model, prompts, head.layer, new)
+
+
 def prediction_error(model: Model, prompts: Prompts, head: int, seed: int = 0) -> float:
     """How far a patched head of the last layer leaves the logits from what the lens foretells.
 
     That is: the logits before, minus the head's reading here, plus its reading in the other prompt.
     """
-    clean, layer = clean_run(model, prompts), model.config.n_layers - 1
-    draw, z = torch.Generator().manual_seed(seed), clean.z[:, layer]
-    new = z.clone()
-    new[:, head] = z[with_other_answers(clean.logits.argmax(dim=-1), 1, draw)[:, 0], head]
-    here, there = (lens(model, written_by(model, layer, each)[:, head]) for each in (z, new))
-    after = run_with(model, prompts, layer, new)
-    return (centered(clean.logits - here + there) - after).abs().max().item()
+    clean, at = clean_run(model, prompts), Head(model.config.n_layers - 1, head)
+    draw = torch.Generator().manual_seed(seed)
+    other = with_other_answers(clean.logits.argmax(dim=-1), 1, draw)[:, 0]
+    reading = lens(model, written_by(model, at.layer, clean.z[:, at.layer])[:, head])
+    after = run_patched(model, prompts, other, at)
+    return (centered(clean.logits - reading + reading[other]) - after).abs().max().item()
 
 
 @torch.no_grad()

@@ -212,6 +212,13 @@ def tested(result: dict, name: str) -> float:
     return result["tests"][name]["mean"]
 
 
+def beyond_size(result: dict) -> dict[int, float]:
+    """By layer: by how many logits more the lens's pick brings the other prompt's answer, once it
+    is patched, than a head of its size does (`patching.patched`).
+    """
+    return dict(zip(result["tested"], result["tests"]["patch: brought"]["layers"], strict=True))
+
+
 @torch.no_grad()
 def example(model: Model, text: str = EXAMPLE) -> dict:
     """One text, layer by layer: {"top": the top token after each layer, "p" and "rank": of what the
