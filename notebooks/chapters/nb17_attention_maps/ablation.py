@@ -1,13 +1,24 @@
 """Notebook 17: what taking each head away costs, on prompts and on tokens written twice."""
 
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from aot_helpers.models.losses import copy_losses
-from aot_helpers.models.protocol import Edits, Model, all_heads
+from aot_helpers.models.protocol import Edits, Head, Model, all_heads
 from aot_helpers.reading.interventions import ablate
 from chapters.nb17_attention_maps.measure import Text
+
+
+class HeadCost(NamedTuple):
+    """What a head of a run gives to BOS on the prompts, and what its ablation costs (nats)."""
+
+    run: str
+    head: Head
+    on_bos: float
+    cost: float
 
 
 def same_length(texts: list[Text]) -> Int[Tensor, "text pos"]:
