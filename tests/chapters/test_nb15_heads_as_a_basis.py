@@ -149,7 +149,7 @@ def test_figures_can_be_read():
         figures.hoped(facts, facts % 3, "a"),
         figures.permutation_null(torch.tensor([18, 20, 20]), 21, 19.3, "a"),
         figures.coverage({"a": (torch.linspace(-1, 1, 20), score)}, "b"),
-        figures.knowledge({"a": (answers, score, score)}, facts, "b", ("c", score)),
+        figures.knowledge({"a": (answers, score, score)}, facts, "b"),
     )
 
 

@@ -59,7 +59,7 @@ def _square(answer):
     ):
         raise NotYet(f"Two rows of two letters from A to E are wanted, not {answer!r}.")
     (here, right), (below, across) = rows
-    if here == across and right == below:
+    if here == across != right == below:
         return "facts that cross like this need a head whose attention depends on both words"
     if here in (right, below) or across in (right, below):
         raise NotYet("Two equal next words side by side: then sums can give the other two as well.")

@@ -177,7 +177,7 @@ def fans(heads: Mapping[str, Float[Tensor, " 11"]], title: str, n: int = 60) -> 
     """
     figure, axes = forms.panels(2, len(heads), 9.6, 6.4, title=title, figure_class=Painting)
     seconds = torch.arange(n, dtype=torch.float64) * TURN / n
-    colors = _hues(seconds)
+    colors = _hues(seconds).tolist()
     for (above, below), (name, head) in zip(axes.T, heads.items(), strict=True):
         _attention(above, torus.polynomial(head, *torus.grid(160)))
         above.set_title(name, **forms.TITLE)

@@ -93,6 +93,7 @@ def coverage(
         {"": rows}, title, "chance-corrected coverage", apart=True,
         colors={"one network": "#9A9A9A", "all 50, 95 %": INK},
         levels={0: "chance", 1: "all facts"},
+        note="Gray: one dot a network, with a bar at their median. Black: means over all networks.",
     )  # fmt: skip
 
 
@@ -100,39 +101,32 @@ def knowledge(
     rows: Mapping[str, tuple[Bool[Tensor, "head pair"], forms.Interval, forms.Interval]],
     facts: Facts,
     title: str,
-    real: tuple[str, forms.Interval],
 ) -> Figure:
     """Which facts each head knows alone, one row a network, and the coverage of 50 such networks.
 
     rows: {kind of network: (known, chance-corrected coverage, the same asked for other facts)}.
-    real: another model and its coverage, in a row below that has no tables.
     """
     figure, axes = forms.panels(
-        len(rows) + 1, 4, 10, 1.6 * len(rows) + 0.9, title=title, width_ratios=(1, 1, 1, 2.9),
-        height_ratios=[*[1] * len(rows), 0.4], key={"● own facts": INK, "● other facts": OTHER},
+        len(rows), 4, 10, 1.45 * len(rows) + 0.4, title=title, width_ratios=(1, 1, 1, 2.6),
+        key={"● own facts": INK, "● other facts": OTHER}, figure_class=Painting,
         note="Tables: one network of each kind. Right: 50 of each, with 95 % intervals.",
-        figure_class=Painting,
     )  # fmt: skip
     scale = figure.add_subplot(axes[0, 0].get_gridspec()[:, 3])
     for axis in axes[:, 3]:
         axis.remove()
-    for row, (cards, (name, (known, *scores))) in enumerate(zip(axes, rows.items(), strict=False)):
+    for row, (cards, (name, (known, *scores))) in enumerate(zip(axes, rows.items(), strict=True)):
         for h, axis in enumerate(cards[:3]):
-            _card(axis, facts, known[h], NAMES[:5], size=8)
+            _card(axis, facts, known[h], NAMES[:5], size=9)
             axis.set_title("" if row else f"head {h}", **forms.TITLE)
         said = fill(name, 18) + f"\n({known.any(dim=0).sum()} of {len(facts)} covered)"
         cards[0].set_ylabel(said, rotation=0, ha="right", va="center", size=10.5)
         for down, score, color in zip((-0.1, 0.15), scores, (INK, OTHER), strict=True):
             _interval(scale, row + down, score, color)
-    for axis in axes[-1, :3]:
-        axis.axis("off")
-    axes[-1, 1].text(0.5, 0.5, real[0], ha="center", va="center", size=10.5)
-    _interval(scale, len(rows) - 0.3, real[1], INK)
-    scale.set(xlim=(-1.12, 1.15), ylim=(len(rows) - 0.1, -0.5), yticks=[])
-    for x, name in ((0, "chance"), (1, "all facts")):
+    scale.set(xlim=(-0.13, 1.09), ylim=(len(rows) - 0.5, -0.5), yticks=[])
+    for x, name in ((0, "chance"), (1, "all facts covered")):
         scale.axvline(x, color=PALE, lw=1.2, ls="-" if x else "--", zorder=0)
         scale.annotate(name, (x, 1), (0, 3), xycoords=scale.get_xaxis_transform(), color=PALE,
-                       textcoords="offset points", ha="center")  # fmt: skip
+                       textcoords="offset points", ha="right" if x else "left")  # fmt: skip
     scale.set_xlabel("chance-corrected coverage")
     scale.spines[["top", "left", "right"]].set_visible(False)
     return figure
@@ -141,7 +135,7 @@ def knowledge(
 def _interval(axis, y, score, color):
     axis.plot([score.low, score.high], [y, y], color=color, lw=2)
     axis.scatter(score.value, y, s=50, color=color)
-    axis.text(score.high + 0.025, y, f"{score.value:.2f}", color=color, va="center")
+    axis.text(score.high + 0.025, y, f"{round(score.value, 2) + 0:.2f}", color=color, va="center")
 
 
 def _card(axis, facts, known, names, size: float = 11):
