@@ -1,21 +1,16 @@
-"""Notebook 14: scores as lines, waves and products; bent surfaces; its figures and exercises."""
+"""Notebook 14: scores as lines, waves and products; its figures and exercises."""
 
-import base64
-import io
 import json
 import math
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 
-from chapters.nb14_attention_polynomial import bending, exercises, figures, lines
+from chapters.nb14_attention_polynomial import exercises, figures, lines
 from chapters.nb14_attention_polynomial.view import SweepView
 from chapters.torus import networks as torus
 from chapters.torus import surfaces, winding
 from chapters.torus.networks import new_nets
-from chapters.torus.palette import Shaded, Smooth
 from chapters.torus.training import load_run
 from figure_checks import check_figures
 
@@ -80,15 +75,6 @@ def test_the_reader_s_pages_agree_with_the_weights():
     assert torch.allclose(drawn, lines.lines(torus.coefficients(NETS)[0, 1], TURN))
 
 
-def test_without_heads_the_torus_is_a_ring_and_with_them_the_stream():
-    ring, bent = (bending.streams(NETS[0], strength, n=8) for strength in (0, 1))
-    assert torch.allclose(ring, ring[:, :1].expand(8, 8, 3))
-    logits = torus.logits(NETS[0], *torus.on_grid(8))[0]
-    assert torch.allclose(bent.reshape(64, 3) @ NETS.W_U[0], logits)
-    facts = bending.of_facts(NETS[0]) @ NETS.W_U[0]
-    assert torch.allclose(facts, torus.logits(NETS[0], *torus.pairs(NETS[0]))[0])
-
-
 def test_a_thickened_ring_is_closed_and_as_thick_as_said():
     ring = torch.stack([TURN.cos(), TURN.sin(), 0 * TURN], dim=-1)
     ring = torch.cat([ring, ring[:1]])
@@ -99,8 +85,7 @@ def test_a_thickened_ring_is_closed_and_as_thick_as_said():
 
 # ---- figures and the live view ----
 
-NET, FACTS = NETS[0], torch.arange(25) % 5
-THETA, HEAD = torus.angles(NET)[0], torus.coefficients(NET)[0, 0]
+THETA, HEAD = torus.angles(NETS)[0], torus.coefficients(NETS)[0, 0]
 PRODUCT = lines.Product(*torch.tensor([3.0, 1.0, 0.5, 2.0, 0.3, 0.4]))
 
 
@@ -119,7 +104,6 @@ def test_lines_of_another_shape_are_not_ruled():
 
 
 def test_figures_can_be_read():
-    net = new_nets([0])  # in single precision, as they are trained
     check_figures(
         figures.rows_and_lines(HEAD, THETA, "a"),
         figures.ruled(lines.lines(HEAD, THETA), THETA, "a"),
@@ -127,24 +111,8 @@ def test_figures_can_be_read():
         figures.factored(PRODUCT, THETA, "a"),
         figures.sum_of_waves(HEAD, THETA, "a"),
         figures.film([PRODUCT] * 3, ["a", "b", "c"], "d"),
-        bending.head_maps(net, 0, torus.angles(net)[0], "a", n=40),
-        bending.unfolding(net, FACTS, [0, 1], "a", n=24),
+        figures.fans({"a": HEAD, "b": HEAD}, "c", n=12),
     )
-
-
-def test_a_smooth_picture_keeps_more_colors_than_a_shaded_one(monkeypatch):
-    shown, colors = [], torus.circle(torus.grid(64)[0]) / 4 + 0.5
-    colors[..., 2] = torus.grid(64)[1] / 7
-    monkeypatch.setattr("IPython.display.display", lambda data, **_: shown.append(data))
-    for kind in (Shaded, Smooth):
-        figure = kind(figsize=(2, 2))
-        figure.add_axes((0, 0, 1, 1)).imshow(colors.numpy())
-        figure._ipython_display_()
-    pictures = [Image.open(io.BytesIO(base64.b64decode(each["image/png"]))) for each in shown]
-    few, many = (
-        len(np.unique(np.asarray(each.convert("RGB")).reshape(-1, 3), axis=0)) for each in pictures
-    )
-    assert few <= 256 < many
 
 
 # ---- exercises ----

@@ -55,6 +55,33 @@ def test_division_is_one_where_all_is_covered_and_near_zero_by_lot():
     assert found.low < found.value < found.high and abs(found.value) < 0.06
 
 
+def test_a_lead_is_zero_against_itself_and_the_distance_of_two_kinds_of_networks():
+    owner = torch.arange(25) % 3
+    all_covered = measure.Coverage(*nb15.coverage((torch.arange(3)[:, None] == owner)[None]))
+    for each in measure.lead(all_covered, all_covered):
+        assert tuple(each) == (0, 0, 0)
+    draw = torch.Generator().manual_seed(0)
+    by_lot = torch.rand(40, 3, 25, generator=draw) < 0.4
+    by_lot = measure.Coverage(*nb15.coverage(by_lot))
+    divided = measure.Coverage(*(each.expand(40) for each in all_covered))
+    corrected, share = measure.lead(divided, by_lot)
+    assert corrected.value == pytest.approx(1 - by_lot.corrected())
+    beyond = (1 - divided.chance) - (by_lot.covered - by_lot.chance)
+    assert share.value == pytest.approx(beyond.mean().item(), abs=1e-6)
+    assert all(low < value < high for low, value, high in (corrected, share))
+
+
+def test_coverage_over_texts_is_that_of_all_their_predictions_that_are_needed():
+    draw = torch.Generator().manual_seed(0)
+    alone = torch.rand(4, 30, 20, generator=draw) < 0.3
+    need = torch.rand(30, 20, generator=draw) < 0.5
+    found = measure.over_texts(alone, need)
+    covered, chance = nb15.coverage(alone[:, need])
+    assert found.value == pytest.approx(((covered - chance) / (1 - chance)).item(), abs=1e-5)
+    assert found.low < found.value < found.high
+    assert measure.over_texts(alone.any(dim=0).expand(4, 30, 20), need).value < -0.5  # all the same
+
+
 def test_what_is_known_alone_and_what_is_lost():
     nets, facts = load_run("heads3-dim3").nets[3], list_runs()["heads3-dim3"].targets()[3:4]
     alone, lost = (f(nets, facts)[0] for f in (measure.right_alone, measure.needed))
@@ -91,26 +118,6 @@ def test_assigned_heads_know_what_they_know_alone():
     assert torch.allclose(found, torch.tensor(by_hand).float().mean(dim=1))
 
 
-def test_what_needs_heads_is_known_with_them_only():
-    whole, without_heads, lost = measure.right_with_and_without(NETS, FACTS)
-    assert torch.equal(whole, torus.is_correct(WHOLE, FACTS))
-    none = torus.is_correct_with_shares(NETS, FACTS, torch.zeros(1, 3))[:, 0]
-    assert torch.equal(without_heads, none)
-    assert torch.equal(lost, measure.needed(NETS, FACTS).transpose(0, 1))
-
-
-def test_patterns_are_read_off_corners_and_middles():
-    nets, facts = load_run("heads3-dim3").nets, list_runs()["heads3-dim3"].targets()
-    kinds = measure.patterns(nets, facts)
-    assert kinds.shape == (50, 5) and kinds.flatten().bincount().tolist() == [99, 15, 47, 87, 2]
-    shares = torch.cat([torch.eye(3), (1 - torch.eye(3)) / 2])
-    places = measure.known_by_word(nets, facts, shares) >= 0.75 - 1e-6
-    for k, (net, word) in enumerate(measure.clearest(nets, facts)):
-        corners, middles = places[net, :3, word].sum().item(), places[net, 3:, word].any().item()
-        assert kinds[net, word] == k and (facts[net] == word).sum() >= 4
-        assert (corners, middles) == ((1, 2, 0, 0)[k], (middles, middles, True, False)[k])
-
-
 def test_the_terms_are_the_packages():
     net = torus.new_nets([4])
     x1, x2 = (words[0] + at for words, at in zip(torus.pairs(net), net.W_pos[0], strict=True))
@@ -141,8 +148,8 @@ def test_figures_can_be_read():
         figures.alone(net, facts, "a"),
         figures.hoped(facts, facts % 3, "a"),
         figures.permutation_null(torch.tensor([18, 20, 20]), 21, 19.3, "a"),
-        figures.triangles([(net, facts, 1)] * 4, "a", n=12),
-        figures.knowledge({"a": (answers, score)}, facts, "b", ("c", score)),
+        figures.coverage({"a": (torch.linspace(-1, 1, 20), score)}, "b"),
+        figures.knowledge({"a": (answers, score, score)}, facts, "b"),
     )
 
 

@@ -1,4 +1,4 @@
-"""The exercises of notebook 13: a forward pass, the word a head attends to most, two next words.
+"""The exercises of notebook 13: a head, an impossible square, favorite words, two next words.
 
 PAGES are the package's versions of what the reader writes; each is its folded solution.
 """
@@ -24,19 +24,7 @@ def attention_weight(x1, x2, W_Q, W_K):
     return score.sigmoid()
 
 
-def add_heads(x1, x2, weights, W_V, W_O):
-    """The residual stream [..., d_model] after the heads; weights: [head, ...], on the first.
-
-    x1, x2: [..., d_model]. W_V: [head, d_model, d_head]. W_O: [head, d_head, d_model].
-    """
-    resid = x2
-    for a1, value, out in zip(weights, W_V, W_O, strict=True):
-        average = a1[..., None] * x1 + (1 - a1[..., None]) * x2
-        resid = resid + average @ value @ out
-    return resid
-
-
-PAGES = {"13.1": attention_weight, "13.2": add_heads}
+PAGES = {"13.1": attention_weight}
 
 
 def _weight(answer):
@@ -62,27 +50,20 @@ def _weight(answer):
     return "with two keys, a softmax is a sigmoid of the difference of two scores"
 
 
-def _heads(answer):
-    x1, x2, a = draw(4, 1, 3, seed=1), draw(1, 5, 3, seed=2), draw(2, 4, 5, seed=3).sigmoid()
-    V, O = draw(2, 3, 3, seed=4), draw(2, 3, 3, seed=5)  # noqa: E741
-    values = [[x @ v @ o for v, o in zip(V, O, strict=True)] for x in (x1, x2)]
-    a1 = a[..., None]
-    heads = [a1[h] * values[0][h] + (1 - a1[h]) * values[1][h] for h in range(2)]
-    turned = [(1 - a1[h]) * values[0][h] + a1[h] * values[1][h] for h in range(2)]
-    first_only = [a1[h] * values[0][h] for h in range(2)]
-    no_out = [(a1[h] * x1 + (1 - a1[h]) * x2) @ V[h] for h in range(2)]
-    given = attempted(answer(x1, x2, a, V, O))
-    mistakes = {
-        "The residual connection is missing: the second word's own row goes on.": sum(heads),
-        "The residual stream is that of the second position: x2, not x1.": sum(heads) + x1,
-        "The residual connection counts once, not once for each head.": sum(heads) + 2 * x2,
-        "The weights are those on the first word; the second has 1 minus them.": sum(turned) + x2,
-        "The second word gets attention, too: 1 minus the weight.": sum(first_only) + x2,
-        "Each head's values still have to pass its W_O.": sum(no_out) + x2,
-        "All heads add up; that is the last one alone.": heads[1] + x2,
-    }
-    compared(given, sum(heads) + x2, mistakes)
-    return "weights decide how much of each word a head moves, W_V and W_O what it makes of it"
+def _square(answer):
+    if answer is ...:
+        raise NotAttempted
+    rows = answer if isinstance(answer, list | tuple) else ()
+    if [len(row) for row in rows] != [2, 2] or not all(
+        isinstance(word, str) and word in tuple("ABCDE") for row in rows for word in row
+    ):
+        raise NotYet(f"Two rows of two letters from A to E are wanted, not {answer!r}.")
+    (here, right), (below, across) = rows
+    if here == across != right == below:
+        return "facts that cross like this need a head whose attention depends on both words"
+    if here in (right, below) or across in (right, below):
+        raise NotYet("Two equal next words side by side: then sums can give the other two as well.")
+    raise NotYet("Sums can give three or four different next words; look for two.")
 
 
 def _favorite(favorite, net):
@@ -155,4 +136,4 @@ def _two_words(answer):
     return "a difference of two logits is then a constant plus one wave, whose zero set is a line"
 
 
-CHECKS = {"13.1": _weight, "13.2": _heads, "13.3": _favorite, "13.4": _two_words}
+CHECKS = {"13.1": _weight, "13.2": _square, "13.3": _favorite, "13.4": _two_words}

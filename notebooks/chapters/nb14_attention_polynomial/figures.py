@@ -1,7 +1,7 @@
 """Where one head attends: as straight lines through the words' circle, as waves, as a product."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -167,6 +167,35 @@ def sum_of_waves(
         _attention(axes[1, i], total)
     _name_angles(axes)
     return figure
+
+
+def fans(heads: Mapping[str, Float[Tensor, " 11"]], title: str, n: int = 60) -> Figure:
+    """For each head its map, and below the line of every second word, as a chord of the circle.
+
+    heads: {what to write above: coefficients}. n: second words, each in a color, which it has at
+    the left of the map, at its two cuts in the map, and as a line below.
+    """
+    figure, axes = forms.panels(2, len(heads), 9.6, 6.4, title=title, figure_class=Painting)
+    seconds = torch.arange(n, dtype=torch.float64) * TURN / n
+    colors = _hues(seconds).tolist()
+    for (above, below), (name, head) in zip(axes.T, heads.items(), strict=True):
+        _attention(above, torus.polynomial(head, *torus.grid(160)))
+        above.set_title(name, **forms.TITLE)
+        above.set_xlabel("first word θ1")
+        _plane(below)
+        for line, at, color in zip(lines(head, seconds).tolist(), seconds, colors, strict=True):
+            ends = cuts(*line)
+            above.scatter([-0.2, *ends], [at] * (1 + len(ends)), s=16, color=color, zorder=6,
+                          clip_on=False)  # fmt: skip
+            below.plot([math.cos(end) for end in ends], [math.sin(end) for end in ends],
+                       color=color, lw=1.3)  # fmt: skip
+    axes[0, 0].set_ylabel("second word θ2", labelpad=10)
+    return figure
+
+
+def _hues(angles: Float[Tensor, " place"]) -> Float[Tensor, "place 3"]:
+    """A color for each angle in radians, without a seam."""
+    return 0.5 + 0.42 * (angles[:, None] - TURN * torch.arange(3) / 3).cos()
 
 
 def film(products: list[Product], titles: list[str], title: str) -> Figure:

@@ -1,12 +1,10 @@
-"""What each head knows alone, mixtures of heads, and chance."""
+"""What each head knows alone, and what chance would give."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from textwrap import fill
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
@@ -23,19 +21,11 @@ from chapters.torus.palette import (
     letter_color,
     painted,
     predictor,
-    show_small,
 )
 from chapters.torus.torus_maps import show_facts, show_map
 
 Facts = Int[Tensor, " pair"]
-TALL = np.sqrt(3) / 2  # height of a triangle of width 1
-READINGS = {  # of S2's four patterns
-    "one corner": "One head alone suffices.\nS2: it is responsible\nfor these facts.",
-    "two corners": "Either of two heads suffices.\nS2: one head is useless.",
-    "between": "Two heads together suffice,\nno head alone. S2: both\nremember these facts.",
-    "none": "No head suffices,\nnor do two in equal parts.\nS2: no pattern.",
-}
-RAMP = LinearSegmentedColormap.from_list("known", ["#F1F1F1", "#9FC3B8", "#1B6B57"])
+OTHER = "#D55E00"  # of heads asked for facts that they never saw
 
 
 def hoped(facts: Facts, owners: Int[Tensor, " pair"], title: str) -> Figure:
@@ -90,132 +80,78 @@ def permutation_null(draws: Int[Tensor, " draw"], found: int, chance: float, tit
 
 
 def coverage(
-    found: Mapping[str, tuple[Float[Tensor, " net"], Float[Tensor, " net"]]], title: str
+    found: Mapping[str, tuple[Float[Tensor, " net"], forms.Interval]], title: str
 ) -> Figure:
-    """A dot for each network: the facts its heads cover alone, over what chance would cover.
+    """Chance-corrected coverage: a dot for each network, and the mean of all with its interval.
 
-    found: {kind of network: (covered, chance)}, shares of 25 facts.
+    found: {what is asked for: (of each network, of all)}.
     """
-    groups = {name: (25 * chance, 25 * covered) for name, (covered, chance) in found.items()}
-    means = [(x.mean().item(), y.mean().item()) for x, y in groups.values()]
-    groups["mean of 50 networks"] = tuple(zip(*means, strict=True))
-    said = "; ".join(
-        f"{n}, {y:.1f} ({x:.1f} by chance)" for n, (x, y) in zip(found, means, strict=True)
-    )
-    figure = forms.points(
-        {"": groups}, title, "facts covered by chance", "facts that the heads cover",
-        colors={"mean of 50 networks": INK}, diagonal=True, levels={25: "all facts covered"},
-        note=f"On the diagonal: as many as by chance. Means: {said}.",
+    rows = {
+        name: {"one network": each, "all 50, 95 %": mean} for name, (each, mean) in found.items()
+    }
+    return forms.dots(
+        {"": rows}, title, "chance-corrected coverage", apart=True,
+        colors={"one network": "#9A9A9A", "all 50, 95 %": INK},
+        levels={0: "chance", 1: "all facts"},
+        note="Gray: one dot a network, with a bar at their median. Black: means over all networks.",
     )  # fmt: skip
-    figure.axes[0].set(xlim=(7, 23), ylim=(7, 26))
-    return figure
-
-
-def show_lost(parts: Mapping[str, Sequence[float]], title: str) -> None:
-    """Show the shares of predictions lost by no single head, by exactly one, by several."""
-    figure = forms.grids(
-        {"": {"": list(parts.values())}}, title, number=".0%", row_names=list(parts),
-        column_names=["by no single head", "by exactly one", "by several"],
-        x_label="predictions that need heads: lost by ablating", colors="Greens", cell=(1.9, 0.45),
-    )  # fmt: skip
-    show_small(figure)
-
-
-def triangles(examples: Sequence[tuple[TorusNets, Facts, int]], title: str, n: int = 380) -> Figure:
-    """Over the triangle of mixtures of three heads: how many facts with one next word are known.
-
-    examples: (network, facts, next word), one for each of READINGS, S2's four patterns. n: width of
-    a triangle in cells. A cross: the center.
-    """
-    shares, inside = _triangle(n)
-    mixed = torch.cat([torch.from_numpy(shares).view(-1, 3), torch.eye(3)]).float()
-    figure, axes = forms.panels(1, len(examples), 10, 3.9, title=title, figure_class=Painting)
-    for axis, (net, facts, word), (seen, said) in zip(
-        axes[0], examples, READINGS.items(), strict=True
-    ):
-        right = torus.is_correct_with_shares(net, facts[None], mixed, residual=False)[0]
-        counts, of = right[:, facts == word].sum(dim=-1).numpy(), int((facts == word).sum())
-        shade = RAMP(counts[:-3].reshape(inside.shape) / of)
-        shade[..., 3] = inside
-        axis.imshow(shade, extent=(0, 1, 0, TALL), interpolation="antialiased")
-        axis.plot([0, 1, 0.5, 0], [0, 0, TALL, 0], color=PALE, lw=0.8)
-        axis.plot(0.5, TALL / 3, "+", color=INK, ms=9, mew=1.4)
-        corners = (0, -0.11, "left"), (1, -0.11, "right"), (0.5, TALL + 0.07, "center")
-        for head, (x, y, side) in enumerate(corners):
-            known = counts[len(counts) - 3 + head]
-            look = {"weight": "bold"} if known >= 0.75 * of - 1e-6 else {"color": PALE}
-            name = f"head {head}" + ("\n" if head < 2 else ": ") + f"{known} of {of}"
-            axis.text(x, y, name, fontsize=10, ha=side, va="center", **look)
-        axis.set_title(seen, size=12, weight="bold")
-        axis.set(xlim=(-0.05, 1.05), ylim=(-0.22, 1.0), xticks=[], yticks=[], xlabel=said)
-        axis.spines[:].set_visible(False)
-    return figure
 
 
 def knowledge(
-    rows: Mapping[str, tuple[Bool[Tensor, "head pair"], forms.Interval]], facts: Facts, title: str,
-    control: tuple[str, forms.Interval],
-) -> Figure:  # fmt: skip
-    """Which facts each head knows alone, one row a network, and the score of 50 such networks.
+    rows: Mapping[str, tuple[Bool[Tensor, "head pair"], forms.Interval, forms.Interval]],
+    facts: Facts,
+    title: str,
+) -> Figure:
+    """Which facts each head knows alone, one row a network, and the coverage of 50 such networks.
 
-    rows: {kind of network: (known, chance-corrected coverage)}. control: (name, coverage), drawn
-    below the first row.
+    rows: {kind of network: (known, chance-corrected coverage, the same asked for other facts)}.
     """
     figure, axes = forms.panels(
-        len(rows), 4, 10, 1.35 * len(rows) + 0.4, title=title, width_ratios=(1, 1, 1, 3),
-        figure_class=Painting,
+        len(rows), 4, 10, 1.45 * len(rows) + 0.4, title=title, width_ratios=(1, 1, 1, 2.6),
+        key={"● own facts": INK, "● other facts": OTHER}, figure_class=Painting,
+        note="Tables: one network of each kind. Right: 50 of each, with 95 % intervals.",
     )  # fmt: skip
     scale = figure.add_subplot(axes[0, 0].get_gridspec()[:, 3])
     for axis in axes[:, 3]:
         axis.remove()
-    for row, (cards, (name, (known, score))) in enumerate(zip(axes, rows.items(), strict=True)):
+    for row, (cards, (name, (known, *scores))) in enumerate(zip(axes, rows.items(), strict=True)):
         for h, axis in enumerate(cards[:3]):
-            _card(axis, facts, known[h])
+            _card(axis, facts, known[h], NAMES[:5], size=9)
             axis.set_title("" if row else f"head {h}", **forms.TITLE)
         said = fill(name, 18) + f"\n({known.any(dim=0).sum()} of {len(facts)} covered)"
         cards[0].set_ylabel(said, rotation=0, ha="right", va="center", size=10.5)
-        _interval(scale, row, score, INK)
-    _interval(scale, 0.35, control[1], PALE, f" {control[0]}")
-    scale.set(xlim=(-0.1, 1.09), ylim=(len(rows) - 0.5, -0.5), yticks=[])
+        for down, score, color in zip((-0.1, 0.15), scores, (INK, OTHER), strict=True):
+            _interval(scale, row + down, score, color)
+    scale.set(xlim=(-0.13, 1.09), ylim=(len(rows) - 0.5, -0.5), yticks=[])
     for x, name in ((0, "chance"), (1, "all facts covered")):
         scale.axvline(x, color=PALE, lw=1.2, ls="-" if x else "--", zorder=0)
         scale.annotate(name, (x, 1), (0, 3), xycoords=scale.get_xaxis_transform(), color=PALE,
                        textcoords="offset points", ha="right" if x else "left")  # fmt: skip
-    scale.set_xlabel("chance-corrected coverage, 50 networks (95 % interval)")
+    scale.set_xlabel("chance-corrected coverage")
     scale.spines[["top", "left", "right"]].set_visible(False)
     return figure
 
 
-def _interval(axis, y, score, color, name=""):
+def _interval(axis, y, score, color):
     axis.plot([score.low, score.high], [y, y], color=color, lw=2)
     axis.scatter(score.value, y, s=50, color=color)
-    axis.text(score.high + 0.025, y, f"{score.value:.2f}{name}", color=color, va="center")
+    axis.text(score.high + 0.025, y, f"{round(score.value, 2) + 0:.2f}", color=color, va="center")
 
 
-def _card(axis, facts, known, names=""):
+def _card(axis, facts, known, names, size: float = 11):
     """The facts as a table, first words down and second words across; in color where known.
 
-    names: of the words, to write them along the edges and the known facts into their cells.
+    names: of the words, along the edges. size: of the letters in the cells of known facts.
     """
     for k, (fact, is_known) in enumerate(zip(facts.tolist(), known, strict=True)):
         row, column = divmod(k, 5)
         color = CLASS_COLORS[fact] if is_known else "#EFEFEF"
         axis.add_patch(Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fc=color, lw=0))
-        if names and is_known:
-            axis.text(column, row + 0.03, NAMES[fact], fontsize=11, color=letter_color(fact),
+        if is_known:
+            axis.text(column, row + 0.03, NAMES[fact], fontsize=size, color=letter_color(fact),
                       ha="center", va="center", weight="bold")  # fmt: skip
     axis.set(xlim=(-0.5, 4.5), ylim=(4.5, -0.5), aspect="equal")
-    axis.set_xticks(range(len(names)), names)
-    axis.set_yticks(range(len(names)), names)
+    axis.set_xticks(range(len(names)), names, size=size)
+    axis.set_yticks(range(len(names)), names, size=size)
     axis.tick_params(length=0, pad=2)
     axis.spines[:].set_visible(False)
-
-
-def _triangle(n: int) -> tuple[Float[np.ndarray, "row column 3"], Bool[np.ndarray, "row column"]]:
-    """Shares of a triangle n cells wide, its top first, and which cells lie in it."""
-    up, right = np.meshgrid((np.arange(round(n * TALL))[::-1] + 0.5) / (n * TALL),
-                            (np.arange(n) + 0.5) / n, indexing="ij")  # fmt: skip
-    shares = np.stack([1 - right - up / 2, right - up / 2, up], -1)
-    inside = shares.min(axis=-1) >= 0
-    shares = np.clip(shares, 0, None)
-    return shares / shares.sum(axis=-1, keepdims=True), inside

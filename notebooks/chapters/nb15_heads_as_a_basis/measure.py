@@ -4,17 +4,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aot_helpers.showing.forms import Interval
-from chapters.torus.networks import TorusNets, attend, is_correct_with_shares, pairs
+from chapters.torus.networks import TorusNets, attend, pairs
 
 Answers = Bool[Tensor, "net head pair"]
 ENDS = torch.tensor([0.025, 0.975])
-# What S2 sees over a triangle of mixtures of three heads, and three high corners, which it omits.
-PATTERNS = ("one corner", "two corners", "between", "none", "three corners")
 
 
 def terms(
@@ -115,6 +112,42 @@ class Coverage(NamedTuple):
         return Interval(low, self.corrected(), high)
 
 
+def lead(own: Coverage, other: Coverage, seed: int = 0) -> tuple[Interval, Interval]:
+    """How much more the same networks cover of one than of other facts, with 95% intervals.
+
+    First in chance-corrected coverage, then in facts beyond chance, as a share of all. Networks are
+    resampled in pairs: each draw holds the same networks in `own` and `other`.
+    """
+    corrected = own.resampled(seed) - other.resampled(seed)
+    share = (own.covered - own.chance) - (other.covered - other.chance)
+    shares = share[resampled_nets(len(share), seed)].mean(dim=1)
+    means = own.corrected() - other.corrected(), share.mean().item()
+    (low, low_share), (high, high_share) = torch.stack([corrected, shares], 1).quantile(ENDS, dim=0)
+    return (
+        Interval(low.item(), means[0], high.item()),
+        Interval(low_share.item(), means[1], high_share.item()),
+    )
+
+
+def over_texts(
+    alone: Bool[Tensor, "head text pos"], need: Bool[Tensor, "text pos"], seed: int = 0
+) -> Interval:
+    """Chance-corrected coverage of the predictions in `need`, with its 95% interval over texts.
+
+    Chance: as if what each head knows alone stood at random predictions of all texts.
+    """
+    known, total = (alone & need).sum(dim=-1).double(), need.sum(dim=-1).double()
+    covered = (alone.any(dim=0) & need).sum(dim=-1).double()
+
+    def corrected(texts):  # [..., text]
+        of = total[texts].sum(dim=-1)
+        chance = 1 - (1 - known[:, texts].sum(dim=-1) / of).prod(dim=0)
+        return (covered[texts].sum(dim=-1) / of - chance) / (1 - chance)
+
+    low, high = corrected(resampled_nets(len(need), seed)).quantile(ENDS.double()).tolist()
+    return Interval(low, corrected(torch.arange(len(need))).item(), high)
+
+
 def coverage_of(answers: Answers, seed: int = 0) -> Coverage:
     """What the heads alone cover, and the same with the answers of each head permuted."""
     return Coverage(covered(answers), permuted_mean(answers, covered, seed=seed))
@@ -132,63 +165,3 @@ def by_assigned(
     """Share of pairs that the head to which each is assigned knows alone."""
     alone = right_alone(nets, targets)
     return alone.gather(1, owners[:, None])[:, 0].float().mean(dim=-1)
-
-
-def right_with_and_without(
-    nets: TorusNets, targets: Int[Tensor, "net pair"]
-) -> tuple[Bool[Tensor, "net pair"], Bool[Tensor, "net pair"], Bool[Tensor, "head net pair"]]:
-    """(what the network knows, what it knows without all heads, what is lost without each head)."""
-    head_terms, residual_terms = terms(nets)
-    whole = (head_terms.sum(dim=1) + residual_terms).argmax(dim=-1) == targets
-    lost = needed(nets, targets).transpose(0, 1)
-    return whole, residual_terms.argmax(dim=-1) == targets, lost
-
-
-def known_by_word(
-    nets: TorusNets, targets: Int[Tensor, "net pair"], shares: Float[Tensor, "point head"]
-) -> Float[Tensor, "net point word"]:
-    """Of the pairs with each next word, the share that mixtures of the heads alone get right."""
-    answers = is_correct_with_shares(nets, targets, shares, residual=False).float()
-    member = F.one_hot(targets, nets.W_U.shape[-1]).float()
-    return torch.einsum("nsp,npw->nsw", answers, member) / member.sum(dim=1)[:, None]
-
-
-def patterns(
-    nets: TorusNets, targets: Int[Tensor, "net pair"], high: float = 0.75
-) -> Int[Tensor, "net word"]:
-    """Which of PATTERNS the triangle of mixtures shows for each next word.
-
-    A corner is one head alone, the middle of an edge two heads half and half. One, two or three
-    corners: so many corners reach `high`; between: no corner, but a middle; none: neither.
-    """
-    return _patterns(nets, targets, high)[0]
-
-
-def clearest(
-    nets: TorusNets, targets: Int[Tensor, "net pair"], least: int = 4
-) -> list[tuple[int, int]]:
-    """(network, next word) of the clearest example of each of the first four of PATTERNS.
-
-    Among next words of `least` facts or more. Clear is, for corners, a large step to the next
-    corner; for a middle, one to the best corner and the center; for none, that all are low. Where
-    two are as clear, the one with more facts.
-    """
-    kinds, places = _patterns(nets, targets, 0.75)
-    corners, edge, center = places[:, :3], places[:, 3:6].amax(dim=1), places[:, 6]
-    low, middle, most = corners.sort(dim=1).values.unbind(dim=1)
-    steps = [most - middle, middle - low, edge - torch.maximum(most, center), -most - edge]
-    n_facts = F.one_hot(targets, nets.W_U.shape[-1]).sum(dim=1)
-    at = [
-        int((step + n_facts / 1000).where((kinds == k) & (n_facts >= least), -9).argmax())
-        for k, step in enumerate(steps)
-    ]
-    return [divmod(each, n_facts.shape[1]) for each in at]
-
-
-def _patterns(nets, targets, high):
-    shares = torch.cat([torch.eye(3), (1 - torch.eye(3)) / 2, torch.ones(1, 3) / 3])
-    places = known_by_word(nets, targets, shares)  # corners, middles of edges, center
-    is_high = places >= high - 1e-6
-    n_corners, middle = is_high[:, :3].sum(dim=1), is_high[:, 3:6].any(dim=1)
-    otherwise = torch.where(middle, 2, 3)
-    return torch.where(n_corners > 0, torch.tensor([0, 0, 1, 4])[n_corners], otherwise), places

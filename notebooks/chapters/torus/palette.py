@@ -44,32 +44,22 @@ class Strip(Shaded):
     quantizer = Shaded.quantizer | {"colors": 96}
 
 
-class Smooth(Painting):
-    """A picture with all its colors, rounded a little: for maps in which few would draw edges."""
-
-    sharpness = 1
-    quantizer = None
-
-
 def show_small(
-    figure: Figure, sharpness: float = 1.1, quantizer: Mapping | None = Painting.quantizer
+    figure: Figure, sharpness: float = 1.1, quantizer: Mapping = Painting.quantizer
 ) -> None:
     """Show a figure in a notebook as a picture of few colors; for the rest, see `Painting`.
 
-    quantizer: how they are chosen; None: all stay, each of their three parts rounded to steps of 4.
+    quantizer: how they are chosen.
     """
     from IPython.display import display
 
     buffer, few = io.BytesIO(), io.BytesIO()
     figure.savefig(buffer, format="png", dpi=sharpness * figure.dpi, facecolor="white")
     full = Image.open(buffer).convert("RGB")
-    if quantizer is None:
-        colors = full.point([min(255, 4 * round(level / 4)) for level in range(256)] * 3)
-    else:
-        colors = full.quantize(**quantizer, dither=Image.Dither.NONE)
-        shades = np.reshape(colors.getpalette(), (-1, 3))
-        shades[shades.min(axis=1) > 247] = 255  # white stays white
-        colors.putpalette(shades.ravel().tolist())
+    colors = full.quantize(**quantizer, dither=Image.Dither.NONE)
+    shades = np.reshape(colors.getpalette(), (-1, 3))
+    shades[shades.min(axis=1) > 247] = 255  # white stays white
+    colors.putpalette(shades.ravel().tolist())
     colors.save(few, format="png", optimize=True)
     data = {"image/png": b64encode(few.getvalue()).decode(), "text/plain": repr(figure)}
     width = round(figure.get_figwidth() * figure.dpi)
