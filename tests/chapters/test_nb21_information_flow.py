@@ -300,7 +300,7 @@ def test_graphs_are_run_alone_with_zeros_and_with_means(make_model, some_tokens)
         for what in ("kept", "first", "recovered"):
             assert found["mean"][name][what] == pytest.approx(at_means[name][what], abs=1e-4)
     assert found["zero"].keys() == found["mean"].keys() >= figures.GRAPHS.keys()
-    assert 0 <= study.second_guess_said(model, measured) <= 1
+    assert study.said_alone(model, measured[:1], 1).keys() == {"the graph alone"}  # no MLPs
     panels = {"a": (4, found), "b": (4, {"zero": {"with keys": {"kept": 0.5}}})}
     check_figures(figures.answered(panels, "title"))
     whole = heads.kept_writers(model, measured, 0.5, 1, 0, at_means=False)
@@ -312,6 +312,48 @@ def test_graphs_are_run_alone_with_zeros_and_with_means(make_model, some_tokens)
 def test_the_interval_of_a_share_is_wilsons():
     assert study.share_interval(0.3, 40) == pytest.approx((0.1807, 0.3, 0.4543), abs=1e-4)
     assert study.share_interval(0.0, 12) == pytest.approx((0, 0, 0.2425), abs=1e-4)
+
+
+def test_a_difference_of_shares_is_as_of_independent_samples():
+    low, high = study.difference_interval(0.675, 0.525, 40)
+    assert (low + high) / 2 == pytest.approx(0.15)
+    assert high - low == pytest.approx(2 * 1.96 * (0.4687 / 40) ** 0.5, abs=1e-4)
+
+
+def test_a_graph_says_what_it_is_drawn_for_and_without_attention_reads_the_last_token(tiny_gpt2):
+    texts = [text_of(6, seed) for seed in (1, 2)]
+    guesses = [run_of(tiny_gpt2, text).cache["logits"][0, -1].argsort().flip(0) for text in texts]
+    measured = [
+        ablation.last_edges(tiny_gpt2, Prompt(text, int(guess[0])))
+        for text, guess in zip(texts, guesses, strict=True)
+    ]
+    for guess in (1, 3):
+        kept = [
+            checks.graph_masks(study.pruned(each, target=int(order[guess - 1])))
+            for each, order in zip(measured, guesses, strict=True)
+        ]
+        aims = [
+            checks.alone(
+                tiny_gpt2,
+                ablation.last_edges(tiny_gpt2, Prompt(text, int(order[guess - 1]))),
+                [mask],
+            )
+            for text, order, mask in zip(texts, guesses, kept, strict=True)
+        ]
+        said = study.said_alone(tiny_gpt2, measured, guess)
+        expected = sum(first.item() for _, first in aims) / 2
+        assert said["the graph alone"].value == pytest.approx(expected)
+    assert list(said) == ["the graph alone", "its neurons, no attention"]
+    # Without attention a text is its last token: another text with the same one says the same.
+    other = text_of(6, 3)
+    other[-1] = texts[0][-1]
+    pair = [ablation.last_edges(tiny_gpt2, Prompt(text, 5)) for text in (texts[0], other)]
+    none = tuple(torch.zeros_like(mask) for mask in kept[0])
+    alone = [checks.alone(tiny_gpt2, each, [(none[0], ~none[1])])[0] for each in pair]
+    torch.testing.assert_close(*alone)
+    share = study.answered_without_attention(tiny_gpt2, measured)
+    assert share in (0, 0.5, 1)
+    check_figures(figures.said({"a": {"1st": said}}, "title"))
 
 
 def test_the_second_guess_is_the_largest_beside_the_target(tiny_gpt2):

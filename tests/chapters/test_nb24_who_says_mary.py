@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from aot_helpers.models.protocol import Head
-from chapters.nb24_who_says_mary import exercises, figures, measure
+from chapters.nb24_who_says_mary import exercises, figures, measure, templates
 from chapters.nb24_who_says_mary.two_names import read_names
 from figure_checks import check_figures
 
@@ -58,6 +58,25 @@ def test_the_shipped_measurements_name_every_form_and_head():
     assert {one.form for one in later} == set(measure.LATER)
     assert [len(asked), len(later)] == [9, 6]
     assert measure.slope("suppress", ["L23H3"], asked) == pytest.approx(9.4, abs=0.05)
+
+
+def test_a_claim_is_judged_by_names_of_which_something_is_true():
+    asked = measure.read_asked()[:6]
+    found = measure.judged("s_inhibition", "twice", asked)
+    assert found["of"] == [
+        "smollm2 L20H0+L19H2, third owns S",
+        "smollm2 L20H0+L19H2, third gives, owned S",
+    ]
+    assert len(found["control"]) == len(found["control_of"]) == 3
+    assert min(found["values"]) > max(found["control"])
+
+
+def test_in_the_heros_case_the_last_mention_of_the_hero_is_another(shipped):
+    (group,) = templates.story_prompts(shipped, hero_gives=False, n=8)
+    case = measure.hero_case(group)
+    places = case.tokens != case.changed
+    assert (places.sum(dim=1) == 1).all() and places[:, group.io_at].all()
+    assert (case.tokens[places] == case.name).all() and (case.name != case.instead).all()
 
 
 def test_the_prompts_of_notebook_22_stand_in_fours_of_one_order():

@@ -1,10 +1,10 @@
 """Figures of notebook 21: information-flow graphs, still and alive, and what some edges keep.
 
-Graphs are drawn left to right. Boxes are vectors: the name, gold where the target stands high in
-what the lens reads there, with that reading's first token; rose where it stands among the last.
-Lines into a head are attention (purple) and, dashed, why it looks there (key blue, query orange);
-gray lines are plain sums, darker where the reading is sharper; dotted ones take away from the
-target's logit. The wider, the stronger beside the strongest into the same box.
+Graphs are drawn left to right. Boxes are vectors: gold where the target is among the ten tokens
+that the lens reads first there, and only then with the first of them: elsewhere a reading says
+nothing of the target. Lines into a head are attention (purple) and, dashed, why it looks there
+(key blue, query orange); gray lines are plain sums; dotted ones take away from the target's logit.
+The wider, the stronger beside the strongest into the same box.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,8 +38,13 @@ BORDERS = {
     "token": INK, "position": PALE, "residual": PALE, "bias": PALE, "stream": PALE, "head": SHARE,
     "value": VALUE, "key": KEY, "query": QUERY, "mlp": MLP, "neuron": MLP,
 }  # fmt: skip
-RANKS = ("#FFC629", "#FFE394", "#FFF4D1", "#FFFFFF", "#F6D3DA")
-RANK_NAMES = ("first", "2 to 10", "best 1 %", "others", "last 10 %")
+SUM = "#A3A3A3"
+RANKS = ("#FFC629", "#FFE394", "#FFFFFF")
+RANK_NAMES = ("first", "2 to 10", "lower: no word is shown")
+LINES = {  # what a line means: color, dashes
+    "attention": (SHARE, ""), "neuron": (MLP, ""), "sum": (SUM, ""), "key": (KEY, "4 2.5"),
+    "query": (QUERY, "4 2.5"), "lowers the target": (SUM, "1 1.4"),
+}  # fmt: skip
 COLUMN, ROW, WIDTH, HEIGHT = 1.72, 0.5, 1.36, 0.4  # inches
 LANE = 0.4  # of a row, for a line that passes a column
 ORDER_COLORS = {
@@ -128,13 +133,9 @@ def layout(nodes: Sequence[Node], edges: Sequence[Edge]) -> tuple[list[Place], l
     return places, routes
 
 
-def rank_color(rank: int, d_vocab: int) -> int:
-    """Which of RANKS is the color of a target's rank among d_vocab."""
-    if rank == 0:
-        return 0
-    if rank >= 0.9 * d_vocab:
-        return 4
-    return 1 if rank < 10 else 2 if rank < 0.01 * d_vocab else 3
+def rank_color(rank: int) -> int:
+    """Which of RANKS is the color of a target's rank; a word is shown in the first two."""
+    return 0 if rank == 0 else 1 if rank < 10 else 2
 
 
 def name_of(node: Node, tokens: list[str]) -> str:
@@ -176,13 +177,14 @@ def flow_figure(data: Mapping, title: str, by: str = "share", target: int = 0) -
     for edge, strong, route in zip(edges, strengths, routes, strict=True):
         way = [inches(place) for place in (places[edge.source], *route, places[edge.into])]
         look = {"fc": "none", "zorder": 1, "capstyle": "butt"} | line_look(
-            edge, nodes[edge.into].kind, readings[edge.source], strong / most[edge.into], target
+            edge, nodes[edge.into].kind, strong / most[edge.into], target
         )
         axis.add_patch(PathPatch(line_path(way), **look))
     for node, reading, place in zip(nodes, readings, places, strict=True):
-        color = rank_color(reading.ranks[target], data["d_vocab"]) if reading.top else None
-        _box(axis, node, name_of(node, data["tokens"]), reading, inches(place), color)
-    _legend(axis, data["targets"][target])
+        color = rank_color(reading.ranks[target]) if reading.top else 2
+        word = reading.top[0] if color < 2 else ""
+        _box(axis, node, name_of(node, data["tokens"]), word, inches(place), color)
+    _legend(axis, data["targets"][target], {line_name(nodes, edge, target) for edge in edges})
     return headline(figure, title)
 
 
@@ -201,55 +203,63 @@ def line_path(way: list[tuple[float, float]]) -> Line:
     return Line(points, codes)
 
 
-def line_look(edge: Edge, into: str, reading: Reading, strong: float, target: int) -> dict:
-    """Color, dashes and width of an edge into a kind of node, from one with a reading.
+def line_look(edge: Edge, into: str, strong: float, target: int) -> dict:
+    """Color, dashes and width of an edge into a kind of node.
 
     strong: its strength beside the strongest, 0 … 1.
     """
     if edge.kind != "part":
         return {"ec": BORDERS[edge.kind], "ls": (0, (4, 2.5)), "lw": 1.2}
-    gray = round(90 + 110 * reading.spread)  # of 255: a sharp reading is darker
     return {
-        "ec": {"head": SHARE, "mlp": MLP}.get(into, f"#{gray:02x}{gray:02x}{gray:02x}"),
+        "ec": {"head": SHARE, "mlp": MLP}.get(into, SUM),
         "ls": (0, (1, 1.4)) if edge.shares[target] < 0 else "-",
         "lw": 0.8 + 4.2 * strong,
     }
 
 
-def _box(axis, node: Node, name: str, reading: Reading, place, color: int | None) -> None:
-    """A node's box; color: of RANKS, None without a reading."""
+def line_name(nodes: Sequence[Node], edge: Edge, target: int) -> str:
+    """Which of LINES an edge is."""
+    if edge.kind != "part":
+        return edge.kind
+    if edge.shares[target] < 0:
+        return "lowers the target"
+    return {"head": "attention", "mlp": "neuron"}.get(nodes[edge.into].kind, "sum")
+
+
+def _box(axis, node: Node, name: str, word: str, place, color: int) -> None:
+    """A node's box; color: of RANKS."""
     (x, y), border = place, BORDERS[node.kind]
-    corner, fill = (x - WIDTH / 2, y - HEIGHT / 2), "white" if color is None else RANKS[color]
-    look = {"boxstyle": "round,pad=0,rounding_size=0.07", "fc": fill, "ec": border}
+    corner = x - WIDTH / 2, y - HEIGHT / 2
+    look = {"boxstyle": "round,pad=0,rounding_size=0.07", "fc": RANKS[color], "ec": border}
     axis.add_patch(FancyBboxPatch(corner, WIDTH, HEIGHT, lw=1.5, zorder=3, **look))
     text = {"ha": "center", "va": "center", "zorder": 4, "size": SMALL, "parse_math": False}
-    axis.text(x, y + 0.085 * bool(reading.top), name, color=border, weight="bold", **text)
-    if reading.top:
-        word = printable(shown(reading.top[0]))
-        axis.text(x, y - 0.095, _cut(f"→ {word}", 15), color=INK, **text)
+    axis.text(x, y + 0.085 * bool(word), name, color=border, weight="bold", **text)
+    if word:
+        axis.text(x, y - 0.095, _cut(f"→ {printable(shown(word))}", 15), color=INK, **text)
 
 
 def _cut(text: str, n: int) -> str:
     return text if len(text) <= n else text[: n - 1] + "…"
 
 
-LINES = (
-    "lines: purple attention, brown neurons, gray sums (pale: vague), dashed keys and queries,",
-    "dotted against the target; the wider, the stronger beside the strongest into the same box",
-)
-
-
-def _legend(axis, target):
-    x, y = 0.1, 0.56
-    axis.text(x, y, f"rank of {shown(target)}:", size=SMALL, va="center", parse_math=False)
-    x += 0.95 + 0.075 * len(shown(target))
+def _legend(axis, target: str, lines: set[str]) -> None:
+    """The ranks of the target, and below them the kinds of lines that are there."""
+    x, y, text = 0.1, 0.42, {"size": SMALL, "va": "center", "parse_math": False}
+    axis.text(x, y, f"rank of {shown(target)} in a box:", **text)
+    x += 1.45 + 0.075 * len(shown(target))
     for color, name in zip(RANKS, RANK_NAMES, strict=True):
         axis.add_patch(FancyBboxPatch((x, y - 0.07), 0.16, 0.14, fc=color, ec=PALE, lw=0.8,
                                       boxstyle="square,pad=0"))  # fmt: skip
-        axis.text(x + 0.22, y, name, size=SMALL, va="center")
+        axis.text(x + 0.22, y, name, **text)
         x += 0.38 + 0.075 * len(name)
-    for y, words in zip((0.34, 0.14), LINES, strict=True):
-        axis.text(0.1, y, words, size=SMALL, va="center", color="#555555")
+    x, y = 0.1, 0.16
+    for name, (color, dash) in LINES.items():
+        if name in lines:
+            look = {"ls": (0, tuple(map(float, dash.split()))) if dash else "-", "lw": 2.5}
+            axis.plot([x, x + 0.3], [y, y], color=color, solid_capstyle="butt", **look)
+            axis.text(x + 0.36, y, name, **text)
+            x += 0.56 + 0.08 * len(name)
+    axis.text(x, y, "(wider: stronger)", color="#555555", **text)
 
 
 GRAPHS = {  # of `results.graphs_alone`
@@ -279,6 +289,12 @@ def answered(panels: Mapping[str, tuple[int, Mapping[str, Mapping]]], title: str
         }
     look = {"apart": True, "x_range": (-0.04, 1.04), "width": 10}
     return forms.dots(data, title, "share of prompts answered", **look)
+
+
+def said(panels: Mapping[str, Mapping[str, Mapping[str, Interval]]], title: str) -> Figure:
+    """How often graphs alone say what they are drawn for: {model: {token: {run: share}}}."""
+    look = {"apart": True, "x_range": (-0.04, 1.04), "width": 9.6}
+    return forms.dots(panels, title, "share of prompts in which it is said", **look)
 
 
 class FlowView(Page):

@@ -50,13 +50,15 @@
       for (const [e, p, s] of passed) { kept.push([e, s]); weight[e[0]] = Math.max(weight[e[0]] || 0, p); } }
     return [Object.keys(weight).map(Number), kept]; }
   function rank(n) { const r = n[6][target.value];
-    return !reads(n) ? 3 : r == 0 ? 0 : r >= 0.9 * W.d_vocab ? 4 : r < 10 ? 1 : r < 0.01 * W.d_vocab ? 2 : 3; }
+    return !reads(n) ? 2 : r == 0 ? 0 : r < 10 ? 1 : 2; }
   function look([e, strong]) { const to = N[e[1]][0];
     if (e[2] != "part") return [W.borders[e[2]], "6 4", 1.5];
     const dash = e[5][target.value] < 0 ? "2 3" : "", wide = 1 + 5.5 * strong;
     if (to == "head") return [W.borders.head, dash, wide];
     if (to == "mlp") return [W.mlp, dash, wide];
-    const g = Math.round(90 + 110 * N[e[0]][8]); return [`rgb(${g},${g},${g})`, dash, wide]; }
+    return [W.lines.sum[0], dash, wide]; }
+  const kindOf = e => e[2] != "part" ? e[2] : e[5][target.value] < 0 ? "lowers the target"
+    : ({ head: "attention", mlp: "neuron" })[N[e[1]][0]] || "sum";
   const num = x => Math.abs(x) >= 1000 || (x && Math.abs(x) < 0.001) ? x.toExponential(1) : +x.toPrecision(3);
   function tell(lines) { said.textContent = ""; lines.forEach((l, i) => make("div", said, i ? "" : "font-weight:bold", l)); }
   function tellNode(i) { const n = N[i], t = target.value, lines = [place(n)];
@@ -108,7 +110,7 @@
       if (n[0] == "head") g.style.cursor = "pointer";
       const box = draw("rect", g, { x: x - WIDE / 2, y: y - HIGH / 2, width: WIDE, height: HIGH, rx: 7, fill: W.ranks[rank(n)], stroke: W.borders[n[0]], "stroke-width": 2 });
       const text = (s, dy, fill, weight) => { draw("text", g, { x, y: y + dy, "text-anchor": "middle", "font-size": 12, "font-family": "sans-serif", fill, "font-weight": weight }).textContent = cut(s, 17); };
-      const told = reads(n);
+      const told = rank(n) < 2;  // elsewhere the reading says nothing of the target
       text(title(n), told ? -4 : 4, W.borders[n[0]], "bold"); if (told) text("→ " + word(n[5][0]), 13, "#222", "normal");
       g.onmouseenter = g.onfocus = () => { box.setAttribute("stroke-width", 4); tellNode(i); };
       g.onmouseleave = g.onblur = () => box.setAttribute("stroke-width", 2);
@@ -117,9 +119,14 @@
       g.onclick = toggle; g.onkeydown = event => { if (event.key == "Enter" || event.key == " ") { event.preventDefault(); toggle(); } }; });
     count.textContent = `${seen.length} boxes, ${kept.length} lines: ${least.value} of the strongest into a box or more, ${most.value} at most`;
     legend.textContent = "";
-    make("span", legend, "", `rank of ${word(W.targets[target.value])}: `);
+    make("span", legend, "", `rank of ${word(W.targets[target.value])} in a box: `);
     W.ranks.forEach((c, i) => { make("span", legend, `display:inline-block;width:13px;height:11px;margin:0 4px 0 8px;border:1px solid #999;background:${c}`); make("span", legend, "", W.rankNames[i]); });
-    W.lines.forEach(words => make("div", legend, "", words)); }
+    const second = make("div", legend), used = new Set(kept.map(([e]) => kindOf(e)));
+    for (const name in W.lines) if (used.has(name)) { const [ink, dash] = W.lines[name];
+      const line = draw("svg", second, { width: 30, height: 8, style: "margin:0 5px 1px 0" });
+      draw("path", line, { d: "M0 4H30", stroke: ink, "stroke-width": 3, "stroke-dasharray": dash.split(" ").map(x => 2 * x).join(" ") });
+      make("span", second, "margin-right:14px", name); }
+    make("span", second, "", "(wider: stronger)"); }
   show();
   tell(["Point at a box or a line; click a head to unfold why it looks there."]);
 }

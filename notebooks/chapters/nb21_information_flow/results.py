@@ -171,14 +171,33 @@ def _graph_runs(model, measured, n: int | None, draws: int, seed: int) -> list[G
     ]
 
 
-def second_guess_said(model: Model, measured: Sequence[LastEdges]) -> float:
-    """In how many prompts the graph of the model's second guess, alone, makes it say that guess."""
+def said_alone(model: Model, measured: Sequence[LastEdges], guess: int) -> dict[str, Interval]:
+    """In how many prompts a graph alone makes the model say the token that it is drawn for.
+
+    guess: the token's place among the model's guesses, 1 for the first. "the graph alone": its
+    edges, all else at zero; with MLPs also "its neurons, no attention": nothing that stands before
+    the last token can then reach the end.
+    """
+    said = {"the graph alone": []} | (
+        {"its neurons, no attention": []} if model.config.d_mlp else {}
+    )
+    for edges in measured:
+        order = edges.run.cache["logits"][0, -1].argsort(descending=True)
+        asked = replace(edges, prompt=Prompt(edges.prompt.tokens, int(order[guess - 1])))
+        values, neurons = checks.graph_masks(pruned(asked))
+        runs = [(values, neurons), (torch.zeros_like(values), neurons)][: len(said)]
+        for shares, first in zip(said.values(), checks.alone(model, asked, runs)[1], strict=True):
+            shares.append(first.item())
+    return {name: share_interval(mean(shares), len(shares)) for name, shares in said.items()}
+
+
+def answered_without_attention(model: Model, measured: Sequence[LastEdges]) -> float:
+    """In how many prompts all neurons, with no attention at all, still say the answer."""
     said = []
     for edges in measured:
-        second = checks.second_guess(edges)
-        kept = checks.graph_masks(pruned(edges, target=second))
-        wrong = replace(edges, prompt=Prompt(edges.prompt.tokens, second))
-        said.append(checks.alone(model, wrong, [kept])[1].item())
+        values, neurons = checks.graph_masks(pruned(edges))
+        run = [(torch.zeros_like(values), torch.ones_like(neurons))]
+        said.append(checks.alone(model, edges, run)[1].item())
     return mean(said)
 
 
@@ -187,6 +206,12 @@ def share_interval(share: float, n: int, z: float = 1.96) -> Interval:
     middle = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5 / (1 + z * z / n)
     return Interval(middle - half, share, middle + half)
+
+
+def difference_interval(p: float, q: float, n: int, z: float = 1.96) -> list[float]:
+    """Both ends of the 95 % interval of p - q, shares of n prompts each, taken as independent."""
+    half = z * ((p * (1 - p) + q * (1 - q)) / n) ** 0.5
+    return [p - q - half, p - q + half]
 
 
 def _graph_run(model, edges: LastEdges, other: int, draws: int, seed: int) -> GraphRuns:

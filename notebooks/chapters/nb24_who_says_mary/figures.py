@@ -204,8 +204,8 @@ def circuit(edges: Mapping[str, str], boxes: Mapping[str, tuple[str, str]], titl
     for start, end in (((1.5, 4.1), (6.7, 4.1)), ((1.5, 4.2), (6.7, 4.9)),
                        ((1.5, 1.5), (4.55, 2.39)), ((1.5, 1.25), (4.4, 1.15))):  # fmt: skip
         arrow(axis, start, end, SHARE, alpha=0.75, width=1.3)
-    _edge(axis, (6.3, 2.95), (6.85, 3.74), edges["movers"], (6.42, 3.5))
-    _edge(axis, (6.3, 2.8), (6.7, 2.95), edges["unknown"], (6.55, 2.62))
+    _edge(axis, (6.3, 2.95), (6.85, 3.74), edges["movers"], (5.75, 3.5))
+    _edge(axis, (6.3, 2.8), (6.7, 2.95), edges["unknown"], (6.62, 2.48))
     _edge(axis, (8.6, 4.05), (9.5, 3.36))
     _edge(axis, (8.6, 4.85), (9.8, 3.36), edges["negative"], (9.5, 4.3))
     _edge(axis, (6.3, 1.2), (9.65, 2.64), edges["suppress"], (8.1, 1.72))

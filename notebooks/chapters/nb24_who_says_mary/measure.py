@@ -20,7 +20,7 @@ from aot_helpers.base.results import RESULTS, plain, read
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.heads import head_output
 from chapters.nb24_who_says_mary.patches import end_outputs, give
-from chapters.nb24_who_says_mary.templates import single_names
+from chapters.nb24_who_says_mary.templates import Group, single_names
 from chapters.nb24_who_says_mary.two_names import read_names
 
 OPENING = "When Mary and John went to the store, John gave a drink to"
@@ -59,6 +59,14 @@ ASKED = {
     "someone gives": {"IO": ("last in half",)},
     "two give": {"C": ("subject",), "D": ("last", "subject")},
     "tired": {"S": ("twice", "last"), "IO": ()},
+}
+BOXES = {  # of the circuit in SmolLM2: heads, and what they do
+    "early": ("duplicate-token,", "induction heads?"),
+    "tell": ("L20H0, L19H2", "which name came twice"),
+    "movers": ("L23H0, L23H2, L28H1", "name movers: raise Mary"),
+    "unknown": ("other ways", "not found"),
+    "negative": ("L24H4", "negative: lowers Mary"),
+    "suppress": ("L23H3", "lowers what it attends to"),
 }
 PEOPLE = ("IO", "S", "C", "D", "E")
 LATER = ("someone gives", "two give", "tired")
@@ -102,6 +110,19 @@ def cases(model: Model, form: str, slot: str, n: int = 6, seed: int = 0) -> list
             }
             found.append(Case(tokens, changed, ids.pop("name"), ids.pop("instead"), ids))
     return found
+
+
+def hero_case(group: Group) -> Case:
+    """Stories in which the hero's name, where it comes again, has another one in its place.
+
+    group: of `story_prompts`; of a name the first token counts, so prompts in which the other name
+    begins like the hero's are left out.
+    """
+    instead = group.other[:, group.io_at]
+    rows = instead != group.io
+    tokens, hero, instead = group.tokens[rows], group.io[rows], instead[rows]
+    changed = torch.where(tokens == hero[:, None], instead[:, None], tokens)
+    return Case(tokens, changed, hero, instead, {"IO": hero, "S": group.s[rows]})
 
 
 def suppressed(model: Model, some: list[Case], sets: Mapping[str, Sequence[Head]]) -> dict:
@@ -252,6 +273,29 @@ def _asked(form, who, true, measured, attention, order: int | None = None) -> As
 
 
 SETS = {"L23H3": ("suppress", ["L23H3"]), "L20H0 and L19H2": ("s_inhibition", ["L20H0", "L19H2"])}
+
+
+def parted(names: Sequence[Asked], what: str) -> tuple[list[Asked], list[Asked]]:
+    """Names of which something is true, such as "twice", and the others."""
+    return [x for x in names if what in x.true], [x for x in names if what not in x.true]
+
+
+def measured_on(role: str, names: Sequence[Asked]) -> list[str]:
+    """What each number of a claim is measured on: the heads of a role, and a name of a form."""
+    heads = next("+".join(heads) for name, heads in SETS.values() if name == role)
+    return [f"smollm2 {heads}, {x.form} {x.who}" for x in names]
+
+
+def judged(role: str, what: str, asked: Sequence[Asked]) -> dict:
+    """For a claim: how far heads lower names of which something is true; control: the others.
+
+    asked: names of two names' prompts first; what each of the others loses is a share of that.
+    """
+    first, *names = asked
+    yes, no = parted(names, what)
+    shares = [[x.lowers[role] / first.lowers[role] for x in some] for some in (yes, no)]
+    of, control_of = (measured_on(role, some) for some in (yes, no))
+    return {"values": shares[0], "control": shares[1], "of": of, "control_of": control_of}
 
 
 def attention_and_effect(asked: Sequence[Asked]) -> dict[str, dict[str, tuple]]:
