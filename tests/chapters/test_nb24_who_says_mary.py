@@ -71,8 +71,8 @@ def test_a_claim_is_judged_by_names_of_which_something_is_true():
     assert min(found["values"]) > max(found["control"])
 
 
-def test_in_the_heros_case_the_last_mention_of_the_hero_is_another(shipped):
-    (group,) = templates.story_prompts(shipped, hero_gives=False, n=8)
+def test_in_the_heros_case_the_last_mention_of_the_hero_is_another(stories):
+    (group,) = templates.story_prompts(stories, hero_gives=False, n=8)
     case = measure.hero_case(group)
     places = case.tokens != case.changed
     assert (places.sum(dim=1) == 1).all() and places[:, group.io_at].all()
