@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from aot_helpers.base.results import plain, rounded
 from aot_helpers.reading.logit_lens import lens
-from chapters.nb22_layer_norms import figures, norms, results
+from chapters.nb22_layer_norms import figures, norms, results, rewriting
 from chapters.passages import texts, verdicts
 from figure_checks import check_figures
 from tiny_models import tiny_30 as tiny
@@ -130,7 +130,7 @@ def test_all_of_it_is_measured_kept_and_read(shipped, monkeypatch):
     assert max(row.bare for row in found.norms.ln2) < 0.01
 
 
-FOLDS, NORMS, CENTERS = "22.2", "22.1", "22.3"
+FILTERS, FOLDS, NORMS, CENTERS = "22.2", "22.3", "22.1", "22.4"
 
 
 def unbiased(x, gain, bias, eps):
@@ -155,6 +155,46 @@ def test_an_answer_is_judged(verdict, number, answer, expected):
     assert verdict(number, answer) == expected
 
 
+def test_a_bias_is_judged_by_what_it_filters(shipped, verdict):
+    x = texts.read_ends(shipped, ["Return the graph", "and so on"]).ln1[3]
+    given = dict(model=shipped, norm=shipped.attention_norm(3), stream=x)
+    strings = shipped.tokenizer.token_strings(list(range(4096)))
+    graphs = torch.tensor([any(k in s.lower() for k in ("graph", "node", "edge")) for s in strings])
+    toward = shipped.W_U[:, graphs].mean(dim=1)
+    given |= dict(words=graphs, others=texts.function_words(shipped.tokenizer))
+    for bias, said in (
+        (-3 * toward / toward.norm(), "solved"),
+        (3 * toward / toward.norm(), "not yet"),  # they rise
+        (-9 * toward / toward.norm(), "not yet"),  # too long
+        (-0.5 * toward / toward.norm(), "not yet"),  # too little
+        (toward[:5], "not yet"),
+    ):
+        assert verdict(FILTERS, bias, **given) == said
+
+
+@torch.no_grad()
+def test_a_model_with_all_norms_folded_and_writers_centered_runs_on_bare_rms_norms(tokens):
+    model = tiny("gpt2")
+    with pytest.raises(ValueError, match="of its own: take untied"):
+        rewriting.reads(model)
+    assert rewriting.n_learned(model) == (2 * model.config.n_layers + 1) * 2 * model.config.d_model
+    copied, logits = rewriting.untied(model), model(tokens)
+    torch.testing.assert_close(copied(tokens), logits)
+    reads = rewriting.reads(copied)
+    assert len(reads) == 2 * model.config.n_layers + 1
+    for norm, W, b in reads:
+        b += norm.bias @ W
+        W *= norm.weight[:, None]
+        norm.weight.fill_(1)
+        norm.bias.fill_(0)
+    for W in rewriting.writes(copied):
+        W -= W.mean(dim=-1, keepdim=True)
+    _, cache = copied.run_with_cache(tokens)
+    assert cache["final_resid"].mean(dim=-1).abs().max() < 1e-5
+    torch.testing.assert_close(copied(tokens), logits, atol=1e-3, rtol=0)
+    torch.testing.assert_close(model(tokens), logits)  # the original is as it was
+
+
 def test_figures_can_be_read_and_words_are_those_that_move(shipped):
     x = texts.read_ends(shipped, ["Return the graph", "and so on"]).ln1[2]
     norm, words = shipped.attention_norm(2), texts.function_words(shipped.tokenizer)
@@ -165,6 +205,8 @@ def test_figures_can_be_read_and_words_are_those_that_move(shipped):
     worst = (after - before).argmin()
     assert token == shipped.tokenizer.token_strings([int(worst)])[0] and was > now
     check_figures(figures.words_moved(rows, "words"))
+    step = {"input": [1.0, -2.0], "centered": [1.5, -1.5]}
+    check_figures(figures.steps({"x": step, "2 x": step}, "steps"))
 
 
 def test_a_claim_on_two_models_is_judged_on_each_by_the_terms_that_name_it(tmp_path, monkeypatch):

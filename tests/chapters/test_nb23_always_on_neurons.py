@@ -26,6 +26,28 @@ def test_a_planted_neuron_is_always_on_and_shuffling_hides_it():
         always_on.how_often(hidden[..., :0])
 
 
+def test_relative_activations_reach_one_where_a_neuron_is_counted():
+    hidden = torch.randn(2, 30, 200, generator=torch.Generator().manual_seed(0))
+    counted = (always_on.relative(hidden) >= 1).float().mean(dim=-2)
+    torch.testing.assert_close(counted, always_on.how_often(hidden))
+
+
+def test_others_as_costly_are_the_largest_and_cost_as_much_as_asked(shipped):
+    tokens = texts.windows(shipped, 2)
+    size = always_on.contributions(shipped, texts.mean_activations(shipped, tokens, 2))
+    order = always_on.largest([always_on.Neuron(3, 5)], size, [always_on.Neuron(3, 332)])
+    assert len(order) == 768 - 2 and {one.layer for one in order} == {3}
+    assert size[order[0]] == size[3].index_fill(0, torch.tensor([5, 332]), 0).max()
+    whole = texts.cost(shipped, tokens)
+    asked = results.Ablation(texts.Cost(0.02, 0.0), texts.Cost(0.0, 0.0))
+    found = results.as_costly(shipped, tokens, order, asked, whole)
+    assert found == order[: len(found)] and len(found) >= results.LEAST_OTHERS
+    cost = texts.cost(shipped, tokens, always_on.ablate_neurons(shipped, found))
+    assert cost.loss - whole.loss >= 0.02
+    too_much = results.Ablation(texts.Cost(99.0, 0.0), texts.Cost(0.0, 0.0))
+    assert results.as_costly(shipped, tokens, order[:20], too_much, whole) == []
+
+
 def test_silencing_by_the_mean_of_a_constant_neuron_changes_nothing(tokens):
     model = tiny("gpt2")
     c_fc = model.hf.transformer.h[0].mlp.c_fc
@@ -176,26 +198,29 @@ def test_two_texts_are_judged(shipped, verdict, answer, expected):
 
 
 def test_figures_can_be_read():
-    check_figures(figures.active_neurons(torch.rand(2, 5), ["a", "b"], "active", marked=["a"]))
+    groups = {"on": {"a": torch.rand(5), "b": torch.rand(5)}, "others": {"c": torch.rand(5)}}
+    check_figures(figures.active_neurons(groups, "active", marked=["a"]))
 
 
 def topped(hidden, k):
     return (hidden.abs() >= hidden.abs().topk(k).values[:, -1:]).float().mean(dim=0)
 
 
-def held(hidden, neurons, values):
-    hidden = hidden.clone()
-    hidden[:, :, neurons] = values
-    return hidden
+def replaced(values, b, neurons, mean):
+    kept = torch.ones(len(values), 1).index_fill(0, torch.tensor(neurons), 0)
+    return values * kept, b + mean @ (values * (1 - kept))
 
 
 PAGES = [
     ("23.1", topped, "solved"),
     ("23.1", lambda hidden, k: topped(hidden.relu(), k), "not yet"),
     ("23.1", lambda hidden, k: len(hidden) * topped(hidden, k), "not yet"),
-    ("23.2", held, "solved"),
-    ("23.2", lambda hidden, neurons, values: None, "not attempted"),
-    ("23.2", lambda hidden, neurons, values: hidden, "not yet"),
+    ("23.2", replaced, "solved"),
+    ("23.2", lambda *given: None, "not attempted"),
+    ("23.2", lambda values, *given: values, "not yet"),
+    ("23.2", lambda v, b, *rest: (replaced(v, b, *rest)[0], b), "not yet"),
+    ("23.2", lambda v, b, *rest: (v, replaced(v, b, *rest)[1]), "not yet"),
+    ("23.2", lambda v, b, *rest: replaced(v.zero_(), b, *rest), "not yet"),
 ]
 
 

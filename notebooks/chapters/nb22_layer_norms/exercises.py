@@ -1,9 +1,12 @@
-"""The exercises of notebook 22: a layer norm, its gain and bias folded, its centering moved."""
+"""The exercises of notebook 22: a layer norm, a filter in its bias, its steps moved elsewhere."""
 
 import torch
 
 from aot_helpers.teaching.exercises import NotYet, attempted
-from aot_helpers.teaching.exercises.references import against, compared, draw
+from aot_helpers.teaching.exercises.references import against, compared, draw, read_numbers
+from chapters.nb22_layer_norms import norms
+
+LEFT, KEPT, LONGEST = 0.2, 0.6, 3.0  # of a filter: of its words, of others; its length
 
 
 def layer_norm(x, gain, bias, eps):
@@ -37,6 +40,24 @@ def _normed(answer):
     }
     compared(attempted(answer(x, gain, bias, eps)), layer_norm(x, gain, bias, eps), mistakes)
     return "it agrees with torch.nn.functional.layer_norm; length and mean of x leave no trace"
+
+
+def _filters(answer, model, norm, stream, words, others):
+    """A bias, alone in a norm: of `words` little is left, and of `others` much."""
+    bias = read_numbers(answer, model.config.d_model)
+    if bias.norm() > LONGEST + 1e-4:
+        raise NotYet(f"Its length is {bias.norm():.1f}: {LONGEST:.0f} is the most.")
+    with norms.changed(norm, torch.ones_like(bias), bias):
+        real, made_up = (norms.change(model, norm, x) for x in (stream, norms.isotropic(stream)))
+    left, of_made_up, kept = real.kept(words), made_up.kept(words), real.kept(others)
+    said = f"{left:.2f} for texts, {of_made_up:.2f} for random vectors"
+    if left > 1:
+        raise NotYet(f"Your words rise ({said}): which sign has a bias that lowers them?")
+    if max(left, of_made_up) > LEFT:
+        raise NotYet(f"Of your words is left: {said}; {LEFT} is the most.")
+    if kept < KEPT:
+        raise NotYet(f"Of the function words only {kept:.2f} is left: lower your words alone.")
+    return f"of these words is left {said}; of the function words {kept:.2f}"
 
 
 def fold(gain, bias, W, b):
@@ -81,8 +102,8 @@ def _centers(answer):
         "You subtract one number everywhere: each row has a mean of its own.": W - W.mean(),
     }
     compared(answer(W), center(W), mistakes)
-    return "with all such matrices centered, a layer norm is an RMSNorm with a bias"
+    return "behind such a matrix the norm finds nothing to center"
 
 
-CHECKS = {"22.1": _normed, "22.2": _folds, "22.3": _centers}
-PAGES = {"22.1": layer_norm, "22.2": fold, "22.3": center}
+CHECKS = {"22.1": _normed, "22.2": _filters, "22.3": _folds, "22.4": _centers}
+PAGES = {"22.1": layer_norm, "22.3": fold, "22.4": center}

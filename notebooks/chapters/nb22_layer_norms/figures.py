@@ -1,11 +1,28 @@
-"""Drawings of notebook 22: words before and after a norm."""
+"""Drawings of notebook 22: a norm step by step, words before and after it."""
 
 from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from aot_helpers.showing.diagrams import PALE, VALUE
-from aot_helpers.showing.forms import lines, shown
+from aot_helpers.showing.diagrams import INK, PALE, VALUE
+from aot_helpers.showing.forms import SMALL, TITLE, lines, panels, shown
+
+
+def steps(rows: Mapping[str, Mapping[str, Sequence[float]]], title: str) -> Figure:
+    """The entries of vectors after each step, as bars: {vector: {step: entries}}."""
+    n_steps = len(next(iter(rows.values())))
+    figure, axes = panels(len(rows), n_steps, 8.8, 1.5 * len(rows), title=title, sharey=True)
+    for at, (name, found) in enumerate(rows.items()):
+        for axis, (step, entries) in zip(axes[at], found.items(), strict=True):
+            bars = axis.bar(range(len(entries)), entries, color=PALE)
+            axis.bar_label(bars, fmt="{:.2g}", size=SMALL, padding=1)
+            axis.axhline(0, color=INK, lw=0.8)
+            axis.set_xticks([])
+            axis.margins(y=0.2)
+            if at == 0:
+                axis.set_title(step, **TITLE)
+        axes[at, 0].set_ylabel(name)
+    return figure
 
 
 def words_moved(

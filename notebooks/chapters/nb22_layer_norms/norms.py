@@ -193,7 +193,7 @@ def folded(model: Model, layers: list[int]) -> Iterator[Model]:
     family = getattr(model.config, "family", "ours")
     if family not in ("gpt2", "llama"):
         raise ValueError(f"no way to fold the norms of the family {family!r}: take gpt2 or llama")
-    pairs = [pair for layer in layers for pair in _readers(model, layer)]
+    pairs = [pair for layer in layers for pair in readers(model, layer)]
     modules = [module for norm, reads in pairs for module in (norm, *reads)]
     with restored([each for module in modules for each in module.parameters()]):
         for norm, reads in pairs:
@@ -209,7 +209,7 @@ def folded(model: Model, layers: list[int]) -> Iterator[Model]:
         yield model
 
 
-def _readers(model: Model, layer: int) -> list[tuple[nn.Module, list[nn.Module]]]:
+def readers(model: Model, layer: int) -> list[tuple[nn.Module, list[nn.Module]]]:
     """The two norms of a layer, each with the matrices that read it."""
     block = model._part("", layer)
     if model.config.family == "gpt2":

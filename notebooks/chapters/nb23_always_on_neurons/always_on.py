@@ -41,6 +41,16 @@ def how_often(hidden: Float[Tensor, "*layer passage d_mlp"]) -> Float[Tensor, "*
     return torch.zeros_like(hidden).scatter_(-1, top, 1.0).mean(dim=-2)
 
 
+def relative(hidden: Float[Tensor, "*layer passage d_mlp"]) -> Tensor:
+    """Activations by size, divided by the least of the most active of their layer and passage.
+
+    From 1 on, a neuron is among the most active.
+    """
+    k = max(1, round(SHARE * hidden.shape[-1]))
+    size = hidden.abs()
+    return size / size.topk(k, dim=-1).values[..., -1:]
+
+
 def shuffled(hidden: Float[Tensor, "*more d_mlp"], seed: int = 0) -> Tensor:
     """The activations of each passage and layer, shuffled among the neurons of the layer."""
     generator = torch.Generator().manual_seed(seed)
@@ -164,6 +174,15 @@ def size_matched(
     size: a number of each neuron, such as what `contributions` gives.
     """
     return others(neurons, nearest(size), leave_out, itemgetter(draw))
+
+
+def largest(
+    neurons: list[Neuron], size: Float[Tensor, "layer d_mlp"], leave_out: list[Neuron] = ()
+) -> list[Neuron]:
+    """All other neurons of their layers, the largest first."""
+    layers, out = {layer for layer, _ in neurons}, {*neurons, *leave_out}
+    rest = [Neuron(layer, at) for layer in layers for at in range(size.shape[-1])]
+    return sorted((one for one in rest if one not in out), key=lambda one: -size[one])
 
 
 def lengths(model: Model) -> Float[Tensor, "layer d_mlp"]:

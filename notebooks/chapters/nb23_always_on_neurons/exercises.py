@@ -1,4 +1,4 @@
-"""The exercises of notebook 23: count how often a neuron is active, hold it, hush it."""
+"""The exercises of notebook 23: count how often a neuron is active, replace it, hush it."""
 
 import torch
 
@@ -31,29 +31,40 @@ def _counts(answer):
     return f"random numbers come near chance, 3 / 12 (here {right.max():.2f} at most)"
 
 
-def hold(hidden, neurons, values):
-    """Activations [text, pos, neuron] with the neurons held at values."""
-    hidden = hidden.clone()
-    hidden[..., neurons] = values
-    return hidden
+def into_bias(values, b, neurons, mean):
+    """Values and bias of an MLP in which some neurons are gone, their mean contribution in b."""
+    left = values.clone()
+    left[neurons] = 0
+    return left, b + mean[neurons] @ values[neurons]
 
 
-def _holds(answer):
-    hidden, neurons, values = draw(2, 3, 6), [4, 1], torch.tensor([0.5, -2.0])
-    given = hidden.clone()
-    found = attempted(answer(given, neurons, values))
-    if not torch.equal(given, hidden):
-        raise NotYet("The activations that you were given have changed: clone them first.")
-    added = hidden.clone()
-    added[..., neurons] += values
-    at_end = hidden.clone()
-    at_end[:, -1, neurons] = values
+def _joined(values, b):
+    return torch.cat([values, b[None]])
+
+
+def _replaces(answer):
+    values, b, neurons, mean = draw(6, 4), draw(4, seed=1), [4, 1], draw(6, seed=2)
+    given = values.clone(), b.clone()
+    found = attempted(answer(*given, neurons, mean))
+    if not isinstance(found, tuple) or [getattr(x, "shape", ()) for x in found] != [(6, 4), (4,)]:
+        raise NotYet("For values [6, 4] and b [4], return both in these shapes, as a tuple.")
+    if not (torch.equal(given[0], values) and torch.equal(given[1], b)):
+        raise NotYet("What you were given has changed: clone it first.")
+    left, bias = into_bias(values, b, neurons, mean)
     mistakes = {
-        "You add the values: set the neurons to them.": added,
-        "You hold them at the last position only: at every position, please.": at_end,
+        "The neurons still write: set their values to 0.": _joined(values, bias),
+        "The bias is the old one: take what the neurons add before you set them to 0.": (
+            _joined(left, b)
+        ),
+        "You add the means of all neurons: the others go on writing by themselves.": (
+            _joined(left, b + mean @ values)
+        ),
+        "Each value is added as many times as its mean activation says, not once.": (
+            _joined(left, b + values[neurons].sum(dim=0))
+        ),
     }
-    compared(found, hold(hidden, neurons, values), mistakes)
-    return "with values 0 this is zero ablation, with the means over texts it is mean ablation"
+    compared(_joined(*found), _joined(left, bias), mistakes)
+    return "with the new bias this is mean ablation; with the old one, zero ablation"
 
 
 def _hushed(answer, model, neuron):
@@ -81,5 +92,5 @@ def _hushed(answer, model, neuron):
     raise NotYet(f"It is {said}: {QUIET} or less is silent, {LOUD} or more is loud.")
 
 
-CHECKS = {"23.1": _counts, "23.2": _holds, "23.3": _hushed}
-PAGES = {"23.1": how_often, "23.2": hold}
+CHECKS = {"23.1": _counts, "23.2": _replaces, "23.3": _hushed}
+PAGES = {"23.1": how_often, "23.2": into_bias}

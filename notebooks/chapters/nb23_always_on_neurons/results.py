@@ -20,6 +20,7 @@ from chapters.passages.texts import (
 )
 
 DRAWS = 5  # of other neurons
+LEAST_OTHERS = 14  # to begin with, where as many others are sought as cost the same
 
 
 class Ablation(NamedTuple):
@@ -47,6 +48,11 @@ class Neurons(NamedTuple):
     others_ablated: list[Ablation]  # others, as large
     size: float  # mean contribution of a neuron that is always on
     sizes_of_others: list[float]
+    alone: list[Ablation]  # those that are always on, one by one
+    as_costly: Ablation | None  # so many others that zero costs as much, the largest first
+    n_as_costly: int
+    relative: dict[str, list[float]]  # activations in the passages, of the always on
+    relative_of_others: dict[str, list[float]]  # and of the first set of others
 
 
 class Results(NamedTuple):
@@ -68,14 +74,16 @@ def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
 def parsed(found: dict) -> Results:
     """The results that `pretrained` has made a dict of."""
     m = found["neurons"]
-    ablated = [
-        each and Ablation(Cost(**each["zero"]), Cost(**each["mean"]))
-        for each in (m["ablated"], *m["others_ablated"])
-    ]
     kinds = ("always_on", "random", "as_long")
     written = {kind: [always_on.Written(**row) for row in m[kind]] for kind in kinds}
-    ablations = {"ablated": ablated[0], "others_ablated": ablated[1:]}
+    ablations = {what: _ablation(m[what]) for what in ("ablated", "as_costly")}
+    for what in ("others_ablated", "alone"):
+        ablations[what] = [_ablation(each) for each in m[what]]
     return Results(found["passages"], found["windows"], Neurons(**m | written | ablations))
+
+
+def _ablation(found: dict | None) -> Ablation | None:
+    return found and Ablation(Cost(**found["zero"]), Cost(**found["mean"]))
 
 
 def read_results(name: str = "smollm2") -> Results:
@@ -117,17 +125,42 @@ def neurons(model: Model, ends: Ends, tokens: Tensor, reference: Tensor, seed: i
     )
     size_matched = [always_on.size_matched(found, size, left_out, draw) for draw in range(DRAWS)]
     kinds = [always_on.written(model, x, words, mean, often) for x in (found, random, as_long)]
-    n = max(len(found), 1)
+    n, together = max(len(found), 1), ablated(model, tokens, found, mean, whole) if found else None
+    relative = always_on.relative(ends.hidden)
+    costly = as_costly(model, tokens, always_on.largest(found, size, left_out), together, whole)
     return Neurons(
         max(1, round(always_on.SHARE * d_mlp)) / d_mlp,
         often.max(dim=-1).values.tolist(),
         shuffled.max(dim=-1).values.tolist(),
         *kinds,
-        ablated(model, tokens, found, mean, whole) if found else None,
+        together,
         [ablated(model, tokens, which, mean, whole) for which in size_matched if which],
         sum(size[neuron].item() for neuron in found) / n,
         [sum(size[neuron].item() for neuron in which) / n for which in size_matched],
+        [ablated(model, tokens, [neuron], mean, whole) for neuron in found],
+        ablated(model, tokens, costly, mean, whole) if costly else None,
+        len(costly),
+        *(
+            {str(one): relative[one.layer, :, one.neuron].tolist() for one in which}
+            for which in (found, size_matched[0])
+        ),
     )
+
+
+def as_costly(
+    model: Model, tokens: Tensor, order: list, together: Ablation | None, whole: Cost
+) -> list[always_on.Neuron]:
+    """The first neurons of an order, so many that setting them to zero costs what `together` does.
+
+    Half as many again are tried each time. None, if there are not enough, or nothing is asked.
+    """
+    n = LEAST_OTHERS
+    while together and n <= len(order):
+        now = cost(model, tokens, always_on.ablate_neurons(model, order[:n]))
+        if now.loss - whole.loss >= together.zero.loss:
+            return order[:n]
+        n += n // 2
+    return []
 
 
 def first_late(n_layers: int) -> int:
