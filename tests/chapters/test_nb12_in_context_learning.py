@@ -237,6 +237,6 @@ def test_an_answer_is_judged(two, unread, pieces, verdict, number, answer, expec
 
 def test_figures_can_be_read():
     tokens, losses = [f" word{i}" for i in range(30)], {"stories-2l": torch.rand(3, 127)}
-    check_figures(drawings.more_context({"after 26": (tokens, torch.rand(4))}, "a title"))
+    check_figures(drawings.more_context(tokens, {4: torch.rand(4), 26: torch.rand(4)}, "a title"))
     score = drawings.by_index(losses, "a title", ((5, 12), (97, 127)), score_of="stories-2l")
     assert len(score.axes[0].lines) == 3  # means, losses, the level of the early tokens
