@@ -14,6 +14,7 @@ from aot_helpers.reading.norms import frozen_norm
 from aot_helpers.reading.paths import path_terms
 from aot_helpers.teaching.exercises import grade
 from aot_helpers.text.batches import repeated_tokens
+from chapters.nb11_causal_tests import attribution
 from chapters.nb11_causal_tests import figures as causal_drawings
 from chapters.nb11_causal_tests import measure as causal_tests
 from chapters.nb11_causal_tests.exercises import PAGES
@@ -173,7 +174,7 @@ def test_a_factor_of_zero_is_zero_ablation(model, texts):
 def test_the_parts_of_self_repair(make_model, some_tokens, norm):
     model = make_model(d_mlp=4, layer_norm=norm, positions="relative").requires_grad_(False)
     head, others = Head(1, 0), some_tokens.flip(0)
-    parts = causal_tests.self_repair(model, some_tokens, others, head, start=2)
+    parts = attribution.self_repair(model, some_tokens, others, head, start=2)
     runs, caches = zip(
         *(
             model.run_with_cache(some_tokens, edits=edits)
@@ -307,7 +308,7 @@ def test_what_heads_change_of_a_logit_adds_up(model, texts):
     tokens, others = texts
     edits = ablate(model, [Head(0, 2)], "zero")
     runs = [model.run_with_cache(tokens, edits=each)[1] for each in ({}, edits)]
-    changes = causal_tests.logit_changes(model, tokens, *runs, start=16)
+    changes = attribution.logit_changes(model, tokens, *runs, start=16)
     in_all = changes.pop("in all")
     assert sum(changes.values()) == pytest.approx(in_all, abs=1e-3) and abs(in_all) > 0.1
     above = [each["logits"] - each["logits"].mean(dim=-1, keepdim=True) for each in runs]
@@ -324,9 +325,9 @@ def test_attention_and_guesses_in_both_copies():
     for query in range(5, 9):
         pattern[:, :, query, query - 3] = 0.8
     run = {"L1.pattern": pattern, "logits": logits}
-    found = causal_tests.in_both_copies(run, tokens, heads=[0, 1])
+    found = attribution.in_both_copies(run, tokens, heads=[0, 1])
     assert list(found.values()) == pytest.approx([0.75, 2 / 3, 0.8])
-    assert causal_tests.in_both_copies(run, tokens, [1])["first copy, attention to BOS"] == 0.5
+    assert attribution.in_both_copies(run, tokens, [1])["first copy, attention to BOS"] == 0.5
 
 
 def path_logits(model, tokens):
