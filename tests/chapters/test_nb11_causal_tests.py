@@ -14,6 +14,7 @@ from aot_helpers.reading.norms import frozen_norm
 from aot_helpers.reading.paths import path_terms
 from aot_helpers.teaching.exercises import grade
 from aot_helpers.text.batches import repeated_tokens
+from chapters.nb11_causal_tests import attribution
 from chapters.nb11_causal_tests import figures as causal_drawings
 from chapters.nb11_causal_tests import measure as causal_tests
 from chapters.nb11_causal_tests.exercises import PAGES
@@ -173,7 +174,7 @@ def test_a_factor_of_zero_is_zero_ablation(model, texts):
 def test_the_parts_of_self_repair(make_model, some_tokens, norm):
     model = make_model(d_mlp=4, layer_norm=norm, positions="relative").requires_grad_(False)
     head, others = Head(1, 0), some_tokens.flip(0)
-    parts = causal_tests.self_repair(model, some_tokens, others, head, start=2)
+    parts = attribution.self_repair(model, some_tokens, others, head, start=2)
     runs, caches = zip(
         *(
             model.run_with_cache(some_tokens, edits=edits)
@@ -282,18 +283,51 @@ def test_an_answer_is_judged(model, texts, capsys, number, answer, expected):
 
 
 def test_figures_can_be_read(model, pair):
-    drawings, rise = causal_drawings, torch.tensor([0.0] * 5 + [9.0] + [1.5] * 4)
+    drawings, rise = causal_drawings, torch.tensor([0.0] * 5 + [7.0] + [1.5] * 4)
     said = dict.fromkeys(("the text", "it says", "the other text"), pair[0]["clean"])
-    rises = {"zero": torch.arange(16.0).view(8, 2), "mean": -torch.ones(8, 2)}
-    shares = {"what": [0.25] * 8, "where": [-0.001] * 8}
+    tables = {"first copy": {"zero": torch.arange(8.0), "mean": -torch.ones(8)}}
+    names = [f"L{i}H{h} some role" for i in range(2) for h in range(4)]
     m = torch.tensor([3.0, 2.0])
     check_figures(
-        drawings.loss_strips({"L0H1, zero": rise}, "title"),
+        drawings.loss_by_place({"zero": {"L0H3": rise, "L0H2": rise / 4}}, "title"),
         drawings.two_texts(model.tokenizer, said, "title"),
         drawings.one_fact(model.tokenizer, pair[0], "title"),
-        drawings.all_heads(rises, shares, "title"),
+        drawings.by_head(tables, names, "title", most=7),
+        drawings.running_total({"one": 7.3, "two": -8.0, "three": 0.2}, "title", "x", "all"),
         drawings.losses_by_difference({"nothing out": (m, 1 / m)}, "title"),
     )
+
+
+def test_a_running_total_goes_from_sum_to_sum():
+    figure = causal_drawings.running_total({"one": 7.0, "two": -9.0}, "title", "x", "all")
+    bars = [sorted((bar.get_x(), bar.get_x() + bar.get_width())) for bar in figure.axes[0].patches]
+    assert bars == [[0, 7], [-2, 7], [-2, 0]]
+
+
+def test_what_heads_change_of_a_logit_adds_up(model, texts):
+    tokens, others = texts
+    edits = ablate(model, [Head(0, 2)], "zero")
+    runs = [model.run_with_cache(tokens, edits=each)[1] for each in ({}, edits)]
+    changes = attribution.logit_changes(model, tokens, *runs, start=16)
+    in_all = changes.pop("in all")
+    assert sum(changes.values()) == pytest.approx(in_all, abs=1e-3) and abs(in_all) > 0.1
+    above = [each["logits"] - each["logits"].mean(dim=-1, keepdim=True) for each in runs]
+    right = [each[:, 16:-1].gather(-1, tokens[:, 17:, None]).mean() for each in above]
+    assert in_all == pytest.approx((right[1] - right[0]).item(), abs=1e-4)
+
+
+def test_attention_and_guesses_in_both_copies():
+    tokens = torch.tensor([[0, 5, 6, 7, 8, 5, 6, 7, 8]])  # length 4: guesses at 1, 2, 3
+    guesses = torch.tensor([9, 5, 5, 8, 5, 5, 5, 5, 5])  # read at 1 and 2, not yet read at 3
+    logits = torch.nn.functional.one_hot(guesses, 10)[None].float()
+    pattern = torch.zeros(1, 2, 9, 9)
+    pattern[:, 0, :5, 0], pattern[:, 1, :5, 0] = 1, 0.5
+    for query in range(5, 9):
+        pattern[:, :, query, query - 3] = 0.8
+    run = {"L1.pattern": pattern, "logits": logits}
+    found = attribution.in_both_copies(run, tokens, heads=[0, 1])
+    assert list(found.values()) == pytest.approx([0.75, 2 / 3, 0.8])
+    assert attribution.in_both_copies(run, tokens, [1])["first copy, attention to BOS"] == 0.5
 
 
 def path_logits(model, tokens):

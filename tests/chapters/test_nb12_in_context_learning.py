@@ -96,6 +96,14 @@ def test_roles_share_out_all_heads_and_their_removal_flattens_the_context(two, p
     assert left < 0.3 * whole
 
 
+def test_patterns_are_averaged_over_texts_and_guesses_are_the_largest_logits(two, pieces):
+    pattern, guesses = study.pattern_and_guesses(two, pieces[:3], Head(1, 2))
+    runs = [two.run_with_cache(text[None]) for text in pieces[:3]]
+    expected = sum(cache["L1.pattern"][0, 2] for _, cache in runs) / 3
+    torch.testing.assert_close(pattern, expected)
+    assert torch.equal(guesses, torch.cat([logits.argmax(dim=-1) for logits, _ in runs]))
+
+
 def test_logs_give_scores_at_a_step_and_the_largest_gain_in_a_stretch():
     score, induction, copied = study.at_step("stories-2l", 1500)
     assert score < -1.3 and induction > 0.8 and copied > 0.9
@@ -237,6 +245,6 @@ def test_an_answer_is_judged(two, unread, pieces, verdict, number, answer, expec
 
 def test_figures_can_be_read():
     tokens, losses = [f" word{i}" for i in range(30)], {"stories-2l": torch.rand(3, 127)}
-    check_figures(drawings.more_context({"after 26": (tokens, torch.rand(4))}, "a title"))
+    check_figures(drawings.more_context(tokens, {4: torch.rand(4), 26: torch.rand(4)}, "a title"))
     score = drawings.by_index(losses, "a title", ((5, 12), (97, 127)), score_of="stories-2l")
     assert len(score.axes[0].lines) == 3  # means, losses, the level of the early tokens

@@ -1,4 +1,4 @@
-"""Figures of notebook 11: strips of losses, texts token by token, all heads at once."""
+"""Figures of notebook 11: losses by place, texts token by token, terms that add up, all heads."""
 
 import numpy as np
 import torch
@@ -7,36 +7,36 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from aot_helpers.showing.diagrams import KEY, QUERY, VALUE
-from aot_helpers.showing.forms import grids, points
+from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, VALUE
+from aot_helpers.showing.forms import grids, lines, panels, points
 from aot_helpers.showing.texts import token_rows
 from aot_helpers.text.tokenization import Tokenizer
 
 Texts = Int[Tensor, "text pos"]
 
-MOST = 2.5  # nats that have the full color
 ORANGES = LinearSegmentedColormap.from_list("rise", ["white", QUERY])
 
 
-def loss_strips(rises: dict[str, Float[Tensor, " place"]], title: str) -> Figure:
-    """The rise of the loss at each place of a text written twice, a strip for each {label: rises}.
+def loss_by_place(rises: dict[str, dict[str, Float[Tensor, " place"]]], title: str) -> Figure:
+    """The rise of the loss at each token of a text written twice: {panel: {head: rises}}.
 
-    Beside a strip stand the means of both halves; the first token of the second copy is left out.
+    Gray is the second copy from its second token on, where the next token can be copied.
     """
-    length = len(next(iter(rises.values()))) // 2
-    names = []
-    for label, values in rises.items():
-        first, second = values[:length].mean(), values[length + 1 :].mean()
-        names.append(f"{label}: {first:+.2f}, {second:+.2f}".replace("-", "−"))
-    table = np.stack([np.asarray(values) for values in rises.values()])
-    copies = {
-        "first copy: nobody can know it": table[:, :length],
-        "second copy: all can be known": table[:, length:],
+    length = len(next(iter(next(iter(rises.values())).values()))) // 2
+    data = {
+        panel: {head: (range(1, 2 * length + 1), each) for head, each in some.items()}
+        for panel, some in rises.items()
     }
-    return grids(
-        {"": copies}, title, row_names=names, limits=(0, MOST), colors=ORANGES, label="nats",
-        cell=(0.16, 0.34), note="beside the heads: mean rise in the first and in the second copy",
+    figure = lines(
+        data, title, "token of the text", "rise of the loss (nats)", marker="",
+        colors={"L0H3": QUERY, "L0H2": KEY}, levels={0: ""}, y_range=(-0.6, 8.4),
+        height=2.6,
     )  # fmt: skip
+    for axis in figure.axes:
+        axis.axvspan(length + 1.5, 2 * length + 0.5, color="0.94", zorder=-1)
+        for middle, said in ((length / 2, "first copy"), (1.5 * length + 1, "second copy")):
+            axis.text(middle, 7.9, said, color=PALE, ha="center", va="center", size=10)
+    return figure
 
 
 def two_texts(tokenizer: Tokenizer, texts: dict[str, Texts], title: str, most: int = 12) -> Figure:
@@ -70,30 +70,55 @@ def one_fact(tokenizer: Tokenizer, prompts: dict[str, Texts], title: str) -> Fig
     return token_rows(rows, title)
 
 
-def all_heads(
-    rises: dict[str, Float[Tensor, "head copy"]], shares: dict[str, list[float]], title: str
+def by_head(
+    tables: dict[str, dict[str, Float[Tensor, " head"]]],
+    names: list[str],
+    title: str,
+    most: float,
 ) -> Figure:
-    """The model as two rows of heads, once for each way of ablating or patching a head.
+    """A number for each head in each way of replacing its output: {panel: {way: [head]}}.
 
-    rises: {way: nats of both copies, by head}. shares: {fact: share of the answer moved, by head}.
+    names: of the heads; what follows the first word stands below it. most: the full color.
     """
+    ways = list(next(iter(tables.values())))
     rows = {
-        copy: {way: _layers(values[:, i]) for way, values in rises.items()}
-        for i, copy in enumerate(("first copy\n(nats)", "second copy\n(nats)"))
+        panel: {"": torch.stack(list(each.values())).round(decimals=2) + 0.0}
+        for panel, each in tables.items()
     }
-    rows["share\nmoved"] = {
-        f"patched: “{fact}”": _layers(torch.tensor(each)) for fact, each in shares.items()
-    }
-    limits = dict.fromkeys(rows, (0, MOST)) | {"share\nmoved": (0, 1)}
-    return grids(
-        rows, title, number=".2f", row_names=["L1", "L0"], column_names="H{}", limits=limits,
-        colors=ORANGES, cell=(0.45, 0.36),
+    figure = grids(
+        rows, title, number=".2f", least=0.1, row_names=ways, column_names="{}", colors=ORANGES,
+        limits=(0, most), cell=(0.85, 0.34), note="numbers from 0.1 on are written",
     )  # fmt: skip
+    for axis in figure.axes:
+        axis.set_xticks(axis.get_xticks(), [name.replace(" ", "\n", 1) for name in names])
+    return figure
 
 
-def _layers(values: Float[Tensor, " head"]) -> Float[Tensor, "layer head"]:
-    """One number for each head, layer 1 above layer 0; 0 in place of a rounded -0."""
-    return values.view(2, -1).flip(0).round(decimals=2) + 0.0
+def running_total(terms: dict[str, float], title: str, x_label: str, total: str) -> Figure:
+    """Terms added one after the other: each bar goes from the sum before a term to that after it.
+
+    The last bar is the sum, under the name `total`.
+    """
+    figure, axes = panels(1, 1, 8.6, 0.32 * (len(terms) + 1) + 0.7, title=title)
+    (axis,) = axes[0]
+    ends = np.cumsum(list(terms.values()))
+    for y, (term, end) in enumerate(zip(terms.values(), ends, strict=True)):
+        color = VALUE if term > 0 else QUERY
+        axis.barh(y, term, left=end - term, height=0.6, color=color)
+        axis.plot([end, end], [y - 0.3, y + 1.3], color="0.6", lw=1, zorder=0)
+    axis.barh(len(terms), ends[-1], height=0.6, color=INK)
+    widths = [*terms.values(), ends[-1]]
+    for y, (width, end) in enumerate(zip(widths, [*ends, ends[-1]], strict=True)):
+        right = max(end, end - width) if y < len(terms) else max(end, 0)
+        said = f"{width:+.2f}".replace("-", "−")
+        axis.annotate(said, (right, y), (6, 0), textcoords="offset points", va="center", size=10)
+    axis.axvline(0, color="0.6", lw=1, ls="--", zorder=0)
+    axis.set_yticks(range(len(widths)), [*terms, total])
+    axis.set(xlabel=x_label, ylim=(len(terms) + 0.6, -0.6))
+    axis.tick_params(axis="y", length=0)
+    axis.spines["left"].set_visible(False)
+    axis.margins(x=0.1)
+    return figure
 
 
 def losses_by_difference(

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from aot_helpers.models.losses import copy_losses, in_context_score, next_token_losses
 from aot_helpers.models.protocol import Edits, Head, Model, all_heads
-from aot_helpers.reading.heads import head_output
 from aot_helpers.reading.interventions import ablate, freeze_patterns, merge, patch_heads
 from aot_helpers.reading.norms import frozen_norm
 from aot_helpers.reading.paths import check_additive, check_next_token
@@ -292,30 +291,3 @@ def scaled(head: Head, factor: float) -> Edits:
         return z
 
     return {f"L{layer}.z": louder}
-
-
-def self_repair(
-    model: Model, tokens: Texts, others: OtherTexts, head: Head, start: int
-) -> dict[str, float]:
-    """By how much the right token's logit changes with a head of the last layer mean-ablated.
-
-    Logits above their average, next tokens from place `start` on. "direct": what the head writes
-    less, through the final norm of the whole run; "MLP": what the last MLP writes otherwise;
-    "layer norm": what the norm's new scale does to everything; "in all": their sum.
-    """
-    with torch.no_grad():
-        whole = model.run_with_cache(tokens)[1]
-        cut = model.run_with_cache(tokens, edits=ablate(model, [head], "mean", others))[1]
-        norm = frozen_norm(model.final_norm(), whole["final_resid"])
-        right = tokens[:, start + 1 :]
-
-        def logit(x):
-            rows = model.W_U.T[right] - model.W_U.mean(dim=1)
-            return (x[:, start:-1] * rows).sum(dim=-1).mean()
-
-        name = f"L{head.layer}.mlp_out"
-        direct = logit(norm(head_output(model, cut, head) - head_output(model, whole, head)))
-        mlp = logit(norm(cut[name] - whole[name]))
-        total = logit(cut["ln_final_out"]) - logit(whole["ln_final_out"])
-    parts = {"direct": direct, "MLP": mlp, "layer norm": total - direct - mlp, "in all": total}
-    return {part: change.item() for part, change in parts.items()}

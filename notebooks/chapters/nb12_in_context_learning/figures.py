@@ -20,39 +20,25 @@ COLORS = {  # of the models, in every figure
     "without two other heads": "#C78A3B",
 }
 EDGES = [2, 3, 5, 9, 17, 33, 65, 97, 128]  # ranges of the index; the last is that of the score
-CONTEXT = -0.9  # the number of a token that only stands before those whose losses are shown
 
 
 def more_context(
-    rows: dict[str, tuple[list[str], Float[Tensor, " last"]]], title: str, letters: int = 84
+    tokens: list[str], losses: dict[int, Float[Tensor, " last"]], title: str
 ) -> Figure:
-    """A text from farther and farther back; its last tokens are shaded by their losses.
+    """The last tokens of a text, shaded by their losses after more and more of the text.
 
-    rows: {label: (tokens in sight, losses of the last of them)}. Lines end at the right, so that
-    the last tokens stand one below the other.
+    losses: {how many tokens the model has read before them: their losses}. The tokens before
+    them are gray, the darker the more of the rows include them.
     """
-    shaded = {}
-    for label, (tokens, losses) in rows.items():
-        numbers = [CONTEXT] * (len(tokens) - len(losses)) + losses.tolist()
-        for line in _lines(tokens, letters):
-            pad = " " * (letters - sum(map(len, line)))
-            shaded[label] = [pad, *line], [0.0, *numbers[: len(line)]]
-            numbers = numbers[len(line) :]
-            label = " " * len(shaded)  # of the lines after the first, each its own
-    key = "gray: context; orange: loss, full color at 6 nats"
-    return shaded_texts(shaded, title, key=key, letters=letters, below="#777777")
-
-
-def _lines(tokens: list[str], letters: int) -> list[list[str]]:
-    """The tokens in lines that break before words; all but the first are full."""
-    found, word = [[]], []
-    for token in reversed(tokens):
-        word.insert(0, token)
-        if token.startswith(" ") or len(word) + sum(map(len, found)) == len(tokens):
-            if sum(map(len, word + found[0])) > letters:
-                found.insert(0, [])
-            found[0], word = word + found[0], []
-    return found
+    last, most = len(next(iter(losses.values()))), max(losses)
+    before = tokens[-most - last : -last]
+    grays = [-sum(most - i <= n for n in losses) * 6 / (len(losses) + 1) for i in range(most)]
+    rows = {"text before": (before, grays)}
+    for n, found in losses.items():
+        rows[f"after {n} tokens"] = tokens[-last:], found.tolist()
+    reads = ", ".join(map(str, sorted(losses)))
+    key = f"gray: the last {reads} tokens before; orange: loss, full color at 6 nats"
+    return shaded_texts(rows, title, key=key, below="#777777")
 
 
 def by_index(
@@ -74,9 +60,10 @@ def by_index(
         name: (middles, [mean[a - 1 : b - 1].mean() for a, b in borders])
         for name, mean in means.items()
     }
+    top = max(3.4, 1.3 * max(max(y) for _, y in data.values()))
     figure = lines(
         {"": data}, title, "token index (log scale)", "loss (nats)", colors=COLORS, marker="",
-        x_log=True, x_ticks={n: str(n) for n in (2, 4, 8, 16, 32, 64, 127)}, y_range=(0, 3.4),
+        x_log=True, x_ticks={n: str(n) for n in (2, 4, 8, 16, 32, 64, 127)}, y_range=(0, top),
     )  # fmt: skip
     (axis,) = figure.axes
     axis.set_xlim(1.9, 130)
@@ -84,7 +71,9 @@ def by_index(
         axis.plot(range(1, len(mean) + 1), mean, ".", color=COLORS[name], ms=3.5, alpha=0.35)
     for (first, last), name in zip(ranges, ("early", "late"), strict=False):
         axis.axvspan(first, last, color="0.93", zorder=0)
-        axis.text(np.sqrt(first * last), 3.27, name, color=PALE, ha="center", va="center", size=10)
+        axis.text(
+            np.sqrt(first * last), 0.96 * top, name, color=PALE, ha="center", va="center", size=10
+        )
     if score_of:
         early, late = (means[score_of][a - 1 : b].mean() for a, b in ranges)
         color, at = COLORS[score_of], np.sqrt(ranges[1][0] * ranges[1][1])

@@ -138,6 +138,15 @@ def roles(model: Model, repeats: Texts) -> tuple[list[Head], list[Head], list[He
     return induction, previous, others
 
 
+@torch.no_grad()
+def pattern_and_guesses(
+    model: Model, texts: Texts, head: Head
+) -> tuple[Float[Tensor, "query key"], Int[Tensor, "text pos"]]:
+    """The mean attention pattern of a head on the texts, and the model's best guesses there."""
+    logits, cache = model.run_with_cache(texts)
+    return cache[f"L{head.layer}.pattern"][:, head.head].mean(dim=0), logits.argmax(dim=-1)
+
+
 def at_step(name: str, step: int, length: int = 32) -> tuple[float, float, float]:
     """What a run had at a step: in-context score, best induction score, copy accuracy.
 
