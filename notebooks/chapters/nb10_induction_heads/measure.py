@@ -39,6 +39,16 @@ def edited_score(model: Model, tokens: Int[Tensor, "batch pos"], head: Head, edi
     return _score(pattern[:, head.head])
 
 
+def score_with_keys(
+    model: Model,
+    tokens: Int[Tensor, "batch pos"],
+    head: Head,
+    keys: Float[Tensor, "batch pos head d_head"],
+) -> float:
+    """A head's induction score when all heads of its layer have these keys."""
+    return edited_score(model, tokens, head, {f"L{head.layer}.k": lambda _: keys})
+
+
 def _score(pattern: Float[Tensor, "batch query key"]) -> float:
     length = (pattern.shape[-1] - 1) // 2
     query = torch.arange(length + 1, 2 * length + 1)
@@ -64,7 +74,7 @@ def lost_by_part(
         left = cache[f"L{layer}.resid_pre"] - (part - part.mean(dim=(0, 1)))
         keys = cache[f"L{layer}.k"].clone()
         keys[:, :, number] = norm(left) @ model.head_weights(reader).W_K + b_K
-    left = edited_score(model, tokens, reader, {f"L{layer}.k": lambda _: keys})
+    left = score_with_keys(model, tokens, reader, keys)
     return 1 - left / _score(cache[f"L{layer}.pattern"][:, number])
 
 
