@@ -10,8 +10,7 @@ from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading import trajectories
 from aot_helpers.reading.heads import induction_scores
-from aot_helpers.text.batches import repeated_tokens, token_stream
-from aot_helpers.text.corpora import load_corpus
+from aot_helpers.text.batches import repeated_tokens
 from chapters.nb09_phase_change import figures, measure
 from figure_checks import check_figures
 
@@ -54,15 +53,13 @@ def test_patterns_on_the_way_are_those_of_the_shipped_steps(stories):
     assert torch.equal(old, whole) and not torch.allclose(young, whole, atol=0.1)
 
 
-def test_kinds_of_tokens_share_no_token(stories):
-    corpus, bos = load_corpus("stories", quiet=True), stories.tokenizer.bos
-    stream = token_stream(stories.tokenizer.encode_many(corpus.texts), bos)
-    kinds = measure.kinds_of_tokens(corpus, stories.tokenizer, stream)
-    drawn = [set(tokens[:, 1:].flatten().tolist()) for tokens in kinds.values()]
-    names, words, never = drawn
-    assert not names & words and not (names | words) & never and bos not in names | words | never
-    assert all(tokens.shape == (40, 25) for tokens in kinds.values())
-    assert not never & set(stream.tolist())
+def test_names_are_found_in_stories_that_are_written_twice(stories):
+    tokens, is_name = measure.stories_and_names(stories.tokenizer, n_stories=5, length=20)
+    assert tokens.shape == (5, 41) and is_name.shape == (5, 19)
+    assert torch.equal(tokens[:, 1:21], tokens[:, 21:])
+    a_name = tokens[:, 2:21][is_name].tolist()
+    others = set(stories.tokenizer.token_strings(tokens[:, 2:21][~is_name]))
+    assert {" the", " a"} & others and not set(a_name) & set(tokens[:, 2:21][~is_name].tolist())
 
 
 def test_a_middle_half_reaches_from_a_quarter_to_three_quarters():
@@ -121,7 +118,7 @@ def test_figures_can_be_read(view):
         figures.gaps(steps, texts, "title"),
         figures.losses_and_gap(steps, 3 + runs, 2 * runs, "title"),
         figures.transplants(dict.fromkeys("abcdefg", [0.0, 0.1]), ["one", "two"], "title"),
-        figures.kinds_of_tokens([0, 1], {"a": [0, 1], "b": [0, 0.5], "c": [0, 0]}, "title"),
+        figures.kinds_of_tokens(dict.fromkeys("abc", (steps, runs[0])), "title"),
         view.figure,
     )
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.transformer import AttentionOnlyTransformer
 from aot_helpers.showing.diagrams import KEY, PALE, QUERY, SHADES
-from aot_helpers.showing.forms import TITLE, grids, lines, panels
+from aot_helpers.showing.forms import TITLE, grids, panels
 from aot_helpers.showing.playground_page import playground_view
 from aot_helpers.showing.texts import token_rows
 from aot_helpers.showing.widgets import Page
@@ -135,11 +135,24 @@ def transplants(scores: dict[str, list[float]], into: list[str], title: str) -> 
     return grids(table, title, number=".2f", cell=(1.4, 0.32), **names, **labels)
 
 
-def kinds_of_tokens(steps: list[int], copied: dict[str, list[float]], title: str) -> Figure:
-    """How much is copied of three kinds of tokens. copied: {kind: accuracy at each step}."""
-    colors = dict(zip(copied, (STORIES, CONTROL, RANDOM), strict=True))
-    curves = {kind: (steps, accuracies) for kind, accuracies in copied.items()}
-    return lines({"": curves}, title, "training step", "copy accuracy (12 tokens)", colors=colors)
+def kinds_of_tokens(
+    gaps: dict[str, tuple[Int[Tensor, " step"], Float[Tensor, " step"]]], title: str
+) -> Figure:
+    """The gap of three kinds of tokens while a run trains: {kind: (steps, gap)}, random ones last.
+
+    The middle half of each change is drawn thick.
+    """
+    note = "thick: the middle half of a change. The scales differ."
+    figure, axes = panels(3, 1, 9.2, 4.6, title=title, note=note, sharex=True)
+    for axis, (kind, (steps, gap)), color in zip(
+        axes[:, 0], gaps.items(), (STORIES, CONTROL, RANDOM), strict=True
+    ):
+        axis.axhline(0, color="0.85", lw=0.8)
+        _runs(axis, steps, gap[None], color)
+        axis.set_title(kind, color=color, **TITLE)
+        axis.set_ylabel("gap (nats)")
+    axes[-1, 0].set_xlabel("training step")
+    return figure
 
 
 class LiveView:

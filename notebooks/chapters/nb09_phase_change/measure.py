@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aot_helpers.models.checkpoints import load_checkpoint
@@ -14,6 +14,7 @@ from aot_helpers.reading.interventions import ablate
 from aot_helpers.reading.trajectories import measured, reached
 from aot_helpers.showing.training_page import INDUCTION, PREVIOUS, STEPS, STORY, Reading
 from aot_helpers.text.batches import repeat_segments
+from aot_helpers.text.corpora import load_corpus
 
 Texts = Int[Tensor, "batch pos"]
 
@@ -83,22 +84,21 @@ def read_name(name: str, steps: Sequence[int] = STEPS) -> Reading:
     )  # fmt: skip
 
 
-def kinds_of_tokens(corpus, tokenizer, stream: Int[Tensor, " n_tokens"]) -> dict[str, Texts]:
-    """Random segments of 12 different tokens, written twice: {kind of token: 40 texts}.
+def stories_and_names(
+    tokenizer, n_stories: int, length: int = 32
+) -> tuple[Texts, Bool[Tensor, "text place"]]:
+    """Beginnings of unread stories, written twice, and which tokens are pieces of names.
 
-    The kinds: pieces of names, other tokens of the stream, and those that it does not have.
+    The places are those of a segment without its first token. A token is a piece of a name if the
+    tokenizer uses it to write any name, with or without a space before.
     """
-    people = [f" {name}" for pair in corpus.truth.names for name in pair]
-    pieces, used = torch.cat(tokenizer.encode_many(people)).unique(), stream.unique()
-    words = used[~torch.isin(used, pieces) & (used != tokenizer.bos)]
-    every = torch.arange(tokenizer.d_vocab)
-    kinds = {"pieces of names": pieces, "other words": words}
-    kinds["in no story"] = every[~torch.isin(every, used) & (every != tokenizer.bos)]
-    drawn = {
-        kind: torch.stack([tokens[torch.randperm(len(tokens))[:12]] for _ in range(40)])
-        for kind, tokens in kinds.items()
-    }
-    return {kind: repeat_segments(segments, tokenizer.bos) for kind, segments in drawn.items()}
+    unread = load_corpus("stories", "test", quiet=True)
+    names = {name for pair in unread.truth.names for name in pair}
+    written = [before + name for name in sorted(names) for before in ("", " ")]
+    pieces = torch.cat(tokenizer.encode_many(written)).unique()
+    stories = [each[:length] for each in tokenizer.encode_many(unread.texts) if len(each) >= length]
+    segments = torch.stack(stories[:n_stories])
+    return repeat_segments(segments, tokenizer.bos), torch.isin(segments[:, 1:], pieces)
 
 
 def gaps(
