@@ -81,6 +81,7 @@ def calibration(
     figure = forms.points(
         panels, title, "share of positions where it comes", "mean probability",
         colors={"": INK}, x_log=True, y_log=True,
+        note="each dot is a token; on the dashed line its probability is right on average",
     )  # fmt: skip
     for axis in figure.axes:
         axis.axline((1e-4, 1e-4), (1e-2, 1e-2), color="0.6", lw=1, ls="--", zorder=0)
