@@ -186,6 +186,13 @@ def test_a_models_result_fits_in_json_and_comes_back(make_model, tmp_path, monke
         study.map_of(again, Head(0, 0), "umap")
 
 
+def test_a_results_file_has_the_nearest_keys_of_two_scales():
+    at_1, at_5 = (study.found_in_full(MINILM, "plain", c) for c in study.IN_FULL)
+    assert at_5 == study.found_in_full(MINILM, "plain") and np.median(at_1) < np.median(at_5)
+    with pytest.raises(ValueError, match="has c = 1 and c = 5, not 2.5: take one of these"):
+        study.found_in_full(MINILM, "plain", 2.5)
+
+
 def test_a_packed_map_keeps_its_shape():
     v = points()
     found = study.unpacked(study.packed_map(v.q[:, :2], v.k[:, :2]), 2).double()

@@ -22,6 +22,7 @@ SHADES = {
     for color in (QUERY, KEY)
 }
 KINDS = {"● queries": QUERY, "■ keys": KEY}  # below a title
+NEAREST = {"━ to the nearest key: the argmax key": INK, "- - - to the nearest key: another": "0.5"}
 LATER = "darker: later in the text"
 # Of a scale c: below 1 it makes keys large, above 1 queries, up to 0.2 and to 5.
 LARGER = LinearSegmentedColormap.from_list("larger", [(0, KEY), (1 / 6, "#FFFFFF"), (1, QUERY)])
@@ -40,11 +41,13 @@ def toy(
 ) -> Figure:
     """Queries (round) and keys (square) of a few tokens, {title: (q, k)}: nouns across, verbs up.
 
-    links: "attention", lines as wide as the share, or "nearest", a dashed line from each query to
-    its nearest key. Keys that lie close together are shown larger in an inset. center: mark the
-    mean query by a cross. alike: the same axes in all panels, so that what has moved can be seen.
+    links: "attention", lines as wide as the share, or "nearest", a line from each query to its
+    nearest key, solid if that is its argmax key. Keys that lie close together are shown larger in
+    an inset. center: mark the mean query by a cross. alike: the same axes in all panels, so that
+    what has moved can be seen.
     """
-    figure, axes = forms.panels(1, len(panels), 3.5 * len(panels), 3.5, title=title, key=KINDS)
+    key = KINDS | (NEAREST if links == "nearest" else {})
+    figure, axes = forms.panels(1, len(panels), 3.5 * len(panels), 3.5, title=title, key=key)
     pairs = [(np.asarray(q), np.asarray(k)) for q, k in panels.values()]
     named = []  # axes, and what is named in each
     for axis, name, (q, k) in zip(axes[0], panels, pairs, strict=True):
@@ -88,7 +91,9 @@ def _pairs(axis, q, k, links, center, limits):
         if links == "attention":
             look = {"lw": 4.5 * pattern[i, j], "color": SHARE, "alpha": 0.6}
         else:
-            look = {"lw": 1.6 if j == apart[i].argmin() else 0, "color": "0.4", "ls": "--"}
+            right = j == pattern[i].argmax()
+            look = {"color": INK if right else "0.5", "ls": "-" if right else (0, (4, 3))}
+            look["lw"] = 1.7 if j == apart[i].argmin() else 0
         axis.plot(*zip(q[i], k[j], strict=True), zorder=1, **look)
     _cloud(axis, q, QUERY, "o", 60)
     _cloud(axis, k, KEY, "s", 52)

@@ -32,6 +32,7 @@ from chapters.nb18_queries_meet_keys.geometry import (
 )
 from chapters.nb18_queries_meet_keys.texts import NOUNS, PRONOUNS, texts_for, words_of
 
+IN_FULL = (1.0, 5.0)  # the values of c at which all d_head numbers are asked for nearest keys
 FILMED = (Head(1, 2), Head(3, 3))  # S1's figures 3 and 4 show the heads of these names, of GPT
 
 
@@ -189,7 +190,7 @@ def examine(model: Model, name: str, seed: int = 0, maps: tuple = ("tsne",)) -> 
             "norm scale": norm_scale(v.q, v.k),
             "of halves": of_halves(v),
             "correlations": correlations(v, c.causal, seed),
-            "liked": nearest_key_rates(v, c.causal, (1.0, 5.0), seed),
+            "liked": nearest_key_rates(v, c.causal, IN_FULL, seed),
             "top": _packed(_top(v, c.causal)),
             "top above": _packed(_top(above(v), c.causal, 1)),
             "previous nearest": previous_nearest(v),
@@ -218,12 +219,14 @@ def curves_of(result: dict, name: str) -> Float[Tensor, "head scale"]:
     return torch.tensor(found)
 
 
-def found_in_full(result: dict, kind: str) -> list[float]:
-    """Share of each head's queries whose nearest key in all d_head numbers is right, at c = 5.
+def found_in_full(result: dict, kind: str, c: float = 5.0) -> list[float]:
+    """Share of each head's queries whose nearest key in all d_head numbers is right.
 
-    kind: as in `nearest_key_rates`, whose shares the results file calls "liked".
+    kind: as in `nearest_key_rates`, whose shares the results file calls "liked". c: one of IN_FULL.
     """
-    return [each["liked"][kind][-1] for each in result["heads"]]
+    if c not in IN_FULL:
+        raise ValueError(f"the results file has c = 1 and c = 5, not {c!r}: take one of these")
+    return [each["liked"][kind][IN_FULL.index(c)] for each in result["heads"]]
 
 
 def metric_scales(result: dict) -> dict[str, Float[Tensor, "layer head"]]:

@@ -19,8 +19,9 @@ from chapters.nb18_queries_meet_keys.geometry import QueriesKeys, distances, nea
 
 HEAD = Head(1, 9)  # of MiniLM, whose keys lie along a line in the order of their positions
 SHARES = (0.0, 0.2, 0.4, 0.55, 0.7, 0.8, 0.9, 0.95, 1.0)  # of the shift that makes centers one
-DRAWN = 20  # of the first text: the query that is drawn first
+DRAWN = 13  # of the first text: the query that is drawn first
 TEXTS = 4  # so many texts are on the maps
+NAMED = 0.1  # attention weight from which a bar is named
 
 
 def shift_film(v: QueriesKeys, seed: int = 0) -> dict:
@@ -151,7 +152,8 @@ def draw(shifted: Shifted, query: int, place: float, above, below) -> None:
     above.set_title(f"{100 * share:.0f} % of the shift", **forms.TITLE)
     below.bar(range(length), shifted.attention[query], color=SHARE, width=0.8)
     below.set(ylim=(0, 1), yticks=[0, 1])
-    below.set_xticks([most], [shifted.tokens[most]])
+    high = [i for i, share in enumerate(shifted.attention[query]) if share >= NAMED]
+    below.set_xticks(high, [shifted.tokens[i] for i in high])
     below.spines[["top", "right"]].set_visible(False)
     below.set_xlabel(
         f"attention of “{shifted.tokens[query]}” to the tokens of its text", size=9.5, color=PALE
