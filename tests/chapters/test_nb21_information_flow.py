@@ -351,8 +351,11 @@ def test_a_graph_says_what_it_is_drawn_for_and_without_attention_reads_the_last_
     none = tuple(torch.zeros_like(mask) for mask in kept[0])
     alone = [checks.alone(tiny_gpt2, each, [(none[0], ~none[1])])[0] for each in pair]
     torch.testing.assert_close(*alone)
-    share = study.answered_without_attention(tiny_gpt2, measured)
-    assert share in (0, 0.5, 1)
+    without, own, both, every = study.without_attention(tiny_gpt2, measured).values()
+    first = [study.said_alone(tiny_gpt2, measured, 1)[run].value for run in said]
+    assert own == round(2 * first[0]) and max(0, own + round(2 * first[1]) - 2) <= both <= own
+    masks = [checks.graph_masks(study.pruned(each)) for each in measured]
+    assert without == sum(not values.any() for values, _ in masks) and 0 <= every <= 2
     check_figures(figures.said({"a": {"1st": said}}, "title"))
 
 

@@ -15,7 +15,7 @@ TOWARD = torch.tensor([1.0, 0.0, 0.0])
 
 
 def unfold(streams, W_V, W_O, a):
-    """The edges into a head: streams [component, key, d_model], a [key] to the same shape."""
+    """The terms of a head: streams [component, key, d_model], a [key] to the same shape."""
     return a[:, None] * (streams @ W_V @ W_O)
 
 
@@ -37,8 +37,8 @@ def _unfold(answer):
     parts = streams @ W_V @ W_O
     mistakes = {
         "The attention is missing: each key's row times its a.": parts,
-        "Do not sum over the components: each is an edge of its own.": (a[:, None] * parts).sum(0),
-        "Do not sum over the keys: each is an edge of its own.": (a[:, None] * parts).sum(1),
+        "Do not sum over the components: each has its own term.": (a[:, None] * parts).sum(0),
+        "Do not sum over the keys: each has its own term.": (a[:, None] * parts).sum(1),
     }
     try:
         found = attempted(answer(streams, W_V, W_O, a))
@@ -48,7 +48,7 @@ def _unfold(answer):
             f"{said}. Turn each key's row by W_V and W_O first; a is one number for each key."
         ) from None
     compared(found, unfold(streams, W_V, W_O, a), mistakes)
-    return "summed over components and keys, these edges are the head's output"
+    return "summed over components and keys, these terms are the head's output"
 
 
 def _attend(answer):

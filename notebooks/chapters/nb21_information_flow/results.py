@@ -191,14 +191,25 @@ def said_alone(model: Model, measured: Sequence[LastEdges], guess: int) -> dict[
     return {name: share_interval(mean(shares), len(shares)) for name, shares in said.items()}
 
 
-def answered_without_attention(model: Model, measured: Sequence[LastEdges]) -> float:
-    """In how many prompts all neurons, with no attention at all, still say the answer."""
-    said = []
+def without_attention(model: Model, measured: Sequence[LastEdges]) -> dict[str, int]:
+    """In how many prompts the answer is said by a graph alone, all else at zero, and by neurons.
+
+    "no attention": every entry of every pattern is at zero, so that the last token alone is read.
+    """
+    found = {
+        "graphs with no attention edge": 0,
+        "answers of the graph alone": 0,
+        "of these also by its neurons, no attention": 0,
+        "answers of all neurons, no attention": 0,
+    }
     for edges in measured:
         values, neurons = checks.graph_masks(pruned(edges))
-        run = [(torch.zeros_like(values), torch.ones_like(neurons))]
-        said.append(checks.alone(model, edges, run)[1].item())
-    return mean(said)
+        none, every = torch.zeros_like(values), torch.ones_like(neurons)
+        runs = [(values, neurons), (none, neurons), (none, every)]
+        own, its_neurons, all_neurons = checks.alone(model, edges, runs)[1].bool().tolist()
+        counts = not values.any(), own, own and its_neurons, all_neurons
+        found = {name: n + int(more) for (name, n), more in zip(found.items(), counts, strict=True)}
+    return found
 
 
 def share_interval(share: float, n: int, z: float = 1.96) -> Interval:

@@ -171,6 +171,7 @@ def proportional(
         for group, (x, y) in rings.items():
             axis.scatter(x, y, s=36, color="white", edgecolor=GROUPS[group], lw=1.6)
         axis.axline((0, 0), slope=slope, color="0.7", lw=1.2, ls="--", zorder=0)
+    figure.axes[1].set_xlabel("attention weights of both heads, added")
     return figure
 
 
