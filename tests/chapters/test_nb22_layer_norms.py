@@ -204,6 +204,11 @@ def test_figures_can_be_read_and_words_are_those_that_move(shipped):
     token, was, now, _ = rows["fall most"][0]
     worst = (after - before).argmin()
     assert token == shipped.tokenizer.token_strings([int(worst)])[0] and was > now
+    still = norms.moved(shipped, before, before, words, n=3, ranked_by=after - before)
+    assert [[row[:2] for row in each] for each in still.values()] == [
+        [row[:2] for row in each] for each in rows.values()
+    ]
+    assert all(row[1] == row[2] for each in still.values() for row in each)
     check_figures(figures.words_moved(rows, "words"))
     step = {"input": [1.0, -2.0], "centered": [1.5, -1.5]}
     check_figures(figures.steps({"x": step, "2 x": step}, "steps"))

@@ -183,12 +183,12 @@ def test_all_of_it_is_measured_kept_and_read(shipped, monkeypatch):
     assert len(found.neurons.most) == 2
 
 
-STEM = "Returns True if there is a negative cycle"
+STEM = "Returns True if there is a negative"
 ANSWERS = [
-    ((STEM + " anywhere", STEM + " node"), "solved"),
+    ((STEM + " cyc", STEM + " cycle"), "solved"),
     ("one text alone", "not yet"),
-    ((STEM + " x", STEM + " node"), "not yet"),
-    ((STEM + " node", STEM + " anywhere"), "not yet"),
+    ((STEM + " x", STEM + " cycle"), "not yet"),
+    ((STEM + " cycle", STEM + " cyc"), "not yet"),
 ]
 
 

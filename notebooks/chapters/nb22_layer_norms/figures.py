@@ -21,7 +21,7 @@ def steps(rows: Mapping[str, Mapping[str, Sequence[float]]], title: str) -> Figu
             axis.margins(y=0.2)
             if at == 0:
                 axis.set_title(step, **TITLE)
-        axes[at, 0].set_ylabel(name)
+        axes[at, 0].set_ylabel(f"entries of {name}")
     return figure
 
 

@@ -172,9 +172,14 @@ def moved(
     after: Float[Tensor, " d_vocab"],
     words: Bool[Tensor, " d_vocab"],
     n: int = 8,
+    ranked_by: Float[Tensor, " d_vocab"] | None = None,
 ) -> dict[str, list[tuple[str, float, float, bool]]]:
-    """The n tokens that fall and rise most: (token, before, after, whether a function word)."""
-    difference, strings = after - before, model.tokenizer.token_strings
+    """The n tokens that fall and rise most: (token, before, after, whether a function word).
+
+    ranked_by: each token's gain by which they are chosen, if it is not after - before.
+    """
+    difference = after - before if ranked_by is None else ranked_by
+    strings = model.tokenizer.token_strings
     found = {}
     for said, largest in (("fall most", False), ("rise most", True)):
         ids = difference.topk(n, largest=largest).indices

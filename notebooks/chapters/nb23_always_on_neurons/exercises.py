@@ -6,7 +6,7 @@ from aot_helpers.teaching.exercises import NotYet, attempted
 from aot_helpers.teaching.exercises.references import compared, draw
 
 QUIET, LOUD = 0.1, 3.0  # activations that count as silence, and as loud
-LEAST_WORDS, LEAST_LETTERS = 6, 4  # of a text, of its last word
+LEAST_WORDS, LEAST_LETTERS = 6, 3  # of a text, of its last word
 
 
 def how_often(hidden, k):
