@@ -203,11 +203,16 @@ ANSWERS = [
     ("13.3", [lambda *given: torch.atan2(*wanted(*given).unbind(-1))], "not yet. `torch.atan2`"),
     ("13.3", [lambda *given: 0.5], "not yet. The angles have the shape"),
     ("13.3", [lambda *given: None], "not attempted"),
-    ("13.4", [2], "solved"),
-    ("13.4", [1], "not yet. After a full turn"),
-    ("13.4", [4], "not yet. How often"),
-    ("13.4", [0], "not yet. The difference may"),
-    ("13.4", ["two"], "not yet. A whole number"),
+    ("13.4", [[[0, 0, 0], [-1, 2, 0], [-1, -2, 0]]], "solved"),
+    ("13.4", [[[0, 0, 0], [-1, 0, 2.0], [-1, 0, -2]]], "solved"),
+    ("13.4", [[[0, 1, 0], [0, -1, 0], [0, 0, 1]]], "not yet. The winner changes 3 times; one"),
+    (
+        "13.4",
+        [[[1, 0, 0], [0, 2, 0], [-5, 1, 1]]],
+        "not yet. The winner changes 2 times, and row 2",
+    ),
+    ("13.4", [[[1, 0], [0, 1]]], "not yet. Three rows of three"),
+    ("13.4", ["waves"], "not yet. Three rows of three"),
     ("13.4", [...], "not attempted"),
 ]
 

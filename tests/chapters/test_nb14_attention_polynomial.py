@@ -51,6 +51,16 @@ def test_a_head_with_one_number_is_a_product_whose_lines_are_parallel():
         lines.product_of(NETS)
 
 
+@pytest.mark.parametrize("held", ["first", "second"])
+def test_the_scores_around_are_those_of_the_polynomial(held):
+    stops, found = lines.around(NETS, held, n_lines=3, n_stops=7)
+    still = torch.arange(3, dtype=torch.float64)[:, None] * 2 * math.pi / 3 + 0.02
+    angles = (still, stops) if held == "first" else (stops, still)
+    assert torch.allclose(found, torus.polynomial(torus.coefficients(NETS).flatten(0, 1), *angles))
+    with pytest.raises(ValueError, match='"first" or "second", got \'third\''):
+        lines.around(NETS, "third")
+
+
 def test_the_groups_of_waves_hold_each_harmonic_once():
     assert sorted(sum(figures.GROUPS.values(), [])) == list(range(len(torus.HARMONICS)))
 

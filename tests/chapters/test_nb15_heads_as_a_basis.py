@@ -110,6 +110,16 @@ def test_chance_of_the_tour_is_the_mean_of_lots():
     assert (lot - chance).abs().max() < 0.02
 
 
+def test_facts_of_exactly_one_head_are_counted():
+    answers = torch.zeros(1, 3, 25, dtype=torch.bool)
+    answers[0, 0, :10] = answers[0, 1, 5:12] = answers[0, 2, 5] = True  # 0 to 4, and 10 and 11
+    assert measure.known_to_one(answers).tolist() == pytest.approx([7 / 25])
+
+
+def test_an_interval_is_told_with_its_value_first():
+    assert measure.told(Interval(-0.1, 0.25, 1)) == "0.25 (-0.10 to 1.00)"
+
+
 def test_assigned_heads_know_what_they_know_alone():
     owners = torch.arange(25).expand(2, 25) % 3
     alone = measure.right_alone(NETS, FACTS)

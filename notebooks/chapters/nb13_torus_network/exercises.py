@@ -1,10 +1,9 @@
-"""The exercises of notebook 13: a head, an impossible square, favorite words, two next words.
+"""The exercises of notebook 13: a head, an impossible square, favorite words, three waves.
 
 PAGES are the package's versions of what the reader writes; each is its folded solution.
 """
 
 import math
-import numbers
 
 import torch
 
@@ -120,20 +119,23 @@ def _apart(angles, truth) -> float:
     return ((angles - truth + math.pi).remainder(turn) - math.pi).abs().max().rad2deg().item()
 
 
-def _two_words(answer):
+def _waves(answer):
     if answer is ...:
         raise NotAttempted
-    if isinstance(answer, bool) or not isinstance(answer, numbers.Real):
-        raise NotYet(f"A whole number is wanted, not {answer!r}.")
-    if answer < 0 or answer != int(answer):
-        raise NotYet(f"A number of changes is wanted, 0 or more, not {answer!r}.")
-    if answer % 2:
-        raise NotYet("After a full turn you are back where you began, so changes come in pairs.")
-    if answer == 0:
-        raise NotYet("The difference may change its sign: a wave can be larger than the constant.")
-    if answer > 2:
-        raise NotYet("How often in a turn can a cosine of the angle plus a constant be zero?")
-    return "a difference of two logits is then a constant plus one wave, whose zero set is a line"
+    try:
+        c, a, b = torch.tensor(answer, dtype=torch.float64).reshape(3, 3).T[..., None]
+    except (TypeError, ValueError, RuntimeError):
+        raise NotYet(f"Three rows of three numbers are wanted, not {answer!r}.") from None
+    theta = (torch.arange(3600) + 0.31) * math.pi / 1800
+    winner = (c + a * theta.cos() + b * theta.sin()).argmax(dim=0)
+    changes = int((winner != winner.roll(1)).sum())
+    if changes == 4:
+        return "each wave wins around its top, and a constant can win on both sides of it"
+    never = sorted(set(range(3)) - set(winner.tolist()))
+    if never:
+        rows = " and ".join(str(row) for row in never)
+        raise NotYet(f"The winner changes {changes} times, and row {rows} (from 0) never wins.")
+    raise NotYet(f"The winner changes {changes} times; one of the three has to win at two places.")
 
 
-CHECKS = {"13.1": _weight, "13.2": _square, "13.3": _favorite, "13.4": _two_words}
+CHECKS = {"13.1": _weight, "13.2": _square, "13.3": _favorite, "13.4": _waves}

@@ -150,7 +150,7 @@ def sum_of_waves(
 ) -> Figure:
     """The groups of waves of one head, and below what they add up to, from left to right."""
     figure, axes = forms.panels(
-        2, len(GROUPS), 10, 4.5, title=title, figure_class=Painting,
+        2, len(GROUPS), 10, 4.8, title=title, figure_class=Painting,
         note="Above: purple where the waves are above 0, gray below. Below: the attention weight "
         "if the score had only the waves so far, from the left.",
     )  # fmt: skip

@@ -93,7 +93,7 @@ def coverage(
         {"": rows}, title, "chance-corrected coverage", apart=True,
         colors={"one network": "#9A9A9A", "all 50, 95 %": INK},
         levels={0: "chance", 1: "all facts"},
-        note="Gray: one dot a network, with a bar at their median. Black: means over all networks.",
+        note="Upper row: a dot for each network, a bar at their median. Below it: the mean of all.",
     )  # fmt: skip
 
 

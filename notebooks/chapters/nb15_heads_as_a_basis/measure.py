@@ -77,6 +77,11 @@ def covered(answers: Answers) -> Float[Tensor, " net"]:
     return answers.any(dim=1).float().mean(dim=-1)
 
 
+def known_to_one(answers: Answers) -> Float[Tensor, " net"]:
+    """Share of pairs on which exactly one head alone is right."""
+    return (answers.sum(dim=1) == 1).float().mean(dim=-1)
+
+
 def permuted_mean(
     answers: Answers, measure: Callable, n_draws: int = 50, seed: int = 0
 ) -> Float[Tensor, " net"]:
@@ -146,6 +151,11 @@ def over_texts(
 
     low, high = corrected(resampled_nets(len(need), seed)).quantile(ENDS.double()).tolist()
     return Interval(low, corrected(torch.arange(len(need))).item(), high)
+
+
+def told(interval: Interval) -> str:
+    """A value with the ends of its interval, in words."""
+    return f"{interval.value:.2f} ({interval.low:.2f} to {interval.high:.2f})"
 
 
 def coverage_of(answers: Answers, seed: int = 0) -> Coverage:
