@@ -408,6 +408,8 @@ def test_figures_can_be_read():
         figures.direct_and_total(effects, "t"),
         figures.carried(moved, moved, "t"),
         figures.ranks(example, smollm2, "t"),
+        figures.picks({"SmolLM2": smollm2}, "t"),
+        figures.sum_of_heads({n: ([" a", "b"], [2.0, 1.0]) for n in ("L1H0", "L1H1", "sum")}, "t"),
     ]
     for figure in drawn:
         figure.draw_without_rendering()

@@ -145,7 +145,7 @@ def _broken(answers, model, tokens):
             head, at = check_head(model.config, Head(*each[0])), range(len(tokens))[each[1]]
         except (TypeError, ValueError, IndexError):
             raise NotYet(
-                f"{name}: a head and a position of the text, such as (Head(1, 2), 5); yours is "
+                f"{name}: a head and a position of the text, such as (aot.Head(1, 2), 5); yours is "
                 f"{each!r}."
             ) from None
         places[name] = head, at

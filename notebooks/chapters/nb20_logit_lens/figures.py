@@ -8,7 +8,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from aot_helpers.models.protocol import Head
-from aot_helpers.showing import forms
+from aot_helpers.showing import forms, texts
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE, VALUE
 from aot_helpers.showing.forms import Interval, shown
 from chapters.nb20_logit_lens.results import OTHER, beyond_size
@@ -54,9 +54,21 @@ def grid(
     axis.set_xlabel("the prompt, token by token")
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
-    label = "probability, in the lens, of\nthe model's own prediction"
-    figure.colorbar(image, ax=axis, shrink=0.9, aspect=14, ticks=[0, 0.5, 1], label=label)
+    label = "probability of the\nmodel's prediction"
+    figure.colorbar(image, ax=axis, aspect=14, ticks=[0, 0.5, 1], label=label)
     return figure
+
+
+def sum_of_heads(tops: Mapping[str, tuple[Sequence[str], Sequence[float]]], title: str) -> Figure:
+    """The top tokens of heads and, last, of their sum: what `measure.top_of_sum` gives."""
+    signs = ["", *["+ "] * (len(tops) - 2), "= "]
+    rows = {
+        sign + name: ([short(token) for token in tokens], logits)
+        for sign, (name, (tokens, logits)) in zip(signs, tops.items(), strict=True)
+    }
+    most = max(logits[0] for _, logits in tops.values())
+    note = "numbers: logits above their mean; ‹ce›: part of a character"
+    return texts.token_rows(rows, title, shade=VALUE, most=most, number="+.1f", note=note)
 
 
 def by_layer(result: Mapping, name: str, kind: str = "right") -> tuple[list[int], Interval]:
@@ -132,6 +144,28 @@ def direct_and_total(
     return forms.points(data, title, *labels, colors=colors, diagonal=True, note=note)
 
 
+def picks(results: Mapping[str, Mapping], title: str) -> Figure:
+    """What the lens's pick and a head of its norm bring once patched, by layer; a panel a model."""
+    kinds = {"the lens's pick": ("says it", VALUE), "control": ("as large", PALE)}
+    data = {}
+    for model, r in results.items():
+        found = {kind: r["tests"][f"patch: {name}, brought"] for kind, (name, _) in kinds.items()}
+        data[model] = {
+            kind: (
+                r["tested"],
+                Interval(*(np.asarray(each[end]) for end in ("low", "layers", "high"))),
+            )
+            for kind, each in found.items()
+        }
+    y_label = "logits that the other prompt's\nanswer gains on the remaining ones"
+    look = {"colors": {kind: color for kind, (_, color) in kinds.items()}, "levels": {0: ""}}
+    figure = forms.lines(data, title, "patched layer", y_label, width=10.5, **look)
+    for axis, r in zip(figure.axes, results.values(), strict=True):
+        axis.set_xticks(r["tested"], [f"L{layer}" for layer in r["tested"]])
+        axis.set_xlim(r["tested"][0] - 0.3, None)
+    return figure
+
+
 def carried(
     real: Mapping[str, Mapping[str, Sequence[float]]],
     random: Mapping[str, Mapping[str, Sequence[float]]],
@@ -162,7 +196,7 @@ def ranks(example: Mapping, result: Mapping, title: str) -> Figure:
         {"": {"": (range(len(rank)), rank)}}, title, "residual stream after layer", y_label,
         colors={"": PALE}, y_log=True, y_range=(70_000, 0.6), width=8.6,
         x_ticks={layer: f"L{layer}" for layer in range(0, len(rank), 3)},
-        note="green: logits that the lens's pick carries beyond a head of its size (40 facts)",
+        note="green: logits that the lens's pick brings beyond its control (40 facts)",
     )  # fmt: skip
     (axis,) = figure.axes
     axis.set_yticks([1, 10, 100, 1000, 10000], ["1 (top)", "10", "100", "1,000", "10,000"])
