@@ -1,6 +1,7 @@
 """Notebook 11: heads taken out in several ways, facts that are moved, and its exercises."""
 
 import itertools
+import math
 from functools import partial
 
 import pytest
@@ -174,7 +175,7 @@ def test_a_factor_of_zero_is_zero_ablation(model, texts):
 def test_the_parts_of_self_repair(make_model, some_tokens, norm):
     model = make_model(d_mlp=4, layer_norm=norm, positions="relative").requires_grad_(False)
     head, others = Head(1, 0), some_tokens.flip(0)
-    parts = attribution.self_repair(model, some_tokens, others, head, start=2)
+    parts, size = attribution.self_repair(model, some_tokens, others, head, start=2)
     runs, caches = zip(
         *(
             model.run_with_cache(some_tokens, edits=edits)
@@ -203,6 +204,8 @@ def test_the_parts_of_self_repair(make_model, some_tokens, norm):
     expected["layer norm"] = expected["in all"] - expected["direct"] - expected["MLP"]
     assert parts == pytest.approx(expected, abs=1e-5)
     assert (abs(parts["layer norm"]) > 1e-3) == norm and abs(parts["MLP"]) > 1e-3
+    stds = [cache["final_resid"][:, 2:-1].std(dim=-1, correction=0) for cache in caches]
+    assert size == pytest.approx((stds[1] / stds[0]).mean().item(), abs=1e-5) and size != 1
 
 
 def test_the_written_ablations_are_the_packages(model, texts):
@@ -326,7 +329,8 @@ def test_attention_and_guesses_in_both_copies():
         pattern[:, :, query, query - 3] = 0.8
     run = {"L1.pattern": pattern, "logits": logits}
     found = attribution.in_both_copies(run, tokens, heads=[0, 1])
-    assert list(found.values()) == pytest.approx([0.75, 2 / 3, 0.8])
+    sure = math.e / (math.e + 9)  # of a logit of 1 beside nine of 0
+    assert list(found.values()) == pytest.approx([0.75, 2 / 3, sure, 0.8])
     assert attribution.in_both_copies(run, tokens, [1])["first copy, attention to BOS"] == 0.5
 
 
