@@ -58,14 +58,14 @@ LINT = $(PY) -m ruff check . && $(PY) -m ruff format --check .
 # Claims of an older run must not be taken for this one's.
 FORGET = rm -rf runs/results/claims
 
-test: $(MADE) ## lint, unit tests, the code of every tour, its claims: ten minutes
+test: $(MADE) ## lint, unit tests, the code of every tour, its claims: twenty minutes
 	$(LINT)
 	$(PY) -m pytest -n 2 --dist loadscope --ignore=tests/slow tests
 	$(FORGET)
 	$(call NBVAL,tour)
 	$(PY) -m aot_helpers.teaching.ledger --floor tour
 
-test-all: $(MADE) #: the same with the slow tests and the evidence, and what is committed: half an hour
+test-all: $(MADE) #: the same with the slow tests and the evidence, and what is committed: three quarters of an hour
 	$(LINT)
 	$(PY) -m pytest -n 2 --dist loadscope tests
 	$(FORGET)
