@@ -29,12 +29,6 @@ jaxtyping.install_import_hook(SHAPED, CHECKER)
 SMALL = dict(d_vocab=11, n_layers=2, d_model=8, n_heads=2, d_head=4, n_ctx=10)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """As at the start, whatever a test before has left: UMAP's numba lets torch have more."""
-    torch.set_num_threads(1)
-
-
 @pytest.fixture
 def make_model():
     """A tiny model whose gains, biases and relative biases are not 0 or 1, as they start."""

@@ -491,6 +491,7 @@ def test_a_map_comes_again_from_its_seed_and_keeps_clouds_apart(method):
     assert torch.equal(at_q, again)
     assert method == "tsne" or not torch.equal(at_q, other)  # t-SNE begins with the axes of PCA
     assert geometry.mixing(at_q, at_k, n_neighbors=5) == 0
+    assert torch.get_num_threads() == 1  # given back
 
 
 @pytest.mark.parametrize(

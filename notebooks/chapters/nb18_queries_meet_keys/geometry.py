@@ -235,7 +235,11 @@ def joint_map(
         raise ValueError("queries and keys must be finite: look for NaN in what they are from")
     if metric == "cosine":  # so that what a map begins with sees no lengths either
         points = F.normalize(points, dim=-1)
-    at = _fit(points.numpy(), method, metric, neighbors, seed)
+    threads = torch.get_num_threads()
+    try:  # UMAP's numba lets torch have more
+        at = _fit(points.numpy(), method, metric, neighbors, seed)
+    finally:
+        torch.set_num_threads(threads)
     return at[: len(q)], at[len(q) :]
 
 
