@@ -120,14 +120,6 @@ def test_an_interval_is_told_with_its_value_first():
     assert measure.told(Interval(-0.1, 0.25, 1)) == "0.25 (-0.10 to 1.00)"
 
 
-def test_assigned_heads_know_what_they_know_alone():
-    owners = torch.arange(25).expand(2, 25) % 3
-    alone = measure.right_alone(NETS, FACTS)
-    by_hand = [[alone[n, owners[n, k], k].item() for k in range(25)] for n in range(2)]
-    found = measure.by_assigned(NETS, FACTS, owners)
-    assert torch.allclose(found, torch.tensor(by_hand).float().mean(dim=1))
-
-
 def test_the_terms_are_the_packages():
     net = torus.new_nets([4])
     x1, x2 = (words[0] + at for words, at in zip(torus.pairs(net), net.W_pos[0], strict=True))

@@ -167,11 +167,3 @@ def resampled_nets(n_nets: int, seed: int = 0) -> Int[Tensor, "draw net"]:
     """2,000 times as many networks as there are, drawn with replacement."""
     draw = torch.Generator().manual_seed(seed)
     return torch.randint(n_nets, (2000, n_nets), generator=draw)
-
-
-def by_assigned(
-    nets: TorusNets, targets: Int[Tensor, "net pair"], owners: Int[Tensor, "net pair"]
-) -> Float[Tensor, " net"]:
-    """Share of pairs that the head to which each is assigned knows alone."""
-    alone = right_alone(nets, targets)
-    return alone.gather(1, owners[:, None])[:, 0].float().mean(dim=-1)
