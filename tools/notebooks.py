@@ -27,6 +27,7 @@ from papermill.exceptions import PapermillException
 
 import here  # noqa: F401
 import publish
+from chapters.sweep.kernels import execute
 
 ROOT = Path(__file__).resolve().parent.parent
 MEMORY_LIMIT_MB = 1200  # Binder gives about 2 GB, for JupyterLab and the kernel together
@@ -136,17 +137,7 @@ def run_notebook(source: Path, copy: Path, parameters: dict) -> dict:
         for name in parameters:
             if name not in known:
                 raise ValueError(f"no parameter {name!r}; there are {', '.join(known) or 'none'}")
-        papermill.execute_notebook(
-            source,
-            copy,
-            parameters,
-            cwd=source.parent,
-            kernel_name="python3",
-            language="python",
-            progress_bar=False,
-            execution_timeout=CELL_TIMEOUT_S,
-            extra_arguments=["--log-level=CRITICAL"],  # cells show errors
-        )
+        execute(source, copy, parameters, CELL_TIMEOUT_S)
     # Dead kernels are RuntimeErrors, time-outs OSErrors, notebooks that are not JSON ValueErrors.
     except (PapermillException, RuntimeError, OSError, ValueError, LookupError) as problem:
         kind = getattr(problem, "ename", type(problem).__name__)

@@ -23,6 +23,7 @@ import pandas
 
 from aot_helpers.base.errors import check_whole, unknown_name
 from aot_helpers.base.files import check_writable, read_json, write_atomically
+from chapters.sweep.kernels import execute
 from chapters.sweep.storage import (
     STORAGE_ERRORS,
     Patience,
@@ -51,7 +52,6 @@ from chapters.sweep.study import (
 __all__ = ["Sweep", "check_sweep", "results", "run_sweep", "stop_like_ctrl_c", "work"]
 # An error in a cell; a dead kernel (RuntimeError); too late (OSError); no metrics.
 FAILURES = (papermill.exceptions.PapermillException, RuntimeError, OSError, ValueError)
-STARTS = 3  # how often a kernel that dies before its first answer is started
 say = partial(print, flush=True)
 
 
@@ -82,23 +82,8 @@ def _run(sweep: Sweep, trial: FrozenTrial, folder: Path) -> dict[str, float]:
     output.unlink(missing_ok=True)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the kernel inherits them
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    for tries_left in reversed(range(STARTS)):
-        try:
-            papermill.execute_notebook(
-                str(sweep.notebook),
-                str(output.with_suffix(".ipynb")),
-                {**sweep.fixed, **trial.params, "output": str(output)},
-                cwd=str(Path(sweep.notebook).parent),
-                kernel_name="python3",
-                language="python",
-                progress_bar=False,
-                execution_timeout=sweep.timeout,
-                extra_arguments=["--log-level=CRITICAL"],
-            )
-            break
-        except RuntimeError as error:  # two kernels that start at once may take the same port
-            if "before replying to kernel_info" not in str(error) or not tries_left:
-                raise
+    parameters = {**sweep.fixed, **trial.params, "output": str(output)}
+    execute(Path(sweep.notebook), output.with_suffix(".ipynb"), parameters, sweep.timeout)
     return read_metrics(output)
 
 
