@@ -101,20 +101,13 @@ def left_without_each_head(model, tokenizer, asked):
     return sums[:-1] / sums[-1]
 
 
-def left_in_halves(model, tokenizer, asked):
-    """{kind: [what is left on the prompts that choose, on those that test]}, each [head]."""
-    return {
-        kind: [left_without_each_head(model, tokenizer, half) for half in halves]
-        for kind, halves in asked.items()
-    }
-
-
 def one_head_each(left, run):
     """What is left without the head chosen for each kind, without the next, and in the control.
 
-    left: {kind: [choosing, testing]}, both [head]. run: the name of the model. Returns values
-    {"chosen head", "next head"}, their names in the same form, the control (for the chosen head
-    those chosen for other kinds, for the next the ones after it) and its names.
+    left: {kind: [what is left on the prompts that choose, on those that test]}, both [head]. run:
+    the name of the model. Returns values {"chosen head", "next head"}, their names in the same
+    form, the control (for the chosen head those chosen for other kinds, for the next the ones
+    after it) and its names.
     """
     order = {kind: choosing.argsort().tolist() for kind, (choosing, _) in left.items()}
     heads = {"chosen head": {}, "next head": {}}, {"chosen head": {}, "next head": {}}
