@@ -101,7 +101,7 @@ PRODUCT = lines.Product(*torch.tensor([3.0, 1.0, 0.5, 2.0, 0.3, 0.4]))
 
 @pytest.mark.parametrize("head", [HEAD, PRODUCT], ids=["coefficients", "product"])
 def test_a_swept_head_is_sent_with_its_free_numbers(head):
-    data = SweepView(head, THETA, 1.0, figures.film([PRODUCT], ["a"], "b")).data
+    data = SweepView(head, THETA, 1.0, figures.film(PRODUCT, "b", n=2)).data
     json.dumps(data)
     assert ("product" in data) is ("coefficients" not in data)
     if "product" in data:
@@ -120,7 +120,7 @@ def test_figures_can_be_read():
         figures.sweeping(HEAD, THETA, [0.0, 1.0, 2.0], "a"),
         figures.factored(PRODUCT, THETA, "a"),
         figures.sum_of_waves(HEAD, THETA, "a"),
-        figures.film([PRODUCT] * 3, ["a", "b", "c"], "d"),
+        figures.film(PRODUCT, "d", n=4),
         figures.fans({"a": HEAD, "b": HEAD}, "c", n=12),
     )
 

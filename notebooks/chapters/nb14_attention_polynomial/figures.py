@@ -31,8 +31,7 @@ QUERIES, KEYS, SCORES = (  # gray below zero
 )
 # The harmonics of `torus.HARMONICS` that belong together: one frequency, or two that are tied.
 GROUPS = {
-    "a constant": [0],
-    "θ1": [1, 2],
+    "a constant and θ1": [0, 1, 2],
     "θ2": [3, 4],
     "θ1 − θ2": [5, 6],
     "θ1 + θ2, less 2 θ2": [7, 8, 9, 10],
@@ -150,7 +149,7 @@ def sum_of_waves(
 ) -> Figure:
     """The groups of waves of one head, and below what they add up to, from left to right."""
     figure, axes = forms.panels(
-        2, len(GROUPS), 10, 4.8, title=title, figure_class=Painting,
+        2, len(GROUPS), 10, 5.8, title=title, figure_class=Painting,
         note="Above: purple where the waves are above 0, gray below. Below: the attention weight "
         "if the score had only the waves so far, from the left.",
     )  # fmt: skip
@@ -198,19 +197,21 @@ def _hues(angles: Float[Tensor, " place"]) -> Float[Tensor, "place 3"]:
     return 0.5 + 0.42 * (angles[:, None] - TURN * torch.arange(3) / 3).cos()
 
 
-def film(products: list[Product], titles: list[str], title: str) -> Figure:
-    """Maps of heads of d_head 1 with their frontiers, one a frame, in two rows."""
-    n_columns = -(-len(products) // 2)
-    figure, axes = forms.panels(
-        2, n_columns, 7.6, 15.2 / n_columns + 0.9, title=title, figure_class=Painting
-    )
+def film(product: Product, title: str, n: int = 8) -> Figure:
+    """Maps of heads of d_head 1 with their frontiers, in two rows, from one head.
+
+    From frame to frame φ goes once around, and t goes up and down by 1.5 B.
+    """
+    figure, axes = forms.panels(2, -(-n // 2), 7.6, 30.4 / n + 0.9, title=title,
+                                figure_class=Painting)  # fmt: skip
     figure.sharpness = 1  # a page holds it twice
-    for axis in axes.flat[len(products) :]:
-        axis.remove()
-    for axis, product, name in zip(axes.flat, products, titles, strict=False):
-        query, keys = product.factors(*torus.grid(160))
+    for k, axis in enumerate(axes.flat):
+        turn = k * TURN / n
+        lift = 1.5 * math.sin(turn)
+        moved = product._replace(phi=product.phi + turn, t=lift * product.B)
+        query, keys = moved.factors(*torus.grid(160))
         _attention(axis, query * keys, zeros=(query, keys))
-        axis.set_title(name, **forms.TITLE)
+        axis.set_title(f"φ + {math.degrees(turn):.0f}°, t = {lift:.1f} B", **forms.TITLE)
     _name_angles(axes)
     return figure
 
