@@ -193,6 +193,14 @@ def test_a_results_file_has_the_nearest_keys_of_two_scales():
         study.found_in_full(MINILM, "plain", 2.5)
 
 
+def test_the_shift_exchanges_the_two_kinds_of_keys():
+    table = study.exchanged(MINILM, shifting.Shifted(MINILM))
+    assert table.shape == (4, 2)
+    before, after = table.xs("not shifted", level=1), table.xs("shifted", level=1)
+    assert (before["argmax key"] > after["argmax key"]).all()
+    assert (before["most above average"] < after["most above average"]).all()
+
+
 def test_a_packed_map_keeps_its_shape():
     v = points()
     found = study.unpacked(study.packed_map(v.q[:, :2], v.k[:, :2]), 2).double()
@@ -233,6 +241,7 @@ def test_figures_can_be_read():
         drawings.toy({"near": near, "far": far}, words, "title"),
         drawings.toy({"near": near}, words, "title", links="nearest", center=True),
         drawings.at_a_glance(MINILM, "title", notes={Head(0, 2): "before"}),
+        drawings.exchange(shifting.Shifted(MINILM), "title"),
         drawings.scales(curves, study.metric_scales(MINILM), "title"),
         drawings.against_rules(rules, on_map, "title"),
         shifting.frames(shifting.Shifted(MINILM), shifting.DRAWN, (0, 4, 8), "title"),

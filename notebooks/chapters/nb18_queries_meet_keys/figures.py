@@ -16,6 +16,7 @@ from aot_helpers.showing import forms
 from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE
 from chapters.nb18_queries_meet_keys.geometry import SCALES
 from chapters.nb18_queries_meet_keys.measure import map_of, places
+from chapters.nb18_queries_meet_keys.shifting import Shifted
 
 SHADES = {
     color: LinearSegmentedColormap.from_list("cloud", ["#F2F2F2", color, "#1A1A1A"])
@@ -177,6 +178,15 @@ def at_a_glance(
         if h == 0:
             axis.set_ylabel(f"layer {i}", size=forms.SMALL + 1)
     return figure
+
+
+def exchange(film: Shifted, title: str) -> Figure:
+    """At each step of a head's shift, which key is the nearest one: a curve for each kind."""
+    shares = film.film["shares"]
+    curves = {"argmax key": film.film["liked"], "most above average": film.film["above"]}
+    curves = {name: (shares, found) for name, found in curves.items()}
+    labels = "share of the shift", "share of the queries"
+    return forms.lines({"": curves}, title, *labels, y_range=(0, 1), width=7.5)
 
 
 def scales(

@@ -9,6 +9,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import pandas
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -227,6 +228,24 @@ def found_in_full(result: dict, kind: str, c: float = 5.0) -> list[float]:
     if c not in IN_FULL:
         raise ValueError(f"the results file has c = 1 and c = 5, not {c!r}: take one of these")
     return [each["liked"][kind][IN_FULL.index(c)] for each in result["heads"]]
+
+
+def exchanged(result: dict, film: shifting.Shifted) -> pandas.DataFrame:
+    """How often the nearest key is the argmax key, and the key most above average, by the shift.
+
+    Of the head of the film, at c = 1, and of all heads of the results file, at c = 5.
+    """
+    film_of = {"argmax key": film.film["liked"], "most above average": film.film["above"]}
+    kinds = {"argmax key": ("plain", "shifted"), "most above average": ("above", "above, shifted")}
+    of_all = {
+        key: [float(np.median(found_in_full(result, kind))) for kind in pair]
+        for key, pair in kinds.items()
+    }
+    n = len(result["heads"])
+    names = f"{film.head}, c = 1", f"median of {n} heads, c = 5"
+    rows = pandas.MultiIndex.from_product([names, ["not shifted", "shifted"]])
+    table = {key: [shares[0], shares[-1], *of_all[key]] for key, shares in film_of.items()}
+    return pandas.DataFrame(table, index=rows)
 
 
 def metric_scales(result: dict) -> dict[str, Float[Tensor, "layer head"]]:
