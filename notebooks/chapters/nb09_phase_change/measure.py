@@ -11,7 +11,7 @@ from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.protocol import Edits, Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.interventions import ablate
-from aot_helpers.reading.trajectories import measured, reached
+from aot_helpers.reading.trajectories import measured
 from aot_helpers.showing.training_page import INDUCTION, PREVIOUS, STEPS, STORY, Reading
 from aot_helpers.text.batches import repeat_segments
 from aot_helpers.text.corpora import load_corpus
@@ -112,11 +112,6 @@ def gaps(
     steps, once = measured(names, f"first copy, {text}", first, last)
     _, again = measured(names, f"second copy, {text}", first, last)
     return torch.tensor(steps), torch.tensor(once) - torch.tensor(again)
-
-
-def half_way(steps: Int[Tensor, " step"], runs: Float[Tensor, "run step"]) -> list[int]:
-    """The first measured step at which half of the change is done, of each run."""
-    return [reached(steps.tolist(), run.tolist(), 0.5) for run in runs]
 
 
 def middle_span(
