@@ -21,7 +21,7 @@ from chapters.nb09_phase_change.measure import Texts, middle_span
 STORIES, RANDOM = "#137177", "#C2255C"
 CONTROL = "0.45"
 SURPRISE = "#3e3848"  # of a token that was not expected, as in notebook 00
-DRAWN_EVERY = 50  # steps from one frame of the live view to the next
+DRAWN_EVERY = 75  # steps from one frame of the live view to the next
 
 
 def playground(title: str) -> Page:
