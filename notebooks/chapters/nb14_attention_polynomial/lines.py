@@ -55,7 +55,9 @@ def around(
     moving = torus.circle(stops.repeat(n_lines))[None]
     still = torus.circle(angles.repeat_interleave(n_stops))[None]
     first, second = (still, moving) if held == "first" else (moving, still)
-    return stops, torus.attend(nets, first, second).scores.reshape(-1, n_lines, n_stops)
+    x1, x2 = first + nets.W_pos[:, None, 0], second + nets.W_pos[:, None, 1]
+    scores = torch.einsum("npi,nhij,npj->nhp", x2, nets.qk(), x1 - x2)  # without values: small
+    return stops, scores.reshape(-1, n_lines, n_stops)
 
 
 class Product(NamedTuple):
