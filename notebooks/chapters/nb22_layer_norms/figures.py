@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 
 from aot_helpers.showing.diagrams import INK, PALE, VALUE
-from aot_helpers.showing.forms import SMALL, TITLE, lines, panels, shown
+from aot_helpers.showing.forms import SMALL, TITLE, panels, shown
+from aot_helpers.showing.panels import spread
 
 
 def steps(rows: Mapping[str, Mapping[str, Sequence[float]]], title: str) -> Figure:
@@ -28,19 +29,31 @@ def steps(rows: Mapping[str, Mapping[str, Sequence[float]]], title: str) -> Figu
 def words_moved(
     moved: Mapping[str, Sequence[tuple[str, float, float, bool]]], title: str
 ) -> Figure:
-    """Mean probabilities before and after a norm: {panel: (token, before, after, is function)}."""
-    curves = {
-        panel: {shown(token): ((0, 1), (before, after)) for token, before, after, _ in rows}
-        for panel, rows in moved.items()
-    }
-    colors = {
-        shown(token): PALE if function else VALUE
-        for rows in moved.values()
-        for token, *_, function in rows
-    }
-    figure = lines(
-        curves, title, "", "mean probability", colors=colors, y_log=True, shared=False, width=8.6,
-        x_ticks={0: "before", 1: "after"}, note="gray: function words", height=3.0,
-    )  # fmt: skip
-    figure.draw_without_rendering()  # lays out anew, with room for the names
+    """Mean probabilities before and after a norm: {panel: (token, before, after, is function)}.
+
+    The names stand where the lines begin, so that two figures of one `before` have one order.
+    """
+    figure, axes = panels(1, len(moved), 8.6, 3.6, title=title, note="gray: function words",
+                          sharey=True)  # fmt: skip
+    for axis, (panel, rows) in zip(axes[0], moved.items(), strict=True):
+        for _, before, after, function in rows:
+            axis.plot((0, 1), (before, after), color=PALE if function else VALUE, marker="o",
+                      ms=4, lw=2)  # fmt: skip
+        axis.set(yscale="log", xlim=(-0.55, 1.08))
+        axis.margins(y=0.2)
+        axis.set_xticks((0, 1), ("before", "after"))
+        axis.set_title(panel, **TITLE)
+    axes[0, 0].set_ylabel("mean probability")
+    figure.draw_without_rendering()  # so that heights are known
+    for axis, rows in zip(axes[0], moved.values(), strict=True):
+        at = [axis.transData.transform((0, row[1]))[1] * 72 / figure.dpi for row in rows]
+        for (token, before, _, function), here, there in zip(
+            rows, at, spread(at, 12.5), strict=True
+        ):
+            axis.annotate(
+                shown(token), (0, before), (-22, there - here), textcoords="offset points",
+                ha="right", va="center", size=9.5, color=PALE if function else VALUE,
+                weight="normal" if function else "bold",
+                arrowprops={"arrowstyle": "-", "color": "0.75", "lw": 0.7, "shrinkA": 1},
+            )  # fmt: skip
     return figure
