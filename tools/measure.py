@@ -35,8 +35,7 @@ from chapters.nb20_logit_lens import results as lens_results
 from chapters.nb21_information_flow import results as flow_study
 from chapters.nb22_layer_norms import results as norm_results
 from chapters.nb23_always_on_neurons import results as neuron_results
-from chapters.nb24_who_says_mary import measure as name_forms
-from chapters.nb24_who_says_mary import two_names
+from chapters.nb24_who_says_mary import name_logits, two_names
 
 MODELS = {
     "geometry": ["minilm", "stories-2l", "imdb-2l", "bert", "gpt2"],
@@ -51,7 +50,7 @@ NOTEBOOKS: dict[str, Callable] = {
     "22": norm_results.pretrained,
     "23": neuron_results.pretrained,
     "24-names": two_names.pretrained,
-    "24": name_forms.pretrained,  # of the heads that 24-names has found
+    "24": name_logits.pretrained,  # of the heads that 24-names has found
 }
 # Measured in the notebook itself; and a model that was trained on windows written twice, and has
 # read no "keep at bay".

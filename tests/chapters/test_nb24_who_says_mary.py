@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from aot_helpers.models.protocol import Head
-from chapters.nb24_who_says_mary import exercises, figures, measure, templates
+from chapters.nb24_who_says_mary import exercises, figures, measure, name_logits, name_movers
 from chapters.nb24_who_says_mary.two_names import read_names
 from figure_checks import check_figures
+from tiny_models import tiny_30 as tiny
 
 ROLES = ("early", "tell", "movers", "unknown", "negative", "suppress")
 PROMPT = "When Mary and John went to the store, John was tired, and Anna gave Tom's drink to"
@@ -71,12 +72,58 @@ def test_a_claim_is_judged_by_names_of_which_something_is_true():
     assert min(found["values"]) > max(found["control"])
 
 
-def test_in_the_heros_case_the_last_mention_of_the_hero_is_another(stories):
-    (group,) = templates.story_prompts(stories, hero_gives=False, n=8)
-    case = measure.hero_case(group)
-    places = case.tokens != case.changed
-    assert (places.sum(dim=1) == 1).all() and places[:, group.io_at].all()
-    assert (case.tokens[places] == case.name).all() and (case.name != case.instead).all()
+def gap(logits, one, other):
+    return logits[range(len(one)), one] - logits[range(len(one)), other]
+
+
+def test_the_shipped_logits_give_what_was_measured_of_every_prompt():
+    two, (prompts, replaced) = read_names(), name_logits.read_logits()
+    torch.testing.assert_close(
+        gap(prompts.before, prompts.io, prompts.s), two.table.difference, atol=2e-3, rtol=0
+    )
+    for who, role in name_logits.ROLES.items():
+        for donor, logits in prompts.patched[who].items():
+            found = gap(logits, prompts.io, prompts.s)
+            torch.testing.assert_close(found, two.patched[role][donor], atol=2e-3, rtol=0)
+    for who in prompts.held:
+        found = gap(prompts.held[who], prompts.io, prompts.s)
+        expected = two.held[name_logits.ROLES[who]]
+        torch.testing.assert_close(found, expected, atol=2e-3, rtol=0)
+    for row in measure.read_asked()[:6]:
+        run = replaced[row.form][row.who]
+        for who, logits in run.after.items():
+            rise = gap(logits, run.name, run.instead) - gap(run.before, run.name, run.instead)
+            expected = row.lowers[name_logits.ROLES.get(who, "both")]
+            assert rise.mean().item() == pytest.approx(expected, abs=2e-3)
+
+
+def test_logits_are_measured_kept_and_read(shipped, monkeypatch, tmp_path):
+    """`make data WHAT=pretrained`, on a random model with the vocabulary of the shipped one."""
+    size = dict(vocab_size=4096, max_position_embeddings=128, num_key_value_heads=2)
+    model = tiny("llama", shipped.tokenizer, noise=0, **size)
+    some = name_movers.Roles([Head(0, 0)], [Head(1, 1)], [Head(1, 0)], [Head(0, 1)], [], [], [])
+    known = read_names()._replace(roles=some)
+    monkeypatch.setattr(name_logits, "read_names", lambda _: known)
+    monkeypatch.setattr(name_logits, "RESULTS", tmp_path)
+    (tmp_path / "pretrained").mkdir()
+    name_logits.write_logits(model, "tiny")
+    prompts, replaced = name_logits.read_logits("tiny")
+    assert set(prompts.patched) == set(name_logits.ROLES)
+    assert set(replaced) == set(name_logits.FORMS)
+    (case, *_) = measure.cases(model, "third owns", "C")
+    rises = measure.suppressed(model, [case], {"L23H3": some.suppress})["L23H3"]
+    run = replaced["third owns"]["C"]
+    found = gap(run.after["L23H3"], run.name, run.instead)
+    found = found - gap(run.before, run.name, run.instead)
+    torch.testing.assert_close(found[: len(rises)], rises)
+
+
+def test_other_heads_are_named_with_what_they_cost():
+    two = read_names()
+    found = name_logits.lost_by_others(two)["L23H3"]["roles swapped"]
+    assert max(found, key=found.get) == "L29H1"
+    expected = two.falls_of_others["roles swapped"]["suppress"]
+    assert list(found.values()) == pytest.approx(expected.tolist())
 
 
 def test_the_prompts_of_notebook_22_stand_in_fours_of_one_order():
@@ -111,13 +158,16 @@ def test_figures_can_be_read():
     every, rings, examples = (
         measure.attention_and_effect(names) for names in ([*asked, *later], later, asked[:2])
     )
-    falls, others = {"L0H1": {"same": 1.0, "swapped": 2.0}}, {"L0H1": {"swapped": [0.1, 0.3]}}
+    falls, others = (
+        {"L0H1": {"same": 1.0, "swapped": 2.0}},
+        {"L0H1": {"swapped": {"L0H0": 0.1, "L0H2": 0.3}}},
+    )
     edges = dict.fromkeys(("movers", "unknown", "suppress", "negative", "tell"), "1.0")
     check_figures(
         figures.roles("Mary gave John a", [("John", "S", "red")], "title", "b"),
         figures.contributions({"L0H1": (1.0, -2.0, 3.0)}, ("Mary", "John"), "title"),
         figures.patches(falls, others, 3.8, "title"),
-        figures.hypotheses(asked[:6], {"suppress": "one", "s_inhibition": "two"}, "title"),
+        figures.hypotheses(asked[:6], {who: range(6) for who in measure.SETS}, "title"),
         figures.proportional(every, rings, examples, (9.4, 4.2), "title"),
         figures.circuit(edges, dict.fromkeys(ROLES, ("L0H0", "does this")), "title"),
     )

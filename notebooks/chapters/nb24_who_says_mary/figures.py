@@ -22,7 +22,7 @@ from aot_helpers.showing.diagrams import (
     word,
 )
 from aot_helpers.showing.forms import SMALL, panels, points
-from chapters.nb24_who_says_mary.measure import Asked
+from chapters.nb24_who_says_mary.measure import SETS, Asked
 
 WRONG, THIRD = "#C2185B", "#8C6D1F"  # the name that should not come; a third name
 PROPERTIES = ("twice", "last", "subject")
@@ -79,13 +79,13 @@ def contributions(
 
 def patches(
     falls: Mapping[str, Mapping[str, float]],
-    others: Mapping[str, Mapping[str, Sequence[float]]],
+    others: Mapping[str, Mapping[str, Mapping[str, float]]],
     whole: float,
     title: str,
 ) -> Figure:
     """A table of what a logit difference loses: {heads: {where the output comes from: logits}}.
 
-    others: the same of other heads, where measured; their range stands below the number.
+    others: the same of sets of other heads, where measured; their range stands below the number.
     """
     ways = list(next(iter(falls.values())))
     width, height = 1.3 + 1.9 * len(ways), 0.62 * len(falls) + 0.3
@@ -98,21 +98,21 @@ def patches(
     for y, (who, row) in enumerate(falls.items()):
         for x, way in enumerate(ways):
             say(axis, x, y - 0.12, f"{row[way]:+.2f}", size=12)
-            if some := others.get(who, {}).get(way, ()):
+            if some := others.get(who, {}).get(way, {}).values():
                 say(axis, x, y + 0.24, f"others {min(some):+.2f} to {max(some):+.2f}", size=SMALL)
     return figure
 
 
-def hypotheses(rows: Sequence[Asked], heads: Mapping[str, str], title: str) -> Figure:
+def hypotheses(rows: Sequence[Asked], lowered: Mapping[str, Sequence[float]], title: str) -> Figure:
     """Prompts with one name marked, what is true of it, and how far each set of heads lowers it.
 
-    The last mention of the name is marked. heads: {role: title}.
+    The last mention of the name is marked. lowered: {a key of SETS: logits, row by row}.
     """
     note = "red: the name that is lowered; gray dots: three other heads or pairs of heads"
     height = 0.5 * len(rows) + 0.75
     figure, ((words, *axes),) = panels(
-        1, 1 + len(heads), 9.4, height, title=title, note=note, sharey=True,
-        width_ratios=(2.3, *[1] * len(heads)),
+        1, 1 + len(lowered), 9.4, height, title=title, note=note, sharey=True,
+        width_ratios=(2.3, *[1] * len(lowered)),
     )  # fmt: skip
     words.set(xlim=(0, 5), ylim=(len(rows) - 0.5, -0.5))
     words.axis("off")
@@ -122,11 +122,11 @@ def hypotheses(rows: Sequence[Asked], heads: Mapping[str, str], title: str) -> F
         words.scatter([x] * len(rows), range(len(rows)), s=60, c=fill, edgecolor="0.55", lw=1)
     for y, row in enumerate(rows):
         _marked(words, 0, y, row.prompt, row.name)
-    for axis, (role, said), color in zip(axes, heads.items(), (QUERY, SHARE), strict=True):
-        bars = axis.barh(range(len(rows)), [row.lowers[role] for row in rows], 0.46, color=color)
+    for axis, (said, values), color in zip(axes, lowered.items(), (QUERY, SHARE), strict=True):
+        bars = axis.barh(range(len(rows)), values, 0.46, color=color)
         axis.bar_label(bars, fmt="{:+.1f}", padding=4, fontsize=10)
         for y, row in enumerate(rows):
-            others = row.others[role]
+            others = row.others[SETS[said][0]]
             axis.scatter(others, [y + 0.36] * len(others), s=10, color="0.6", zorder=3)
         axis.axvline(0, color="0.4", lw=0.9)
         axis.tick_params(axis="y", length=0)

@@ -10,6 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import pandas
 import torch
 from jaxtyping import Float, Int
 from safetensors import safe_open
@@ -20,7 +21,7 @@ from aot_helpers.base.results import RESULTS, plain, read
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.heads import head_output
 from chapters.nb24_who_says_mary.patches import end_outputs, give
-from chapters.nb24_who_says_mary.templates import Group, single_names
+from chapters.nb24_who_says_mary.templates import single_names
 from chapters.nb24_who_says_mary.two_names import read_names
 
 OPENING = "When Mary and John went to the store, John gave a drink to"
@@ -69,6 +70,7 @@ BOXES = {  # of the circuit in SmolLM2: heads, and what they do
     "suppress": ("L23H3", "lowers what it attends to"),
 }
 PEOPLE = ("IO", "S", "C", "D", "E")
+EXAMPLE = {"IO": "Mary", "S": "John", "C": "Anna", "D": "Paul"}
 LATER = ("someone gives", "two give", "tired")
 
 
@@ -110,19 +112,6 @@ def cases(model: Model, form: str, slot: str, n: int = 6, seed: int = 0) -> list
             }
             found.append(Case(tokens, changed, ids.pop("name"), ids.pop("instead"), ids))
     return found
-
-
-def hero_case(group: Group) -> Case:
-    """Stories in which the hero's name, where it comes again, has another one in its place.
-
-    group: of `story_prompts`; of a name the first token counts, so prompts in which the other name
-    begins like the hero's are left out.
-    """
-    instead = group.other[:, group.io_at]
-    rows = instead != group.io
-    tokens, hero, instead = group.tokens[rows], group.io[rows], instead[rows]
-    changed = torch.where(tokens == hero[:, None], instead[:, None], tokens)
-    return Case(tokens, changed, hero, instead, {"IO": hero, "S": group.s[rows]})
 
 
 def suppressed(model: Model, some: list[Case], sets: Mapping[str, Sequence[Head]]) -> dict:
@@ -227,13 +216,14 @@ class Asked(NamedTuple):
 
     @property
     def prompt(self) -> str:
-        """The end of an example, in which the name is John (S) or Anna."""
-        return "… " + ENDS[self.form][0].format(S="John", C="Anna", D="Paul")
+        """The end of an example."""
+        return "… " + ENDS[self.form][0].format(**EXAMPLE)
 
     @property
     def name(self) -> str:
-        """The name in that example."""
-        return {"S": "John", "C": "Anna"}[self.who]
+        """The name in that example: John (S), Anna, Paul, or Mary (IO)."""
+        who, *order = self.who.split(",")
+        return ",".join([EXAMPLE[who], *order])
 
 
 def read_asked(name: str = "smollm2", later: bool = False) -> list[Asked]:
@@ -310,6 +300,24 @@ def attention_and_effect(asked: Sequence[Asked]) -> dict[str, dict[str, tuple]]:
         }
         for title, (role, heads) in SETS.items()
     }
+
+
+def as_table(names: Sequence[Asked], heads: str) -> pandas.DataFrame:
+    """How often each name came, the attention of heads to it, and by how much they lower it.
+
+    heads: a key of SETS.
+    """
+    role, each = SETS[heads]
+    rows = {
+        (one.prompt, one.name): {
+            "came": "twice" if "twice" in one.true else "once",
+            "attention": weight(one, each),
+            "lowered": one.lowers[role],
+        }
+        for one in names
+    }
+    table = pandas.DataFrame.from_dict(rows, orient="index")
+    return table.rename_axis(index=("prompt", "name"))
 
 
 def weight(one: Asked, heads: Sequence[str]) -> float:
