@@ -8,13 +8,13 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, VALUE
-from aot_helpers.showing.forms import grids, lines, panels, points
+from aot_helpers.showing.forms import grids, lines, name_points, panels
 from aot_helpers.showing.texts import token_rows
 from aot_helpers.text.tokenization import Tokenizer
 
 Texts = Int[Tensor, "text pos"]
 
-ORANGES = LinearSegmentedColormap.from_list("rise", ["white", QUERY])
+SIGNED = LinearSegmentedColormap.from_list("signed", [KEY, "white", QUERY])
 
 
 def loss_by_place(rises: dict[str, dict[str, Float[Tensor, " place"]]], title: str) -> Figure:
@@ -78,7 +78,8 @@ def by_head(
 ) -> Figure:
     """A number for each head in each way of replacing its output: {panel: {way: [head]}}.
 
-    names: of the heads; what follows the first word stands below it. most: the full color.
+    names: of the heads; what follows the first word stands below it. most: the full color, orange
+    above zero and blue below.
     """
     ways = list(next(iter(tables.values())))
     rows = {
@@ -86,8 +87,8 @@ def by_head(
         for panel, each in tables.items()
     }
     figure = grids(
-        rows, title, number=".2f", least=0.1, row_names=ways, column_names="{}", colors=ORANGES,
-        limits=(0, most), cell=(0.85, 0.34), note="numbers from 0.1 on are written",
+        rows, title, number=".2f", row_names=ways, column_names="{}", colors=SIGNED,
+        limits=(-most, most), cell=(0.85, 0.34),
     )  # fmt: skip
     for axis in figure.axes:
         axis.set_xticks(axis.get_xticks(), [name.replace(" ", "\n", 1) for name in names])
@@ -124,17 +125,34 @@ def running_total(terms: dict[str, float], title: str, x_label: str, total: str)
 def losses_by_difference(
     tokens: dict[str, tuple[Float[Tensor, " token"], Float[Tensor, " token"]]], title: str
 ) -> Figure:
-    """Tokens as dots, {what is ablated: (logit difference, loss)}, their means, and the curve."""
-    groups, means = {}, {}
-    for name, (m, loss) in tokens.items():
-        groups[f"{name}: {loss.mean():.2f} nats"] = m, loss
-        means[name] = m.mean().item(), loss.mean().item()
-    groups["means"] = list(zip(*means.values(), strict=True))
-    x_label = "m: logit of the right token minus that of all others together"
-    figure = points(
-        {"": groups}, title, x_label, "loss (nats)", names={"": means},
-        colors=dict(zip(groups, ("0.4", KEY, VALUE, QUERY, "black"), strict=False)),
+    """The loss as a function of the logit difference, and below it the tokens of each run.
+
+    tokens: {what is ablated: (logit difference, loss)}. On the curve: the means of both.
+    """
+    figure, axes = panels(
+        2, 1, 8.6, 5.0, title=title, sharex=True, height_ratios=(1.35, 1),
+        note="dots on the curve: means; bars below: how the tokens of each run are spread over m",
     )  # fmt: skip
-    x = np.linspace(*figure.axes[0].get_xlim(), 200)
-    figure.axes[0].plot(x, np.logaddexp(0, -x), color="0.85", lw=6, zorder=0)
+    (curve, strips), marks = axes[:, 0], {}
+    colors = dict(zip(tokens, ("0.4", KEY, VALUE, QUERY), strict=False))
+    every = np.concatenate([np.ravel(m) for m, _ in tokens.values()])
+    bins = np.linspace(every.min(), every.max(), 90)
+    for y, (name, (m, loss)) in zip(reversed(range(len(tokens))), tokens.items(), strict=True):
+        middle, mean_loss = m.mean().item(), loss.mean().item()
+        counts, _ = np.histogram(np.ravel(m), bins)
+        heights = 0.8 * counts / counts.max()
+        strips.bar(bins[:-1], heights, np.diff(bins), y, align="edge", color=colors[name])
+        strips.plot([middle, middle], [y, y + 0.85], color="black", lw=1.5)
+        curve.scatter(middle, mean_loss, s=40, color=colors[name], edgecolor="black", zorder=3)
+        marks[f"{name}: {mean_loss:.2f} nats"] = middle, mean_loss, colors[name]
+    x = np.linspace(bins[0] - 0.5, bins[-1] + 2.5, 800)
+    curve.scatter(x, np.logaddexp(0, -x), color="0.75", s=4, lw=0, zorder=0)  # no name covers it
+    curve.set(ylabel="loss (nats)")
+    curve.margins(y=0.15)
+    strips.set(xlabel="m: logit of the right token minus that of all others together")
+    strips.set_yticks(np.arange(len(tokens)) + 0.3, list(reversed(tokens)))
+    strips.tick_params(axis="y", length=0)
+    strips.spines["left"].set_visible(False)
+    figure.draw_without_rendering()  # so that the places of the points are known
+    name_points(curve, marks)
     return figure
