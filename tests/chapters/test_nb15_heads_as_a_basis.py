@@ -55,20 +55,21 @@ def test_division_is_one_where_all_is_covered_and_near_zero_by_lot():
     assert found.low < found.value < found.high and abs(found.value) < 0.06
 
 
-def test_a_lead_is_zero_against_itself_and_the_distance_of_two_kinds_of_networks():
-    owner = torch.arange(25) % 3
-    all_covered = measure.Coverage(*nb15.coverage((torch.arange(3)[:, None] == owner)[None]))
-    for each in measure.lead(all_covered, all_covered):
-        assert tuple(each) == (0, 0, 0)
+def beyond(alone):
+    covered, chance = (each.mean(dim=-1) for each in nb15.coverage(alone))
+    return (covered - chance) / (1 - chance)
+
+
+def test_an_interval_of_a_measure_is_that_of_coverage_and_a_lead_over_itself_is_zero():
     draw = torch.Generator().manual_seed(0)
     by_lot = torch.rand(40, 3, 25, generator=draw) < 0.4
-    by_lot = measure.Coverage(*nb15.coverage(by_lot))
-    divided = measure.Coverage(*(each.expand(40) for each in all_covered))
-    corrected, share = measure.lead(divided, by_lot)
-    assert corrected.value == pytest.approx(1 - by_lot.corrected())
-    beyond = (1 - divided.chance) - (by_lot.covered - by_lot.chance)
-    assert share.value == pytest.approx(beyond.mean().item(), abs=1e-6)
-    assert all(low < value < high for low, value, high in (corrected, share))
+    expected = measure.Coverage(*nb15.coverage(by_lot)).interval()
+    assert measure.interval(beyond, by_lot) == pytest.approx(expected, abs=1e-5)
+    assert tuple(measure.lead(beyond, by_lot, by_lot)) == (0, 0, 0)
+    divided = (torch.arange(3)[:, None] == torch.arange(25) % 3).expand(40, 3, 25)
+    found = measure.lead(beyond, divided, by_lot)
+    assert found.value == pytest.approx(1 - expected.value, abs=1e-5)
+    assert found.low < found.value < found.high
 
 
 def test_coverage_over_texts_is_that_of_all_their_predictions_that_are_needed():
@@ -110,21 +111,13 @@ def test_chance_of_the_tour_is_the_mean_of_lots():
     assert (lot - chance).abs().max() < 0.02
 
 
-def test_facts_of_exactly_one_head_are_counted():
-    answers = torch.zeros(1, 3, 25, dtype=torch.bool)
-    answers[0, 0, :10] = answers[0, 1, 5:12] = answers[0, 2, 5] = True  # 0 to 4, and 10 and 11
-    assert measure.known_to_one(answers).tolist() == pytest.approx([7 / 25])
-
-
 def test_an_interval_is_told_with_its_value_first():
     assert measure.told(Interval(-0.1, 0.25, 1)) == "0.25 (-0.10 to 1.00)"
 
 
 def test_the_terms_are_the_packages():
     net = torus.new_nets([4])
-    x1, x2 = (words[0] + at for words, at in zip(torus.pairs(net), net.W_pos[0], strict=True))
-    weights = torus.attend(net, *torus.pairs(net)).a1[0]
-    found = nb15.logit_terms(x1, x2, weights, net.W_V[0], net.W_O[0], net.W_U[0])
+    found = nb15.logit_terms(*measure.parts(net))
     heads, residual = measure.terms(net)
     assert torch.allclose(found, torch.cat([residual, heads[0]]), atol=1e-5)
 

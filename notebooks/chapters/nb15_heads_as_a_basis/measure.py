@@ -22,6 +22,17 @@ def terms(
     return seen.out @ nets.W_U[:, None], seen.residual @ nets.W_U
 
 
+def parts(net: TorusNets) -> tuple[Tensor, ...]:
+    """Of one network, what its logits are made of: x1, x2, attention weights, W_V, W_O, W_U.
+
+    x1, x2: the words of all pairs with their positions, [pair, 3]; weights: of the heads on the
+    first word, [head, pair]; W_V, W_O: [head, 3, 3]; W_U: [3, word].
+    """
+    x1, x2 = (words[0] + at for words, at in zip(pairs(net), net.W_pos[0], strict=True))
+    weights = attend(net, *pairs(net)).a1[0]
+    return x1, x2, weights, net.W_V[0], net.W_O[0], net.W_U[0]
+
+
 def right_alone(
     nets: TorusNets, targets: Int[Tensor, "net pair"], residual: bool = False
 ) -> Answers:
@@ -77,11 +88,6 @@ def covered(answers: Answers) -> Float[Tensor, " net"]:
     return answers.any(dim=1).float().mean(dim=-1)
 
 
-def known_to_one(answers: Answers) -> Float[Tensor, " net"]:
-    """Share of pairs on which exactly one head alone is right."""
-    return (answers.sum(dim=1) == 1).float().mean(dim=-1)
-
-
 def permuted_mean(
     answers: Answers, measure: Callable, n_draws: int = 50, seed: int = 0
 ) -> Float[Tensor, " net"]:
@@ -117,21 +123,19 @@ class Coverage(NamedTuple):
         return Interval(low, self.corrected(), high)
 
 
-def lead(own: Coverage, other: Coverage, seed: int = 0) -> tuple[Interval, Interval]:
-    """How much more the same networks cover of one than of other facts, with 95% intervals.
+def interval(measured: Callable, *answers: Answers, seed: int = 0) -> Interval:
+    """A measure of networks, with its 95% interval over 2,000 resamplings of them.
 
-    First in chance-corrected coverage, then in facts beyond chance, as a share of all. Networks are
-    resampled in pairs: each draw holds the same networks in `own` and `other`.
+    measured: [..., net, head, pair] → [...]; of several answers it is given the same networks.
     """
-    corrected = own.resampled(seed) - other.resampled(seed)
-    share = (own.covered - own.chance) - (other.covered - other.chance)
-    shares = share[resampled_nets(len(share), seed)].mean(dim=1)
-    means = own.corrected() - other.corrected(), share.mean().item()
-    (low, low_share), (high, high_share) = torch.stack([corrected, shares], 1).quantile(ENDS, dim=0)
-    return (
-        Interval(low.item(), means[0], high.item()),
-        Interval(low_share.item(), means[1], high_share.item()),
-    )
+    drawn = resampled_nets(len(answers[0]), seed)
+    low, high = measured(*(each[drawn] for each in answers)).quantile(ENDS).tolist()
+    return Interval(low, measured(*answers).item(), high)
+
+
+def lead(measured: Callable, own: Answers, other: Answers, seed: int = 0) -> Interval:
+    """How much larger a measure is in one kind of answers than in another of the same networks."""
+    return interval(lambda one, two: measured(one) - measured(two), own, other, seed=seed)
 
 
 def over_texts(
