@@ -241,6 +241,7 @@ def test_figures_can_be_read(found, rows):
         figures.costs(rows_of_losses, found, title="title"),
         figures.calibration({"A": (torch.rand(9), torch.rand(9) + 0.01)}, title="title"),
         figures.all_combinations(found, title="title"),
+        figures.by_axis(found, title="title"),
         figures.sweep_map(pandas.DataFrame(results.read("sweep")["trials"]), 7.6, title="title"),
     )
 

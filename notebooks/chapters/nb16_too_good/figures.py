@@ -139,6 +139,42 @@ def all_combinations(found: dict, *, title: str) -> Figure:
     return figure
 
 
+def by_axis(found: dict, *, title: str) -> Figure:
+    """The held-out loss of all combinations of faults; below each, which faults it has.
+
+    Above each other: the same other faults with the right axis of the softmax and with the wrong.
+    """
+    wrong, *others = ON_REVIEWS
+    losses = {frozenset(each.faults): each.loss for each in combinations(found)}
+    columns = sorted((s for s in losses if wrong not in s), key=lambda s: losses[s | {wrong}])
+    colors = {"softmax over positions": REPORT, "softmax over the vocabulary": USUAL}
+    figure, axes = forms.panels(
+        2, 1, 8.6, 4.6, title=title, key={f"● {name}": hue for name, hue in colors.items()},
+        sharex=True, height_ratios=(3.2, 1), note="black dots: the other faults of a model",
+    )  # fmt: skip
+    axis, table = axes[:, 0]
+    for x, others_of_it in enumerate(columns):
+        pair = losses[others_of_it | {wrong}], losses[others_of_it]
+        axis.plot([x, x], pair, color="0.85", lw=2, zorder=0)
+        axis.scatter([x, x], pair, s=44, color=list(colors.values()))
+        inks = [INK if name in others_of_it else "0.9" for name in others]
+        table.scatter([x] * len(others), range(len(others)), s=52, color=inks)
+    axis.set(yscale="log", ylabel="held-out loss (nats, log scale)")
+    axis.set_yticks(TICKS, TICKS)
+    axis.set_yticks([], minor=True)
+    axis.set_xlim(-0.6, len(columns) + 0.9)  # room for the names of the baselines
+    for nats, name in _baselines(found).items():
+        axis.axhline(nats, color="0.6", lw=1, ls="--", zorder=0)
+        axis.text(
+            len(columns) + 0.85, nats, name, size=forms.SMALL, color=PALE, ha="right", va="bottom"
+        )
+    table.set_yticks(range(len(others)), [FAULTS[name].term for name in others])
+    table.set(xticks=[], ylim=(len(others) - 0.4, -0.6))
+    table.tick_params(length=0)
+    table.spines[:].set_visible(False)
+    return figure
+
+
 def _baselines(found: dict) -> dict[float, str]:
     """What the three baselines cost on reviews, with their names."""
     counted = found["counting"]["imdb imdb-2l 20"]
@@ -165,7 +201,7 @@ class FaultsView(Page):
             "colors": [USUAL, REPORT],
         }
         said = "five faults to put into a working model, and what it then knows and writes"
-        super().__init__(SCRIPT, data, all_combinations(found, title=title), said)
+        super().__init__(SCRIPT, data, by_axis(found, title=title), said)
 
 
 def sweep_map(table: pandas.DataFrame, chance: float, *, title: str) -> Figure:

@@ -44,25 +44,20 @@ def held_out(runs: list[dict], what: str = "loss", key: str = "held out") -> Flo
 
 
 def one_by_one(found: dict) -> dict[str, dict[str, Float[Tensor, " run"]]]:
-    """Losses without faults, with each alone, with all, and with all but one, seed by seed.
+    """Losses without faults, with each alone, with the four others together, and with all five.
 
-    By row "as trained", and "calibrated" where constants were fitted: the axis alone, and all.
+    By row "as trained", seed by seed, and "calibrated" where the axis of the softmax is wrong.
     """
-
-    def losses(group, faults):
-        trained = runs(found, group, faults)
-        fitted = group == "constants"
-        return {"as trained": held_out(trained)} | (
-            {"calibrated": held_out(trained, key="with constants")} if fitted else {}
-        )
-
     first, *others = ON_REVIEWS  # the loss, and what else is wrong
-    rows = {"no fault": losses("ladder", [])}
-    rows |= {f"only {FAULTS[name].term}": losses("ladder", [name]) for name in others}
-    rows[f"only {FAULTS[first].term}"] = losses("constants", [first])
-    rows["all five"] = losses("constants", ON_REVIEWS)
-    for name in ON_REVIEWS:
-        rows[f"{FAULTS[name].term} repaired"] = losses("ladder", {*ON_REVIEWS} - {name})
+    sets = {"no fault": [], **{FAULTS[name].term: [name] for name in others}}
+    sets |= {"these four together": others, FAULTS[first].term: [first], "all five": ON_REVIEWS}
+    rows = {}
+    for row, faults in sets.items():
+        fitted = first in faults
+        trained = runs(found, "constants" if fitted else "ladder", faults)
+        rows[row] = {"as trained": held_out(trained)}
+        if fitted:
+            rows[row]["calibrated"] = held_out(trained, key="with constants")
     return rows
 
 
