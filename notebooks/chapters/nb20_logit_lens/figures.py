@@ -11,11 +11,9 @@ from aot_helpers.models.protocol import Head
 from aot_helpers.showing import forms, texts
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE, VALUE
 from aot_helpers.showing.forms import Interval, shown
-from chapters.nb20_logit_lens.results import OTHER, beyond_size
 
 STREAM = LinearSegmentedColormap.from_list("stream", ["#FFFFFF", "#C8C8C8", "#4A4A4A"])
 HEADS = (VALUE, KEY, QUERY, SHARE)  # of a layer of four
-OUTPUT = "head | attention output"
 
 
 def short(token: str) -> str:
@@ -77,31 +75,25 @@ def by_layer(result: Mapping, name: str, kind: str = "right") -> tuple[list[int]
     return result["layers"], Interval(table["low"], table["layers"], table["high"])
 
 
-def by_norm(results: Mapping[str, Mapping], title: str, only: Sequence[str] = ()) -> Figure:
-    """I_k of heads and their attention output by norm (S3's figure 2a), beside random vectors.
-
-    only: the names of the lines to draw; without any, all four.
-    """
-    lines = {
-        "real heads": (OUTPUT, VALUE, "-"),
-        "real heads, another sum": (OUTPUT + OTHER, VALUE, ":"),
-        "random, same norms": ("heads by lot", PALE, "--"),
-        "random, equal norms": ("heads by lot, of equal norm", KEY, "-."),
+def by_norm(curves: Mapping[str, Mapping[str, Sequence[float]]], title: str) -> Figure:
+    """I_k with a layer's sum, the largest head first: {model: {vectors: [rank]}}."""
+    looks = {
+        "real heads": (VALUE, "-"),
+        "real heads, another sum": (VALUE, ":"),
+        "random, same norms": (PALE, "--"),
+        "random, equal norms": (KEY, "-."),
     }
-    lines = {name: lines[name] for name in only or lines}
-    data = {}
-    for model, r in results.items():
-        data[model] = {}
-        for name, (key, *_) in lines.items():
-            means = np.mean(r["shares"]["right"][f"by norm: {key}"]["more"], axis=0)
-            data[model][name] = range(1, len(means) + 1), means
-    colors = {name: color for name, (_, color, _) in lines.items()}
-    styles = {name: style for name, (*_, style) in lines.items()}
+    looks = {name: looks[name] for name in next(iter(curves.values()))}
+    colors, styles = ({name: look[i] for name, look in looks.items()} for i in (0, 1))
+    data = {
+        model: {name: (range(1, len(means) + 1), means) for name, means in each.items()}
+        for model, each in curves.items()
+    }
     x_label, y_label = "head, by norm (1: the largest)", "I₅₀ with the sum of the layer"
-    look = {"colors": colors, "styles": styles, "y_range": (0, None), "width": 10.5}
+    look = {"colors": colors, "styles": styles, "y_range": (0, None), "width": 11}
     figure = forms.lines(data, title, x_label, y_label, **look)
-    for axis, r in zip(figure.axes, results.values(), strict=True):
-        axis.set_xticks(range(1, r["n_heads"] + 1))
+    for axis, each in zip(figure.axes, data.values(), strict=True):
+        axis.set_xticks(next(iter(each.values()))[0])
     return figure
 
 
@@ -144,66 +136,73 @@ def direct_and_total(
     return forms.points(data, title, *labels, colors=colors, diagonal=True, note=note)
 
 
-def picks(results: Mapping[str, Mapping], title: str) -> Figure:
-    """What the lens's pick and a head of its norm bring once patched, by layer; a panel a model."""
-    kinds = {"the lens's pick": ("says it", VALUE), "control": ("as large", PALE)}
-    data = {}
-    for model, r in results.items():
-        found = {kind: r["tests"][f"patch: {name}, brought"] for kind, (name, _) in kinds.items()}
-        data[model] = {
-            kind: (
-                r["tested"],
-                Interval(*(np.asarray(each[end]) for end in ("low", "layers", "high"))),
-            )
-            for kind, each in found.items()
-        }
-    y_label = "logits that the other prompt's\nanswer gains on the remaining ones"
-    look = {"colors": {kind: color for kind, (_, color) in kinds.items()}, "levels": {0: ""}}
-    figure = forms.lines(data, title, "patched layer", y_label, width=10.5, **look)
-    for axis, r in zip(figure.axes, results.values(), strict=True):
-        axis.set_xticks(r["tested"], [f"L{layer}" for layer in r["tested"]])
-        axis.set_xlim(r["tested"][0] - 0.3, None)
+def picks(panels: Mapping[str, Mapping[str, tuple[Interval, Interval]]], title: str) -> Figure:
+    """What the lens's pick and its control bring once patched: {test: {layer: (pick, control)}}.
+
+    The number above a pair is pick minus control.
+    """
+    sizes = [len(layers) for layers in panels.values()]
+    figure, axes = forms.panels(
+        1, len(panels), 10.5, 3.4, title=title, key={"● the lens's pick": VALUE, "● control": PALE},
+        sharey=True, width_ratios=[n + 0.6 for n in sizes],
+        note="numbers: pick minus control; bars: 95 % intervals over prompts",
+    )  # fmt: skip
+    every = [each for layers in panels.values() for pair in layers.values() for each in pair]
+    low, top = min(each.low for each in every), max(each.high for each in every)
+    for axis, (test, layers) in zip(axes[0], panels.items(), strict=True):
+        axis.axhline(0, color="0.6", lw=1, ls="--", zorder=0)
+        for x, (pick, control) in enumerate(layers.values()):
+            for found, color, step in ((pick, VALUE, -0.13), (control, PALE, 0.13)):
+                axis.plot([x + step] * 2, [found.low, found.high], color=color, lw=2)
+                axis.plot(x + step, found.value, "o", color=color, ms=7)
+            more = _signed(pick.value - control.value)
+            axis.text(x, top * 1.08, more, ha="center", size=10, weight="bold")
+        axis.set_title(test, **forms.TITLE)
+        axis.set(xlabel="patched layer", xlim=(-0.5, len(layers) - 0.5))
+        axis.set_ylim(low - 0.05 * top, top * 1.22)
+        axis.set_xticks(range(len(layers)), list(layers))
+    axes[0, 0].set_ylabel("logits that the other prompt's\nanswer gains on the remaining ones")
     return figure
 
 
+def _signed(x: float) -> str:
+    return f"{x:+.1f}".replace("+0.0", "0.0").replace("-0.0", "0.0").replace("-", "−")
+
+
 def carried(
-    real: Mapping[str, Mapping[str, Sequence[float]]],
-    random: Mapping[str, Mapping[str, Sequence[float]]],
-    title: str,
+    real: Mapping[str, Sequence[float]], random: Mapping[str, Sequence[float]], title: str
 ) -> Figure:
-    """How often a patched head brings the other prompt's name: a row for each model, a cell for
-    each head of the last layer. real, random: {model: what `patching.names_patched` gives}.
-    """
-    heads = [name for name in next(iter(real.values())) if name.startswith("L")]
+    """How often a patched head brings the other prompt's name: {model: [head of layer 1]}."""
     panels = {
-        said: [[np.asarray(found[head]).mean() for head in heads] for found in each.values()]
-        for said, each in {
-            "what heads wrote there": real,
-            "random vectors of their norms": random,
-        }.items()
+        "what heads wrote there": list(real.values()),
+        "random vectors of their norms": list(random.values()),
     }
+    heads = [f"L1H{h}" for h in range(len(next(iter(real.values()))))]
     return forms.grids(
         {"": panels}, title, number=".2f", row_names=list(real), column_names=heads,
         label="prompts in which the\nother name comes", cell=(0.75, 0.42), x_label="patched head",
     )  # fmt: skip
 
 
-def ranks(example: Mapping, result: Mapping, title: str) -> Figure:
-    """The rank of a model's prediction in the lens, by layer; patched layers are marked."""
+def ranks(example: Mapping, brought: Mapping[str, tuple[Interval, Interval]], title: str) -> Figure:
+    """The rank of a model's prediction in the lens, by layer; at patched layers, what the lens's
+    pick and its control brought there, as `picks` asks.
+    """
     rank = [row[-1] + 1 for row in example["rank"]][1:]
     y_label = f"rank of {shown(example['said'][-1])!r} in the lens"
     figure = forms.lines(
         {"": {"": (range(len(rank)), rank)}}, title, "residual stream after layer", y_label,
         colors={"": PALE}, y_log=True, y_range=(70_000, 0.6), width=8.6,
         x_ticks={layer: f"L{layer}" for layer in range(0, len(rank), 3)},
-        note="green: logits that the lens's pick brings beyond its control (40 facts)",
+        note="green: logits that the lens's pick brings; gray: its control (means of 40 facts)",
     )  # fmt: skip
     (axis,) = figure.axes
     axis.set_yticks([1, 10, 100, 1000, 10000], ["1 (top)", "10", "100", "1,000", "10,000"])
-    for layer, gain in beyond_size(result).items():
-        look = {"mfc": VALUE if gain > 0.25 else "white", "mec": VALUE, "mew": 1.8}
-        axis.plot(layer, rank[layer], "o", ms=11, **look)
-        said = f"{gain:+.1f}".replace("+0.0", "0.0")
-        axis.annotate(said, (layer, rank[layer]), (-10, 6), textcoords="offset points",
-                      ha="right", color=VALUE, size=10, weight="bold")  # fmt: skip
+    for name, pair in brought.items():
+        layer = int(name[1:])
+        marker = {"mfc": VALUE if pair[0].low > 0.25 else "white", "mec": VALUE, "mew": 1.8}
+        axis.plot(layer, rank[layer], "o", ms=11, **marker)
+        for found, color, up in zip(pair, (VALUE, "0.4"), (19, 6), strict=True):
+            look = {"textcoords": "offset points", "color": color, "size": 10, "weight": "bold"}
+            axis.annotate(_signed(found.value), (layer, rank[layer]), (-10, up), ha="right", **look)
     return figure

@@ -1,14 +1,19 @@
-"""Notebook 20, the tour: heads beside their sum, what a head adds and what it is worth."""
+"""Notebook 20, the tour: what heads write, beside their sum and in the logits."""
 
+from collections.abc import Sequence
+
+import pandas
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from aot_helpers.models.protocol import Head, Model, all_heads
-from aot_helpers.reading.interventions import ablate
+from aot_helpers.models.protocol import Edits, Head, Model
+from aot_helpers.showing.forms import Interval
+from chapters.nb20_logit_lens.patching import names_patched, with_other_answers
 from chapters.nb20_logit_lens.readings import written_by
-from chapters.nb20_logit_lens.removals import centered, clean_run
-from chapters.nb20_logit_lens.templates import Prompts, at_last
+from chapters.nb20_logit_lens.removals import centered, clean_run, random_z
+from chapters.nb20_logit_lens.results import summary
+from chapters.nb20_logit_lens.templates import Prompts, at_last, named
 
 
 def head_outputs(model: Model, prompts: Prompts) -> Float[Tensor, "prompt layer head d_model"]:
@@ -29,32 +34,45 @@ def top_of_sum(
 
 
 @torch.no_grad()
-def direct_and_total(
-    model: Model, prompts: Prompts
-) -> dict[Head, tuple[Float[Tensor, " prompt"], Float[Tensor, " prompt"]]]:
-    """Of each head: its direct effect on the answer's logit, and the fall once it is ablated.
+def last_logits(
+    model: Model, prompts: Prompts, edits: Edits | None = None
+) -> Float[Tensor, "prompt d_vocab"]:
+    """The logits at the last position of each prompt, in a run with edits."""
+    pieces = prompts.pieces(model)
+    return torch.cat([at_last(model(p.tokens, edits=edits), p) for _, p in pieces])
 
-    Both at the last position, above the mean over the vocabulary. The head is zero-ablated at all
-    positions, so that what it wrote for later heads is gone as well.
+
+def other_prompts(prompts: Prompts, seed: int) -> Int[Tensor, " prompt"]:
+    """For each prompt a random one with another answer."""
+    draw = torch.Generator().manual_seed(seed)
+    return with_other_answers(prompts.answers, 1, draw)[:, 0]
+
+
+def random_names(
+    model: Model, seed: int
+) -> tuple[Float[Tensor, " head"], dict[str, Float[Tensor, ""]]]:
+    """How often random vectors of the heads' norms bring the other name, in the place of each head
+    of the last layer; and in that of the head whose reading there names it most.
     """
-
-    def answers(logits):
-        return centered(logits).gather(1, prompts.answers[:, None])[:, 0]
-
-    def run(edits=None):
-        pieces = prompts.pieces(model)
-        return answers(torch.cat([at_last(model(p.tokens, edits=edits), p) for _, p in pieces]))
-
-    written, clean = head_outputs(model, prompts), run()
-    return {
-        at: (answers(written[:, at.layer, at.head] @ model.W_U), clean - run(ablate(model, [at])))
-        for at in all_heads(model)
-    }
+    found = names_patched(model, named(model), random_z, seed)
+    each = [found[str(Head(model.config.n_layers - 1, h))] for h in range(model.config.n_heads)]
+    return torch.stack(each).mean(dim=1), {"reading there": found["says it"].mean()}
 
 
-def print_ranges(found: dict[int, dict[str, list]]) -> None:
+def intervals(values: Sequence[Float[Tensor, " prompt"]]) -> list[Interval]:
+    """The means of some values over prompts, with the middle 95 % of those of resampled prompts."""
+    found = summary(torch.stack(list(values), dim=1))
+    return [
+        Interval(*ends) for ends in zip(found["low"], found["layers"], found["high"], strict=True)
+    ]
+
+
+def ranges(found: dict[int, dict[str, list]]) -> pandas.DataFrame:
     """The ranges over models of {k: {kind: [(with, without)]}}."""
-    for k, kinds in found.items():
-        for kind, pairs in kinds.items():
-            shared, alone = (f"{min(x):.2f} to {max(x):.2f}" for x in zip(*pairs, strict=True))
-            print(f"k = {k}, {kind}: {shared} with the head in the sum, {alone} without it")
+    rows = {
+        f"k = {k}, {kind}": [f"{min(x):.2f} to {max(x):.2f}" for x in zip(*pairs, strict=True)]
+        for k, kinds in found.items()
+        for kind, pairs in kinds.items()
+    }
+    columns = ["with the head in the sum", "without it"]
+    return pandas.DataFrame.from_dict(rows, orient="index", columns=columns)

@@ -6,7 +6,7 @@ neuron's activation, is 0; later layers see what is left. VISIT prunes such edge
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -41,7 +41,8 @@ class LastEdges:
     """The edges into a run's last position, each weighed by MEASURES, shares signed.
 
     values: [measure, layer, head, key]. neurons: [measure, layer, neuron], the last axis empty
-    without MLPs. aim: the logit of the target less the mean or its rival, in the whole run.
+    without MLPs. aim: the logit of the target less the mean or its rival, in the whole run. drawn:
+    graphs of this run that `results.pruned` has drawn.
     """
 
     run: Run
@@ -49,6 +50,7 @@ class LastEdges:
     values: Float[Tensor, "measure layer head key"]
     neurons: Float[Tensor, "measure layer neuron"]
     aim: float
+    drawn: dict = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def n_edges(self) -> int:

@@ -41,6 +41,14 @@ def graph_masks(
     return values, neurons
 
 
+def n_kept(graph: Graph) -> int:
+    """How many values and neurons a graph shows."""
+    ends = ((e, graph.nodes[e.into].kind, graph.nodes[e.source].kind) for e in graph.edges)
+    return sum(
+        (e.kind == "part" and into == "head") or source == "neuron" for e, into, source in ends
+    )
+
+
 def random_masks(
     values: Bool[Tensor, "layer head query key"],
     neurons: Bool[Tensor, "layer pos neuron"],
@@ -91,7 +99,7 @@ def pruned_to_size(graph: Graph, by: str, n: int) -> Graph:
     for most in range(1, graph.most + 1):
         for least in (x / 20 for x in range(round(20 * graph.least), 21)):
             small = prune(graph, by, 0, most, max(least, graph.least))
-            off = abs(sum(int(mask.sum()) for mask in graph_masks(small)) - n)
+            off = abs(n_kept(small) - n)
             if best is None or off < best[0]:
                 best = off, small
     return best[1]
@@ -197,7 +205,7 @@ def after_cut(model: Model, edges: LastEdges) -> dict:
     edits = keep(_without(edges, [best]), None)
     logits, cache = model.run_with_cache(run.tokens[None], edits=edits)
     toward = logit_directions(run, [prompt.target], prompt.rival)[:, 0]
-    now = replace(run, cache=cache, written={})
+    now = replace(run, cache=cache, written={}, known={})
     before, after = (_adds(each, toward) for each in (run, now))
     head = str(Head(layer, number))
     names = [name for name in before if name != head and after[name] != before[name]]

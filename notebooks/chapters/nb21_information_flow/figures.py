@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, PathPatch
 from matplotlib.path import Path as Line
@@ -29,7 +30,7 @@ from chapters.nb21_information_flow.flow_graph import (
     edge_strength,
     prune,
 )
-from chapters.nb21_information_flow.results import share_interval
+from chapters.nb21_information_flow.results import GRAPHS, share_interval
 
 SCRIPT = Path(__file__).with_name("flow.js")  # the live view, in the page itself
 
@@ -164,9 +165,9 @@ def flow_figure(data: Mapping, title: str, by: str = "share", target: int = 0) -
     places, routes = layout(nodes, edges)
     rows = [y for _, y in [*places, *sum(routes, [])]]
     wide, high = max(x for x, _ in places) + 1, max(rows) - min(rows) + 1
-    size = (max(COLUMN * wide + 0.1, 7.6), ROW * high + 1.25)
+    size = (max(COLUMN * wide + 0.1, 7.6), ROW * high + 1.5)
     figure, axis = canvas(*size)
-    left, top = (size[0] - COLUMN * wide) / 2, 0.7 + ROW * (max(rows) + 0.5)
+    left, top = (size[0] - COLUMN * wide) / 2, 0.95 + ROW * (max(rows) + 0.5)
 
     def inches(place):
         return left + COLUMN * (place[0] + 0.5), top - ROW * place[1]
@@ -185,6 +186,9 @@ def flow_figure(data: Mapping, title: str, by: str = "share", target: int = 0) -
         word = reading.top[0] if color < 2 else ""
         _box(axis, node, name_of(node, data["tokens"]), word, inches(place), color)
     _legend(axis, data["targets"][target], {line_name(nodes, edge, target) for edge in edges})
+    at = sorted({node.pos for node in nodes if node.kind != "stream"})
+    places = "   ".join(f"@{pos} {printable(shown(data['tokens'][pos]))}" for pos in at)
+    axis.text(0.1, 0.16, f"positions:  {places}", size=SMALL, va="center", parse_math=False)
     return headline(figure, title)
 
 
@@ -244,7 +248,7 @@ def _cut(text: str, n: int) -> str:
 
 def _legend(axis, target: str, lines: set[str]) -> None:
     """The ranks of the target, and below them the kinds of lines that are there."""
-    x, y, text = 0.1, 0.42, {"size": SMALL, "va": "center", "parse_math": False}
+    x, y, text = 0.1, 0.68, {"size": SMALL, "va": "center", "parse_math": False}
     axis.text(x, y, f"rank of {shown(target)} in a box:", **text)
     x += 1.45 + 0.075 * len(shown(target))
     for color, name in zip(RANKS, RANK_NAMES, strict=True):
@@ -252,7 +256,7 @@ def _legend(axis, target: str, lines: set[str]) -> None:
                                       boxstyle="square,pad=0"))  # fmt: skip
         axis.text(x + 0.22, y, name, **text)
         x += 0.38 + 0.075 * len(name)
-    x, y = 0.1, 0.16
+    x, y = 0.1, 0.42
     for name, (color, dash) in LINES.items():
         if name in lines:
             look = {"ls": (0, tuple(map(float, dash.split()))) if dash else "-", "lw": 2.5}
@@ -262,16 +266,8 @@ def _legend(axis, target: str, lines: set[str]) -> None:
     axis.text(x, y, "(wider: stronger)", color="#555555", **text)
 
 
-GRAPHS = {  # of `results.graphs_alone`
-    "with keys": "graph with keys", "without keys": "graph without keys",
-    "without keys, filled by lot": "the same, and random edges",
-    "attention": "graph by attention", "another target": "graph for another target",
-    "random": "random edges",
-}  # fmt: skip
-
-
 def answered(panels: Mapping[str, tuple[int, Mapping[str, Mapping]]], title: str) -> Figure:
-    """In how many prompts a graph alone still answers: {panel: (prompts, {rest: graphs})}.
+    """In how many prompts a graph alone still answers: {panel: (prompts, {rest: {graph: share}})}.
 
     rest: "zero" or "mean", what is put in the place of what is dropped.
     """
@@ -280,10 +276,10 @@ def answered(panels: Mapping[str, tuple[int, Mapping[str, Mapping]]], title: str
         data[panel] = {
             said: {
                 f"rest at its {rest}" if rest == "mean" else f"rest at {rest}": share_interval(
-                    graphs[name]["kept"], n
+                    shares[name], n
                 )
-                for rest, graphs in found.items()
-                if name in graphs
+                for rest, shares in found.items()
+                if name in shares
             }
             for name, said in GRAPHS.items()
         }
@@ -291,10 +287,29 @@ def answered(panels: Mapping[str, tuple[int, Mapping[str, Mapping]]], title: str
     return forms.dots(data, title, "share of prompts answered", **look)
 
 
-def said(panels: Mapping[str, Mapping[str, Mapping[str, Interval]]], title: str) -> Figure:
-    """How often graphs alone say what they are drawn for: {model: {token: {run: share}}}."""
+def said(shares: pandas.DataFrame, prompts: Mapping[str, int], title: str) -> Figure:
+    """How often graphs alone say what they are drawn for: rows (model, token), a column for a run.
+
+    prompts: how many of each model.
+    """
+    data = {model: {} for model in prompts}
+    for (model, token), row in shares.iterrows():
+        data[model][token] = {run: share_interval(x, prompts[model]) for run, x in row.items()}
     look = {"apart": True, "x_range": (-0.04, 1.04), "width": 9.6}
-    return forms.dots(panels, title, "share of prompts in which it is said", **look)
+    return forms.dots(data, title, "share of prompts in which it is said", **look)
+
+
+def attention_alone(
+    runs: Mapping[str, Sequence[float]], tokens: Sequence[str], title: str, head: str
+) -> Figure:
+    """Where a head attends to from the last token, in several runs: {run: [key]}."""
+    return forms.grids(
+        {"": {"": np.stack([np.asarray(row) for row in runs.values()])}}, title,
+        number=".2f", least=0.05, row_names=list(runs),
+        column_names=[f"{shown(token)} @{i}" for i, token in enumerate(tokens)],
+        label=f"attention weight\nof {head}", cell=(0.42, 0.42),
+        x_label=f"attended to from the last token, @{len(tokens) - 1}",
+    )  # fmt: skip
 
 
 class FlowView(Page):

@@ -7,6 +7,7 @@ a score: a key and a query, whose parts add up to that score. VISIT, appendix A;
 the sums together.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from aot_helpers.reading.heads import head_output
 from aot_helpers.reading.logit_lens import target_token
 from aot_helpers.reading.norms import check_pre_norm, frozen_norm, norm_bias
 
+SMALL = 50_000  # numbers that a run keeps of one thing
 STEPS = {"value": 0, "key": 0, "query": 0, "head": 1, "neuron": 2, "mlp": 3, "stream": 4}
 
 
@@ -52,6 +54,7 @@ class Run:
     layers: range
     pos: int
     written: dict = field(default_factory=dict, repr=False)  # by layer, once asked for
+    known: dict = field(default_factory=dict, repr=False)  # small tensors, once asked for
 
     @property
     def root(self) -> Node:
@@ -65,6 +68,15 @@ class Run:
             outs = [head_output(self.model, self.cache, head)[0] for head in heads]
             self.written[layer] = torch.stack(outs)
         return self.written[layer]
+
+    def once(self, key: tuple, make: Callable[[], tuple]) -> tuple:
+        """The tensors that `make` gives: made once for each key, unless they are large."""
+        if key in self.known:
+            return self.known[key]
+        found = make()
+        if sum(part.numel() for part in found if isinstance(part, Tensor)) <= SMALL:
+            self.known[key] = found
+        return found
 
     def stream(self, layer: int) -> Float[Tensor, "pos d_model"]:
         """What a layer reads; n_layers is the final stream."""
@@ -149,9 +161,13 @@ def vector_of(run: Run, node: Node) -> Float[Tensor, " d_model"]:
 
 def sum_of(run: Run, node: Node) -> Sum | None:
     """What a node is the sum of, or None for a leaf (a neuron is one). Parts add up to the node."""
-    kind, layer, number, pos, _ = node
-    if kind not in STEPS or kind == "neuron":
+    if node.kind not in STEPS or node.kind == "neuron":
         return None
+    return run.once(("sum", node), lambda: _sum_of(run, node))
+
+
+def _sum_of(run: Run, node: Node) -> Sum:
+    kind, layer, number, pos, _ = node
     with torch.no_grad():
         if kind == "stream":
             nodes, parts = _components(run, layer, pos)
@@ -187,13 +203,22 @@ def toward(
 
 def toward_score(run: Run, node: Node) -> Float[Tensor, " d_model"]:
     """The direction, at the sources of a key or query, of the attention score of the two."""
-    with torch.no_grad():
-        into, _ = _matrices(run, node)
-        return _scores(run, node, _normed(run, node)(torch.eye(len(into))) @ into)
+
+    def direction():
+        with torch.no_grad():
+            into, _ = _matrices(run, node)
+            return _scores(run, node, _normed(run, node)(torch.eye(len(into))) @ into)
+
+    return run.once(("toward the score", node), lambda: (direction(),))[0]
 
 
 def _weights(run: Run, node: Node):
-    return run.model.head_weights(Head(node.layer, node.number))
+    head = Head(node.layer, node.number)
+    return run.once(("weights", head), lambda: run.model.head_weights(head))
+
+
+def _biases(run: Run, layer: int):
+    return run.once(("biases", layer), lambda: run.model.biases(layer))
 
 
 def _matrices(run: Run, node: Node) -> tuple[Tensor, Tensor]:
@@ -254,9 +279,13 @@ def _bias(run: Run, node: Node) -> tuple[Float[Tensor, " d_model"], Float[Tensor
     model, layer, d_model = run.model, node.layer, run.model.config.d_model
     none = torch.zeros(model.config.d_head)
     if node.kind == "mlp":
-        return model.biases(layer).b_out, none
-    each = [model.biases(i).b_O for i in range(run.layers.start, layer)]
-    stream = torch.stack([torch.zeros(d_model), *each]).sum(dim=0)
+        return _biases(run, layer).b_out, none
+
+    def below():
+        each = [_biases(run, i).b_O for i in range(run.layers.start, layer)]
+        return torch.stack([torch.zeros(d_model), *each]).sum(dim=0)
+
+    (stream,) = run.once(("bias of the stream", layer), lambda: (below(),))
     if node.kind == "stream":
         return stream, none
     into, out = _matrices(run, node)
@@ -266,7 +295,7 @@ def _bias(run: Run, node: Node) -> tuple[Float[Tensor, " d_model"], Float[Tensor
 
 
 def _head_bias(run: Run, node: Node) -> Float[Tensor, " d_head"]:
-    biases = run.model.biases(node.layer)
+    biases = _biases(run, node.layer)
     return {"value": biases.b_V, "key": biases.b_K, "query": biases.b_Q}[node.kind][node.number]
 
 

@@ -175,12 +175,12 @@ class _Growing:
         strengths += [strength(node.kind, "share", *how, share, scores) for share in shares]
         strengths = torch.stack(strengths, dim=1)
         kept = _kept(node.kind, strengths, self.weights[at], self.most, self.least)
-        for i in kept.any(dim=1).nonzero().flatten().tolist():
-            source, a = found.sources[i], found.coefficients[i].item()
+        chosen = kept.any(dim=1).nonzero().flatten()
+        columns = (each[chosen].tolist() for each in (found.coefficients, how[2], worth))
+        for i, a, norm, (*shares, score) in zip(chosen.tolist(), *columns, strict=True):
+            source = found.sources[i]
             vector = found.parts[i] if source.kind == "bias" else vector_of(self.run, source)
             place = self.add(source, vector, kept[i], a * aim)
-            *shares, score = worth[i].tolist()
-            norm = found.parts[i].norm().item()
             self.edges.append(Edge(place, at, "part", a, norm, tuple(shares), score))
             if self.keys and node.kind == "head" and a >= LOOKS:
                 self._add_why(at, node, source.pos, kept[i], found)
@@ -270,9 +270,10 @@ def prune(
             continue
         parts = [edge for edge in into[at] if edge.kind == "part"]
         strengths = [edge_strength(nodes, edge, by, target) for edge in parts]
-        strengths = torch.tensor(strengths).double()[:, None]
-        passes = _kept(nodes[at].kind, strengths, torch.tensor([weight[at]]).double(), most, least)
-        passed = {edge: p for edge, p in zip(parts, passes[:, 0].tolist(), strict=True) if p}
+        strongest = 1.0 if nodes[at].kind in WHY else max([*strengths, 1e-12])
+        order = sorted(range(len(parts)), key=lambda i: -strengths[i])[:most]
+        passes = {parts[i]: weight[at] * strengths[i] / strongest for i in sorted(order)}
+        passed = {edge: p for edge, p in passes.items() if p >= least}
         # A key goes with the value beside it, the query with the key that it scores highest.
         places = {nodes[edge.source].pos: p for edge, p in passed.items()}
         for edge in (e for e in into[at] if e.kind != "part"):

@@ -1,6 +1,6 @@
 """All of notebook 21's measurements on one model, as numbers that JSON can hold."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -26,17 +26,27 @@ STILL = 2, 0.4  # most, least: of the graph that is drawn of a model from outsid
 SMOL = "SmolLM2-135M-Instruct (4 bits)"  # the shipped results are of this model
 PART = 0.25  # of the heads and MLPs that stay when the rest is set to its mean
 NEAR = 0.5  # how far from the whole run's aim a prompt that is kept may be, as a part of it
+GRAPHS = {  # of `graphs_alone`
+    "with keys": "graph with keys",
+    "without keys": "graph without keys",
+    "without keys, filled by lot": "the same, and random edges",
+    "attention": "graph by attention",
+    "another target": "graph for another target",
+    RANDOM: "random edges",
+}
 NEURON_LEVELS = (0.0, 0.1, 0.5, 1.0)
 NEURON_ORDERS = ("coefficient per step", "norm per step", "share per step")
 
 
 def pruned(edges: LastEdges, keys: bool = True, target: int | None = None) -> Graph:
     """The graph of a prompt that is tested: by the share of the target's logit, or of another's,
-    from the mean logit.
+    from the mean logit. Drawn once.
     """
-    given = (edges.prompt.target, edges.prompt.rival) if target is None else (target, None)
-    whole = flow_graph(edges.run, [given[0]], MOST, LEAST, keys, given[1])
-    return prune(whole, "share", 0, MOST, LEAST)
+    token, rival = (edges.prompt.target, edges.prompt.rival) if target is None else (target, None)
+    if (keys, token, rival) not in edges.drawn:
+        whole = flow_graph(edges.run, [token], MOST, LEAST, keys, rival)
+        edges.drawn[keys, token, rival] = prune(whole, "share", 0, MOST, LEAST)
+    return edges.drawn[keys, token, rival]
 
 
 def examine(
@@ -171,45 +181,12 @@ def _graph_runs(model, measured, n: int | None, draws: int, seed: int) -> list[G
     ]
 
 
-def said_alone(model: Model, measured: Sequence[LastEdges], guess: int) -> dict[str, Interval]:
-    """In how many prompts a graph alone makes the model say the token that it is drawn for.
-
-    guess: the token's place among the model's guesses, 1 for the first. "the graph alone": its
-    edges, all else at zero; with MLPs also "its neurons, no attention": nothing that stands before
-    the last token can then reach the end.
-    """
-    said = {"the graph alone": []} | (
-        {"its neurons, no attention": []} if model.config.d_mlp else {}
-    )
-    for edges in measured:
-        order = edges.run.cache["logits"][0, -1].argsort(descending=True)
-        asked = replace(edges, prompt=Prompt(edges.prompt.tokens, int(order[guess - 1])))
-        values, neurons = checks.graph_masks(pruned(asked))
-        runs = [(values, neurons), (torch.zeros_like(values), neurons)][: len(said)]
-        for shares, first in zip(said.values(), checks.alone(model, asked, runs)[1], strict=True):
-            shares.append(first.item())
-    return {name: share_interval(mean(shares), len(shares)) for name, shares in said.items()}
-
-
-def without_attention(model: Model, measured: Sequence[LastEdges]) -> dict[str, int]:
-    """In how many prompts the answer is said by a graph alone, all else at zero, and by neurons.
-
-    "no attention": every entry of every pattern is at zero, so that the last token alone is read.
-    """
-    found = {
-        "graphs with no attention edge": 0,
-        "answers of the graph alone": 0,
-        "of these also by its neurons, no attention": 0,
-        "answers of all neurons, no attention": 0,
+def kept_shares(found: Mapping[str, Mapping[str, Mapping]]) -> dict[str, dict[str, float]]:
+    """In how many prompts each graph alone gives the answer: {rest: {graph: share}}."""
+    return {
+        rest: {name: graphs[name]["kept"] for name in GRAPHS if name in graphs}
+        for rest, graphs in found.items()
     }
-    for edges in measured:
-        values, neurons = checks.graph_masks(pruned(edges))
-        none, every = torch.zeros_like(values), torch.ones_like(neurons)
-        runs = [(values, neurons), (none, neurons), (none, every)]
-        own, its_neurons, all_neurons = checks.alone(model, edges, runs)[1].bool().tolist()
-        counts = not values.any(), own, own and its_neurons, all_neurons
-        found = {name: n + int(more) for (name, n), more in zip(found.items(), counts, strict=True)}
-    return found
 
 
 def share_interval(share: float, n: int, z: float = 1.96) -> Interval:
@@ -225,16 +202,31 @@ def difference_interval(p: float, q: float, n: int, z: float = 1.96) -> list[flo
     return [p - q - half, p - q + half]
 
 
-def _graph_run(model, edges: LastEdges, other: int, draws: int, seed: int) -> GraphRuns:
-    """other: a target of another prompt."""
-    own, prompt = pruned(edges), edges.prompt
+def graphs_of(
+    measured: Sequence[LastEdges], i: int, draws: int = 5, seed: int = 0
+) -> list[tuple[str, Tensor]]:
+    """Of prompt i of a model without MLPs: graphs to be run alone, [(name, the values kept)]."""
+    names, kept, _ = _graphs(measured[i], _another(measured, i), draws, seed + i)
+    return [(name, values) for name, (values, _) in zip(names, kept, strict=True)]
+
+
+def _graphs(
+    edges: LastEdges, other: int, draws: int, seed: int
+) -> tuple[list[str], list[tuple[Tensor, Tensor]], Graph]:
+    """The graphs of a prompt by name, their `graph_masks`, and the first as it is.
+
+    other: a target of another prompt.
+    """
+    prompt = edges.prompt
+    whole = flow_graph(edges.run, [prompt.target], MOST, LEAST, against=prompt.rival)
+    own = prune(whole, "share", 0, MOST, LEAST)
+    edges.drawn[True, prompt.target, prompt.rival] = own
     masks = {
         "with keys": checks.graph_masks(own),
         "without keys": checks.graph_masks(pruned(edges, keys=False)),
         "another target": checks.graph_masks(pruned(edges, target=other)),
     }
     n = sum(int(mask.sum()) for mask in masks["with keys"])
-    whole = flow_graph(edges.run, [prompt.target], MOST, LEAST, against=prompt.rival)
     same_size = checks.pruned_to_size(whole, "coefficient", n)
     masks["attention"] = checks.graph_masks(same_size)
     more = [a & ~b for a, b in zip(masks["with keys"], masks["without keys"], strict=True)]
@@ -242,10 +234,16 @@ def _graph_run(model, edges: LastEdges, other: int, draws: int, seed: int) -> Gr
     masks["without keys, filled by lot"] = tuple(a | b for a, b in filled)
     masks["nothing"] = tuple(torch.zeros_like(mask) for mask in masks["with keys"])
     lots = [checks.random_masks(*masks["with keys"], seed=seed + i) for i in range(draws)]
-    kept = [*masks.values(), *lots]
+    return [*masks, *[RANDOM] * draws], [*masks.values(), *lots], own
+
+
+def _graph_run(model, edges: LastEdges, other: int, draws: int, seed: int) -> GraphRuns:
+    """other: a target of another prompt."""
+    names, kept, own = _graphs(edges, other, draws, seed)
     aim, first = checks.alone(model, edges, kept)
-    sizes = {name: [int(mask.sum()) for mask in both] for name, both in masks.items()}
-    return GraphRuns([*masks, *[RANDOM] * draws], kept, aim, first, sizes, own)
+    pairs = zip(names, kept, strict=True)
+    sizes = {name: [int(mask.sum()) for mask in both] for name, both in pairs if name != RANDOM}
+    return GraphRuns(names, kept, aim, first, sizes, own)
 
 
 def _graph_means(measured: Sequence[LastEdges], runs: Sequence[GraphRuns]) -> dict:
