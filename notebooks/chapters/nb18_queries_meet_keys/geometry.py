@@ -146,22 +146,32 @@ def close_correlation(
     return weighted_correlation(dots[close], near, (threshold - near) ** 2), n_close
 
 
+def at_each_scale(
+    q: Float[Tensor, "query d_head"], k: Float[Tensor, "key d_head"]
+) -> Float[Tensor, "scale query key"]:
+    """The distance of each query to each key at each c of SCALES."""
+    return torch.stack([distances(*scaled(q, k, c)) for c in SCALES])
+
+
 def scale_curve(
     q: Float[Tensor, "query d_head"],
     k: Float[Tensor, "key d_head"],
     one_threshold: bool = False,
     dots: Float[Tensor, "query key"] | None = None,
     pairs: Bool[Tensor, "query key"] | None = None,
+    apart: Float[Tensor, "scale query key"] | None = None,
 ) -> tuple[Float[Tensor, " scale"], Float[Tensor, " scale"]]:
     """(correlation, count) of the close pairs at each c of SCALES.
 
     one_threshold: for all scales that of their pooled distances; otherwise each has its own.
     dots: what distances are compared with; None: q · k, which no scale changes. pairs: True where
-    a pair counts; None: all pairs of the head, as S1 says.
+    a pair counts; None: all pairs of the head, as S1 says. apart: what `at_each_scale` gives, where
+    it is known already.
     """
-    pairs = torch.ones(len(q), len(k), dtype=torch.bool) if pairs is None else pairs
-    dots = (q @ k.T if dots is None else dots)[pairs]
-    at = torch.stack([distances(*scaled(q, k, c))[pairs] for c in SCALES])
+    dots = q @ k.T if dots is None else dots
+    at = at_each_scale(q, k) if apart is None else apart
+    if pairs is not None:
+        dots, at = dots[pairs], at[:, pairs]
     limits = [close_threshold(at if one_threshold else each) for each in at]
     found = [close_correlation(dots, each, limit) for each, limit in zip(at, limits, strict=True)]
     correlation, count = zip(*found, strict=True)

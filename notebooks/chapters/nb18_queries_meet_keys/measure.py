@@ -6,6 +6,7 @@ of its section 1.2, beside their nulls, and whether a map's nearest key is the o
 
 import base64
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from chapters.nb18_queries_meet_keys import shifting
 from chapters.nb18_queries_meet_keys.geometry import (
     SCALES,
     QueriesKeys,
+    at_each_scale,
     chosen_scales,
     close_threshold,
     distances,
@@ -69,13 +71,14 @@ def correlations(v: QueriesKeys, causal: bool, seed: int = 0) -> dict[str, list[
     draw, shape = torch.Generator().manual_seed(seed), (len(v.q), len(v.k))
     dots = (v.q @ v.k.T).flatten()
     shuffled = dots[torch.randperm(len(dots), generator=draw)].view(shape)
-    one, count = scale_curve(v.q, v.k, one_threshold=True)
+    curve = partial(scale_curve, v.q, v.k, apart=at_each_scale(v.q, v.k))
+    one, count = curve(one_threshold=True)
     found = {
-        "all pairs": scale_curve(v.q, v.k)[0],
-        "pairs of one text": scale_curve(v.q, v.k, pairs=v.allowed(causal))[0],
+        "all pairs": curve()[0],
+        "pairs of one text": curve(pairs=v.allowed(causal))[0],
         "one threshold": one,
         "count": count,
-        "shuffled": scale_curve(v.q, v.k, dots=shuffled)[0],
+        "shuffled": curve(dots=shuffled)[0],
     }
     for name in ("directions", "other directions"):
         drawn = [random_directions(x, draw) for x in (v.q, v.k)]
@@ -107,13 +110,15 @@ def nearest_key_rates(
         "above": (centered, v.q, False, allowed),
         "above, shifted": (centered, v.q, True, allowed),
     }
-    found = {}
+    found, apart = {}, {}
     for name, (scoring, q, shift, counted) in kinds.items():
-        apart = [distances(*placed(q, v.k, c, shift), metric) for c in scales]
-        found[name] = [nearest_is_top(scoring, v.k, each, counted) for each in apart]
+        placing = q is centered, shift
+        if placing not in apart:
+            apart[placing] = [distances(*placed(q, v.k, c, shift), metric) for c in scales]
+        found[name] = [nearest_is_top(scoring, v.k, each, counted) for each in apart[placing]]
     shuffled = v.k[_within_texts(v.text, torch.Generator().manual_seed(seed))]
-    apart = [distances(*placed(v.q, shuffled, c), metric) for c in scales]
-    found["shuffled"] = [nearest_is_top(v.q, v.k, each, allowed) for each in apart]
+    by_lot = [distances(*placed(v.q, shuffled, c), metric) for c in scales]
+    found["shuffled"] = [nearest_is_top(v.q, v.k, each, allowed) for each in by_lot]
     return found
 
 
