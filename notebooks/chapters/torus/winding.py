@@ -85,9 +85,15 @@ def three_maps(nets: TorusNets, held: int, n: int = 40) -> list[Int[Tensor, "net
 def winding(nets: TorusNets, pairs=range(25), n: int = 40) -> Float[Tensor, "3 net"]:
     """`changes` of each of `three_maps`, mean over the held pairs."""
     vary, stays = torus.on_grid(n), [_pair(nets, held) for held in pairs]
-    look = torch.stack([changes(_winners(nets, vary, stay, n)) for stay in stays]).mean(0)
-    carry = torch.stack([changes(_winners(nets, stay, vary, n)) for stay in stays]).mean(0)
-    return torch.stack([changes(_winners(nets, vary, vary, n)), look, carry])
+    a1 = torus.attend(nets, *vary).a1
+
+    def changes_with(a1, carry):
+        return changes(carry_with(nets, a1, carry).argmax(dim=-1).view(-1, n, n))
+
+    look = torch.stack([changes_with(a1, stay) for stay in stays]).mean(0)
+    held_a1 = [torus.attend(nets, *stay).a1 for stay in stays]
+    carry = torch.stack([changes_with(each, vary) for each in held_a1]).mean(0)
+    return torch.stack([changes_with(a1, vary), look, carry])
 
 
 def with_norms_of(
