@@ -201,10 +201,21 @@ def contributions(
 def joint_size(model: Model, tokens: Int[Tensor, "batch pos"], neurons: list[Neuron]) -> float:
     """How long what neurons of one layer add together is: root mean square over all positions."""
     (layer,) = {neuron.layer for neuron in neurons}
-    which = [neuron.neuron for neuron in neurons]
+    return _together(_hidden(model, tokens, layer), model.mlp_values(layer), neurons)
+
+
+def _hidden(model: Model, tokens: Tensor, layer: int) -> Float[Tensor, "batch pos d_mlp"]:
+    """The activations of a layer's neurons."""
     with torch.no_grad():
         _, cache = model.run_with_cache(tokens)
-        added = cache[f"L{layer}.mlp_hidden"][..., which] @ model.mlp_values(layer)[which]
+    return cache[f"L{layer}.mlp_hidden"]
+
+
+def _together(hidden: Tensor, values: Tensor, neurons: list[Neuron]) -> float:
+    """`joint_size` of neurons, from the activations and the values of all of their layer."""
+    which = [neuron.neuron for neuron in neurons]
+    with torch.no_grad():
+        added = hidden[..., which] @ values[which]
     return added.square().sum(dim=-1).mean().sqrt().item()
 
 
@@ -221,10 +232,11 @@ def jointly_size_matched(
     """
     order = [int(at) for at in size[neuron.layer].argsort(descending=True)]
     left = [Neuron(neuron.layer, at) for at in order if at != neuron.neuron]
-    target, found = joint_size(model, tokens, [neuron]), []
+    hidden, values = _hidden(model, tokens, neuron.layer), model.mlp_values(neuron.layer)
+    target, found = _together(hidden, values, [neuron]), []
     for _ in range(sets):
         one = [left.pop(0)]
-        while left and joint_size(model, tokens, one) < target:
+        while left and _together(hidden, values, one) < target:
             one.append(left.pop(0))
         found.append(one)
     return found
