@@ -65,8 +65,8 @@ def from_zero_to_mean(
     return figure
 
 
-def frequent_tokens(frequent: Frequent, changes: Sequence[str], title: str) -> Figure:
-    """The mean probability of each token, unchanged (across) and after each change (up)."""
+def frequent_tokens(frequent: Frequent, changes: Mapping[str, str], title: str) -> Figure:
+    """The mean probability of each token, unchanged (across) and changed (up), {change: panel}."""
     before = np.asarray(frequent.probability["unchanged"])
     figure, axes = panels(
         1, len(changes), 9.6, 3.8, title=title, sharex=True, sharey=True,
@@ -78,7 +78,7 @@ def frequent_tokens(frequent: Frequent, changes: Sequence[str], title: str) -> F
         axis.axline((0.001, 0.001), (0.01, 0.01), color="0.6", lw=1, ls="--", zorder=0)
         for part, color in ((slice(100, None), KEY), (slice(0, 100), QUERY)):
             axis.scatter(before[part], after[part], color=color, s=16, alpha=0.7, lw=0)
-        axis.set_title(change, **TITLE)
+        axis.set_title(changes[change], **TITLE)
     axes[0, 0].set_ylabel("probability, changed")
     figure.draw_without_rendering()
     for axis, change in zip(axes[0], changes, strict=True):
