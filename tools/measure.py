@@ -49,13 +49,14 @@ NOTEBOOKS: dict[str, Callable] = {
     "21": flow_study.pretrained,
     "22": norm_results.pretrained,
     "23": neuron_results.pretrained,
+    "23-frequent": neuron_results.frequent,  # of the neurons that 23 has found
     "24-names": two_names.pretrained,
     "24": name_logits.pretrained,  # of the heads that 24-names has found
 }
 # Measured in the notebook itself; and a model that was trained on windows written twice, and has
 # read no "keep at bay".
 LEFT_OUT = {(notebook, "docstrings-gpt2") for notebook in ("00", "07", "21", "22", "23")}
-LEFT_OUT |= {("24-names", "docstrings-gpt2"), ("24", "docstrings-gpt2")}
+LEFT_OUT |= {(n, "docstrings-gpt2") for n in ("23-frequent", "24-names", "24")}
 LEFT_OUT |= {("24", "gpt2")}  # its heads were not sought
 
 

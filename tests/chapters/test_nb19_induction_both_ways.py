@@ -441,7 +441,8 @@ def test_figures_can_be_read():
     words, scores = ["one", "two", "tree"], torch.tensor([[0.0, 0.5], [1.0, 0.05]])
     one = drawings.Copies("a", words, ["one", "[?]", "tree"], 1, torch.tensor([0.0, 0.9, 0.1]))
     asked = drawings.Copies("b", words, words, 1, None, (0, 2))
-    neighbors = {"L0H0": (-1, 0.9, 0.8), "L0H1": (1, 1.0, 0.7)}
+    weak, strong = drawings.Path(0.9, 0.01), drawings.Path(1.0, 0.7)
+    neighbors = {"L0H0": (-1, weak, weak), "L0H1": (1, strong, strong)}
     told = drawings.Copies("c", words, words, 1, torch.tensor([0.0, 1.0, 0.0]), (), neighbors)
     check_figures(
         drawings.two_copies([one, asked], "title"),

@@ -40,12 +40,13 @@ def test_others_as_costly_are_the_largest_and_cost_as_much_as_asked(shipped):
     assert size[order[0]] == size[3].index_fill(0, torch.tensor([5, 332]), 0).max()
     whole = texts.cost(shipped, tokens)
     asked = results.Ablation(texts.Cost(0.02, 0.0), texts.Cost(0.0, 0.0))
-    found = results.as_costly(shipped, tokens, order, asked, whole)
+    mean = texts.mean_activations(shipped, tokens)
+    found, costs = results.as_costly(shipped, tokens, order, asked, mean, whole)
     assert found == order[: len(found)] and len(found) >= results.LEAST_OTHERS
-    cost = texts.cost(shipped, tokens, always_on.ablate_neurons(shipped, found))
-    assert cost.loss - whole.loss >= 0.02
+    assert costs == results.ablated(shipped, tokens, found, mean, whole) and costs.zero.loss >= 0.02
     too_much = results.Ablation(texts.Cost(99.0, 0.0), texts.Cost(0.0, 0.0))
-    assert results.as_costly(shipped, tokens, order[:20], too_much, whole) == []
+    nothing = results.as_costly(shipped, tokens, order[:20], too_much, mean, whole)
+    assert nothing == ([], None)
 
 
 def test_silencing_by_the_mean_of_a_constant_neuron_changes_nothing(tokens):
@@ -183,6 +184,27 @@ def test_all_of_it_is_measured_kept_and_read(shipped, monkeypatch):
     assert len(found.neurons.most) == 2
 
 
+def test_frequent_tokens_are_counted_and_their_mean_probability_kept(shipped, monkeypatch):
+    """`make data WHAT=pretrained`, entry 23-frequent, of our own model in the place of another."""
+    neuron = always_on.Neuron(3, 332)
+    assert always_on.named(str(neuron)) == neuron
+    mean = texts.mean_activations(shipped, texts.windows(shipped, split="train"))
+    written = always_on.written(
+        shipped, [neuron], texts.function_words(shipped.tokenizer), mean, torch.zeros(4, 768)
+    )
+    before = results.read_results()
+    kept = before.neurons._replace(always_on=written, n_as_costly=2)
+    monkeypatch.setattr(results, "read_results", lambda name: before._replace(neurons=kept))
+    found = results.Frequent(**json.loads(json.dumps(results.frequent(shipped, "ours"))))
+    tokens = texts.windows(shipped)
+    by_hand = shipped(tokens)[:, :-1].softmax(dim=-1).mean(dim=(0, 1))
+    at = shipped.tokenizer.token_strings(list(range(4096))).index(found.tokens[3])
+    assert found.probability["unchanged"][3] == pytest.approx(by_hand[at].item(), rel=1e-3)
+    assert found.share == sorted(found.share, reverse=True) and sum(found.share) < 1
+    zero = results.ablated(shipped, tokens, [neuron], mean).zero.loss
+    assert found.cost["always on, zero"] == pytest.approx(zero, abs=1e-4)
+
+
 STEM = "Returns True if there is a negative"
 ANSWERS = [
     ((STEM + " cyc", STEM + " cycle"), "solved"),
@@ -194,12 +216,18 @@ ANSWERS = [
 
 @pytest.mark.parametrize(("answer", "expected"), ANSWERS)
 def test_two_texts_are_judged(shipped, verdict, answer, expected):
-    assert verdict("23.3", answer, model=shipped, neuron=(3, 332)) == expected
+    assert verdict("23.4", answer, model=shipped, neuron=(3, 332)) == expected
 
 
 def test_figures_can_be_read():
     groups = {"on": {"a": torch.rand(5), "b": torch.rand(5)}, "others": {"c": torch.rand(5)}}
-    check_figures(figures.active_neurons(groups, "active", marked=["a"]))
+    costs = {"on": (0.5, 0.05), "others": (0.6, 2.3)}
+    check_figures(
+        figures.active_neurons(groups, "active", marked=["a"]),
+        figures.from_zero_to_mean(costs, "given back", marked=["on"]),
+        figures.frequent_tokens(results.read_frequent(), {"always on, zero": "off"}, "frequent"),
+        figures.cost_and_entropy({"on": results.read_results().neurons.ablated}, "surer"),
+    )
 
 
 def topped(hidden, k):
@@ -209,6 +237,16 @@ def topped(hidden, k):
 def replaced(values, b, neurons, mean):
     kept = torch.ones(len(values), 1).index_fill(0, torch.tensor(neurons), 0)
     return values * kept, b + mean @ (values * (1 - kept))
+
+
+def built(W_in, b_in, values, b, act, size=3.0, told=True, reads=0.0, left=0.0):
+    value = b / act(torch.tensor(size)) if told else b
+    return (
+        torch.nn.functional.pad(W_in, (0, 0, 0, 1), value=reads),
+        torch.nn.functional.pad(b_in, (0, 1), value=size),
+        torch.vstack([values, value]),
+        left * b,
+    )
 
 
 PAGES = [
@@ -221,6 +259,13 @@ PAGES = [
     ("23.2", lambda v, b, *rest: (replaced(v, b, *rest)[0], b), "not yet"),
     ("23.2", lambda v, b, *rest: (v, replaced(v, b, *rest)[1]), "not yet"),
     ("23.2", lambda v, b, *rest: replaced(v.zero_(), b, *rest), "not yet"),
+    ("23.3", built, "solved"),
+    ("23.3", lambda *given: None, "not attempted"),
+    ("23.3", lambda *given: given[:4], "not yet"),
+    ("23.3", lambda *given: built(*given, told=False), "not yet"),
+    ("23.3", lambda *given: built(*given, reads=1.0), "not yet"),
+    ("23.3", lambda *given: built(*given, left=1.0), "not yet"),
+    ("23.3", lambda W, *given: built(2 * W, *given), "not yet"),
 ]
 
 

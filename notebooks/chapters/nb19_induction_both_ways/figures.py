@@ -1,12 +1,15 @@
 """Drawings of notebook 19: a text written twice with its attention, and maps of heads."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from aot_helpers.models.protocol import Head, Model
+from aot_helpers.reading.heads import induction_scores
 from aot_helpers.showing import forms
 from aot_helpers.showing.diagrams import (
     KEY,
@@ -21,8 +24,19 @@ from aot_helpers.showing.diagrams import (
     word,
 )
 from aot_helpers.showing.forms import shown
+from aot_helpers.text.tokenization import Tokenizer
+from chapters.nb19_induction_both_ways.measure import highest
+from chapters.nb19_induction_both_ways.repeats import Hidden
 
 STEP = 1.12  # inches from token to token
+FAINT = 0.1  # a path whose cut costs less is drawn so
+
+
+class Path(NamedTuple):
+    """A head's attention to a neighbor, and what the cut of its path to a later head costs."""
+
+    attention: float
+    cost: float
 
 
 @dataclass(frozen=True)
@@ -31,7 +45,7 @@ class Copies:
 
     query: the token that attends, a place in the second copy. shares: its attention to each token
     of the first copy; None draws question marks at the places in `asked`. neighbors: heads of layer
-    0, {head: (step, its attention from the query that far, the same from the query's copy)}.
+    0, {head: (step, Path from the query, Path from the query's copy)}.
     """
 
     name: str
@@ -40,18 +54,18 @@ class Copies:
     query: int
     shares: Float[Tensor, " first"] | None = None
     asked: tuple[int, ...] = ()
-    neighbors: dict[str, tuple[int, float, float]] = field(default_factory=dict)
+    neighbors: dict[str, tuple[int, Path, Path]] = field(default_factory=dict)
 
 
 def two_copies(panels: list[Copies], title: str) -> Figure:
     """Each text in two rows, with arrows from the token that attends to those it attends to."""
     width = max(len(each.first) for each in panels) * STEP + 0.3
-    heights = [3.05 if each.neighbors else 2.05 for each in panels]
+    heights = [3.5 if each.neighbors else 2.05 for each in panels]
     figure, axis = canvas(width, sum(heights) + 0.45)
     top = sum(heights) - 0.2
     for panel, height in zip(panels, heights, strict=True):
         say(axis, 0.15, top, panel.name, PALE, ha="left", size=10)
-        _rows(axis, panel, top - (0.97 if panel.neighbors else 0.42))
+        _rows(axis, panel, top - (1.17 if panel.neighbors else 0.42))
         top -= height
     return headline(figure, title)
 
@@ -75,14 +89,84 @@ def _rows(axis, panel, top):
     for i, text in enumerate(panel.second):
         word(axis, x[i], below, shown(text), QUERY if i == panel.query else "0.6", **box)
     for head, (step, *found) in panel.neighbors.items():
-        for share, y, up, color in zip(found, (below, top), (-1, 1), (QUERY, KEY), strict=True):
+        for path, y, up, color in zip(found, (below, top), (-1, 1), (QUERY, KEY), strict=True):
             here, there = x[panel.query] + 0.15 * step, x[panel.query + step]
-            bend = f"arc3,rad={-0.45 * up * step / abs(step):g}"
-            look = {"arrowstyle": "-|>", "connectionstyle": bend, "color": color, "lw": 1.6}
+            bend, strong = f"arc3,rad={-0.45 * up * step / abs(step):g}", path.cost >= FAINT
+            look = {"arrowstyle": "-|>", "connectionstyle": bend, "color": color}
+            look |= {"lw": 0.8 + 4 * path.cost, "alpha": 1 if strong else 0.5}
             edge = y + 0.22 * up
             axis.annotate("", (there, edge), (here, edge), arrowprops=look)
-            middle = x[panel.query] + 0.72 * step
-            say(axis, middle, y + 0.58 * up, f"{head} {share:.2f}", color, size=9.5)
+            told = f"{head} attends {path.attention:.2f}\ncut costs {path.cost:.2f}"
+            middle, weight = x[panel.query] + 0.95 * step, "bold" if strong else "normal"
+            say(axis, middle, y + 0.7 * up, told, color, size=9.5, weight=weight)
+
+
+def question(causal: Model, text: Hidden, tokenizer: Tokenizer) -> Figure:
+    """Where a causal model's highest induction head attends, and the question for a mask."""
+    head = highest(induction_scores(causal, text.tokens))
+    pattern = causal.run_with_cache(text.tokens[:1])[1][f"L{head.layer}.pattern"][0, head.head]
+    says = f"the induction head {head} attends to the word after the earlier copy"
+    one_on = _drawn(f"causal model (stories-2l): {says}", text, tokenizer, pattern, hidden=False)
+    asked = _drawn("masked model: the fifth word is hidden", text, tokenizer, asked=(3, 4, 5))
+    title = "A causal induction head attends one word on. Where should a mask attend?"
+    return two_copies([one_on, asked], title)
+
+
+def answer(
+    model: Model,
+    reader: Head,
+    text: Hidden,
+    tokenizer: Tokenizer,
+    costs: dict[Head, tuple[int, float, float]],
+) -> Figure:
+    """How a mask finds the copy: heads of layer 0 bring neighbors, the reader compares them.
+
+    costs: {head: (step to its neighbor, what its path costs the queries, what it costs the keys)}.
+    """
+    cache = model.run_with_cache(text.seen[:1])[1]
+    at, copy, neighbors = int(text.at[0]), int(text.at[0]) - text.length, {}
+    for head, (step, in_query, in_key) in costs.items():
+        to = cache[f"L{head.layer}.pattern"][0, head.head]
+        ends = (at, in_query), (copy, in_key)
+        paths = [Path(to[here, here + step].item(), cost) for here, cost in ends]
+        neighbors[str(head)] = (step, *paths)
+    pattern = cache[f"L{reader.layer}.pattern"][0, reader.head]
+    name = (
+        f"masked-4x8; the thicker a path, the more of {reader}'s weight on the copy its cut costs"
+    )
+    told = _drawn(name, text, tokenizer, pattern, neighbors=neighbors)
+    title = f"Layer 0 writes the neighbors of the mask and of the copy; {reader} compares them"
+    return two_copies([told], title)
+
+
+def _drawn(name, text, tokenizer, pattern=None, hidden=True, **look) -> Copies:
+    """The first of these texts, for `two_copies`; pattern: of the head, [query, key]."""
+    n, at = text.length, int(text.at[0])
+    names = [each.strip() for each in tokenizer.token_strings(text.tokens[0, 1:])]
+    if hidden:
+        names[at - 1] = "[mask]"
+    shares = None if pattern is None else pattern[at, 1 : n + 1]
+    return Copies(name, names[:n], names[n:], at - 1 - n, shares, **look)
+
+
+def single_cuts(lost: dict[str, list[float]], title: str) -> Figure:
+    """What the cut of each head of layer 0 costs, {"Q" or "K": one share for each head}."""
+    names = {"Q": "path cut from the queries", "K": "path cut from the keys"}
+    rows = {}
+    for h in range(len(lost["Q"])):
+        far, side = h // 2 + 1, ("before", "after")[h % 2]
+        rows[f"L0H{h} ({far} {side})"] = {
+            names[r]: round(each[h], 2) + 0.0 for r, each in lost.items()
+        }
+    x_label = "share of the weight on the copy that is lost"
+    look = {"number": ".2f", "apart": True, "stems": True, "x_range": (-0.03, 0.8)}
+    return forms.dots(
+        {"": rows},
+        title,
+        x_label,
+        colors=dict(zip(names.values(), (QUERY, KEY), strict=True)),
+        **look,
+    )
 
 
 def head_maps(rows: dict[str, dict[str, Float[Tensor, "layer head"]]], title: str) -> Figure:

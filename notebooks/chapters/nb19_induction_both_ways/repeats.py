@@ -103,6 +103,13 @@ def whole_words(tokenizer, texts: list[str], longest: int = 6) -> Int[Tensor, " 
     return torch.tensor([each[:1] == " " and each[1:] in words for each in strings]).nonzero()[:, 0]
 
 
+def eight_words(tokenizer, texts: list[str], mask: int, seed: int = 0) -> Hidden:
+    """Eight words of these texts, twice, for drawings; the fifth of the second copy is hidden."""
+    words = whole_words(tokenizer, texts)
+    drawn = repeats("in order", 8, mask, tokenizer.bos, 8, seed + 4, words)
+    return hide(drawn.tokens, torch.full((8,), 13), mask, 8)
+
+
 def in_copy(hidden: Hidden, copy: int) -> Bool[Tensor, "text pos"]:
     """True at the positions of a copy, counted from 0."""
     at = torch.arange(hidden.tokens.shape[1])

@@ -1,6 +1,7 @@
-"""The exercises of notebook 23: count how often a neuron is active, replace it, hush it."""
+"""The exercises of notebook 23: count active neurons, replace one, build one, hush one."""
 
 import torch
+from torch.nn.functional import gelu
 
 from aot_helpers.teaching.exercises import NotYet, attempted
 from aot_helpers.teaching.exercises.references import compared, draw
@@ -67,6 +68,41 @@ def _replaces(answer):
     return "with the new bias this is mean ablation; with the old one, zero ablation"
 
 
+def into_neuron(W_in, b_in, values, b, act):
+    """An MLP with one neuron more, which is always on and does the work of the bias b."""
+    reads = torch.cat([W_in, torch.zeros(1, W_in.shape[1])])  # no token changes its activation
+    biases = torch.cat([b_in, torch.ones(1)])
+    value = b / act(torch.ones(1))  # the activation, times this, is b
+    return reads, biases, torch.cat([values, value[None]]), torch.zeros_like(b)
+
+
+def _builds(answer):
+    W_in, b_in, values, b = draw(6, 4), draw(6, seed=1), draw(6, 4, seed=2), draw(4, seed=3)
+    found = attempted(answer(W_in, b_in, values, b, gelu))
+    shapes = [(7, 4), (7,), (7, 4), (4,)]
+    if not isinstance(found, tuple) or [getattr(x, "shape", ()) for x in found] != shapes:
+        raise NotYet("With one neuron more: return W_in [7, 4], b_in [7], values [7, 4] and b [4].")
+    for given, new in zip((W_in, b_in, values), found, strict=False):
+        if not torch.equal(given, new[:-1]):
+            raise NotYet("The neurons that were there stay as they are; put the new one last.")
+    if found[3].any():
+        raise NotYet("The MLP still has its bias: return zeros for b.")
+    if found[0][-1].any():
+        raise NotYet("The new neuron reads the stream: a constant must not. Which weights read?")
+    x = draw(9, 4, seed=4)
+    old, new = _mlp(x, W_in, b_in, values, b, gelu), _mlp(x, *found, gelu)
+    undivided = _mlp(x, *found[:2], torch.cat([values, b[None]]), found[3], gelu)
+    mistakes = {
+        "Its activation is not 1: divide its value by what act makes of its bias.": undivided
+    }
+    compared(new, old, mistakes)
+    return "the two MLPs agree on every input, so that one neuron is all that a bias takes"
+
+
+def _mlp(x, W_in, b_in, values, b, act):
+    return act(x @ W_in.T + b_in) @ values + b
+
+
 def _hushed(answer, model, neuron):
     """Two texts with different last words: the neuron is silent after one, loud after the other."""
     if not isinstance(answer, tuple | list) or list(map(type, answer)) != [str, str]:
@@ -92,5 +128,5 @@ def _hushed(answer, model, neuron):
     raise NotYet(f"It is {said}: {QUIET} or less is silent, {LOUD} or more is loud.")
 
 
-CHECKS = {"23.1": _counts, "23.2": _replaces, "23.3": _hushed}
-PAGES = {"23.1": how_often, "23.2": into_bias}
+CHECKS = {"23.1": _counts, "23.2": _replaces, "23.3": _builds, "23.4": _hushed}
+PAGES = {"23.1": how_often, "23.2": into_bias, "23.3": into_neuron}

@@ -1,12 +1,14 @@
 """What notebook 23 measures of one model's always-on neurons; and its results in files."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from aot_helpers.base.results import plain, read, rounded
-from aot_helpers.models.protocol import Model
+from aot_helpers.models.losses import next_token_losses
+from aot_helpers.models.protocol import Edits, Model
 from chapters.nb23_always_on_neurons import always_on
 from chapters.passages.texts import (
     Cost,
@@ -15,11 +17,13 @@ from chapters.passages.texts import (
     function_words,
     mean_activations,
     passages,
+    pieces,
     read_ends,
     windows,
 )
 
 DRAWS = 5  # of other neurons
+N_FREQUENT, N_COUNTED = 200, 500  # tokens; windows in which they are counted
 LEAST_OTHERS = 14  # to begin with, where as many others are sought as cost the same
 
 
@@ -63,6 +67,15 @@ class Results(NamedTuple):
     neurons: Neurons
 
 
+class Frequent(NamedTuple):
+    """How likely a model finds frequent tokens, whatever the text: means over all next tokens."""
+
+    tokens: list[str]  # N_FREQUENT of them, the most frequent first
+    share: list[float]  # of the tokens of texts of the training split
+    probability: dict[str, list[float]]  # {what is done to the model: of each token}
+    cost: dict[str, float]  # nats per token
+
+
 def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
     """Entry 23 of `make data WHAT=pretrained`, of any model alike, as JSON has it."""
     texts = passages(seed=seed)
@@ -98,11 +111,14 @@ def ablated(
 
     whole: the cost of the tokens without any change, where it is known already.
     """
-    whole, found = whole or cost(model, tokens), []
-    for to in (None, mean):
-        now = cost(model, tokens, always_on.ablate_neurons(model, which, to))
-        found.append(Cost(now.loss - whole.loss, now.entropy - whole.entropy))
-    return Ablation(*found)
+    whole = whole or cost(model, tokens)
+    return Ablation(*(_change(model, tokens, which, to, whole) for to in (None, mean)))
+
+
+def _change(model: Model, tokens: Tensor, which: list, to: Tensor | None, whole: Cost) -> Cost:
+    """What setting neurons to zero, or to their numbers in `to`, changes."""
+    now = cost(model, tokens, always_on.ablate_neurons(model, which, to))
+    return Cost(now.loss - whole.loss, now.entropy - whole.entropy)
 
 
 def neurons(model: Model, ends: Ends, tokens: Tensor, reference: Tensor, seed: int = 0) -> Neurons:
@@ -127,7 +143,8 @@ def neurons(model: Model, ends: Ends, tokens: Tensor, reference: Tensor, seed: i
     kinds = [always_on.written(model, x, words, mean, often) for x in (found, random, as_long)]
     n, together = max(len(found), 1), ablated(model, tokens, found, mean, whole) if found else None
     relative = always_on.relative(ends.hidden)
-    costly = as_costly(model, tokens, always_on.largest(found, size, left_out), together, whole)
+    order = always_on.largest(found, size, left_out)
+    costly, costs = as_costly(model, tokens, order, together, mean, whole)
     return Neurons(
         max(1, round(always_on.SHARE * d_mlp)) / d_mlp,
         often.max(dim=-1).values.tolist(),
@@ -138,7 +155,7 @@ def neurons(model: Model, ends: Ends, tokens: Tensor, reference: Tensor, seed: i
         sum(size[neuron].item() for neuron in found) / n,
         [sum(size[neuron].item() for neuron in which) / n for which in size_matched],
         [ablated(model, tokens, [neuron], mean, whole) for neuron in found],
-        ablated(model, tokens, costly, mean, whole) if costly else None,
+        costs,
         len(costly),
         *(
             {str(one): relative[one.layer, :, one.neuron].tolist() for one in which}
@@ -148,19 +165,69 @@ def neurons(model: Model, ends: Ends, tokens: Tensor, reference: Tensor, seed: i
 
 
 def as_costly(
-    model: Model, tokens: Tensor, order: list, together: Ablation | None, whole: Cost
-) -> list[always_on.Neuron]:
+    model: Model,
+    tokens: Tensor,
+    order: list,
+    together: Ablation | None,
+    mean: Tensor,
+    whole: Cost,
+) -> tuple[list[always_on.Neuron], Ablation | None]:
     """The first neurons of an order, so many that setting them to zero costs what `together` does.
 
     Half as many again are tried each time. None, if there are not enough, or nothing is asked.
     """
     n = LEAST_OTHERS
     while together and n <= len(order):
-        now = cost(model, tokens, always_on.ablate_neurons(model, order[:n]))
-        if now.loss - whole.loss >= together.zero.loss:
-            return order[:n]
+        zero = _change(model, tokens, order[:n], None, whole)
+        if zero.loss >= together.zero.loss:
+            return order[:n], Ablation(zero, _change(model, tokens, order[:n], mean, whole))
         n += n // 2
-    return []
+    return [], None
+
+
+def frequent(model: Model, name: str) -> dict:
+    """Entry 23-frequent of `make data WHAT=pretrained`: of the neurons that entry 23 has found."""
+    before = read_results(Path(name).name).neurons
+    reference = windows(model, split="train")
+    some = [always_on.named(each.name) for each in before.always_on]
+    size = always_on.contributions(model, mean_activations(model, reference, power=2))
+    others = always_on.largest(some, size)[: before.n_as_costly]
+    mean = mean_activations(model, reference)
+    changes = {"unchanged": None}
+    for who, which in (("always on", some), ("others", others)):
+        changes[f"{who}, zero"] = always_on.ablate_neurons(model, which)
+        changes[f"{who}, mean"] = always_on.ablate_neurons(model, which, mean)
+    counts = windows(model, N_COUNTED, "train")[:, 1:].flatten().bincount()
+    top, tokens = counts.argsort(descending=True, stable=True)[:N_FREQUENT], windows(model)
+    means = {what: mean_prediction(model, tokens, edits) for what, edits in changes.items()}
+    whole = means["unchanged"][1]
+    found = Frequent(
+        model.tokenizer.token_strings(top),
+        (counts[top] / counts.sum()).tolist(),
+        {what: probability[top].tolist() for what, (probability, _) in means.items()},
+        {what: loss - whole for what, (_, loss) in means.items()},
+    )
+    return rounded(plain(found))
+
+
+def read_frequent(name: str = "smollm2") -> Frequent:
+    """What `make data WHAT=pretrained` measured of frequent tokens."""
+    found = read(f"pretrained/23-frequent-{name}")
+    return Frequent(*(found[key] for key in Frequent._fields))
+
+
+def mean_prediction(
+    model: Model, tokens: Tensor, edits: Edits | None = None
+) -> tuple[Tensor, float]:
+    """The probability of each token of the vocabulary, and the loss: means over next tokens."""
+    total, losses = torch.zeros(model.config.d_vocab), []
+    with torch.no_grad():
+        for piece in pieces(tokens, model.config.d_vocab):
+            logits = model(tokens[piece], edits=edits)
+            total += logits[:, :-1].softmax(dim=-1).sum(dim=(0, 1))
+            losses.append(next_token_losses(logits, tokens[piece]))
+    losses = torch.cat(losses)
+    return total / losses.numel(), losses.mean().item()
 
 
 def first_late(n_layers: int) -> int:
