@@ -5,9 +5,11 @@ from itertools import combinations
 
 import pytest
 import torch
+from pandas import DataFrame
 
 from aot_helpers.models.losses import copy_losses
 from aot_helpers.models.protocol import Head
+from aot_helpers.models.sampling import generate
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import HEAD_PATTERNS, head_scores
 from aot_helpers.teaching.exercises import grade
@@ -48,6 +50,23 @@ def test_a_prompt_is_continued_by_so_many_words(model, maps):
         assert text.words[:3] == prompt.split() and len(text.words) == 10
         assert len(text.tokens) == len(text.word_of)
         assert text == study.text_of(model.tokenizer, text.tokens)._replace(tokens=text.tokens)
+
+
+def test_texts_drawn_at_once_are_those_drawn_one_after_the_other(model):
+    starts = [model.tokenizer.encode(each, bos=True) for each in study.openings()[:5]]
+    assert len({len(start) for start in starts}) > 1
+    found = study.continued(model, starts, 6, [7, 8, 9, 10, 11])
+    for i, (start, longer) in enumerate(zip(starts, found, strict=True)):
+        assert torch.equal(longer, generate(model, start, 6, seed=7 + i))
+
+
+def test_a_model_that_writes_one_endless_word_is_refused(model, monkeypatch):
+    def no_end(model, starts, n, seeds):
+        return starts
+
+    monkeypatch.setattr(study, "continued", no_end)
+    with pytest.raises(ValueError, match="'This movie is'.*another seed"):
+        study.written(model, ["This movie is"])
 
 
 def test_attention_between_words_is_the_mean_over_their_pieces():
@@ -108,7 +127,8 @@ def test_a_head_made_so_fits_and_one_of_chance_does_not(kind, maps):
 
 
 def test_heads_that_were_put_there_can_be_left_out():
-    texts = study.maps_of("imdb-2l", study.openings()[:1])
+    model = study.load("imdb-2l")
+    texts = study.read(model, study.written(model, study.openings()[:1]))
     heads = torch.stack([study.fits(texts, kind) for kind in study.KINDS])
     assert study.put_there("imdb-2l") == [int(heads.max(dim=0).values.argmax())]
     assert study.best_fit(texts) == heads.max().item() == 1
@@ -135,9 +155,10 @@ def test_reading_agrees_with_the_scores_of_the_package(model):
 
 def test_a_change_of_nothing_costs_nothing_and_of_the_logits_what_kl_says(model):
     tokens = torch.stack([model.tokenizer.encode("This movie is", bos=True)])
-    assert costs.changed_by(model, tokens, {}) == 0
-    flat = costs.changed_by(model, tokens, {"logits": lambda logits: 0 * logits})
-    p = model(tokens).softmax(dim=-1)
+    logits = model(tokens)
+    assert costs.divergence(logits, logits) == 0
+    flat = costs.divergence(logits, 0 * logits)
+    p = logits.softmax(dim=-1)
     assert flat == pytest.approx((math.log(2048) + (p * p.log()).sum(-1)).mean().item(), rel=1e-4)
 
 
@@ -147,7 +168,8 @@ def test_costs_of_each_head_are_those_of_its_ablation(model):
     by_zero = costs.prompt_costs(model, tokens, other, "zero")
     assert by_copy.shape == (8, 2) and by_zero.shape == (8,)
     without = {"L1.z": lambda z: z * (torch.arange(4) != 3)[:, None]}
-    assert by_zero[7].item() == pytest.approx(costs.changed_by(model, tokens, without), rel=1e-4)
+    expected = costs.divergence(model(tokens), model(tokens, edits=without))
+    assert by_zero[7].item() == pytest.approx(expected, rel=1e-4)
     mean = model.run_with_cache(other)[1]["L1.z"][:, :, 3].mean(dim=(0, 1))
 
     def put(z):
@@ -211,12 +233,13 @@ def test_constants_bring_a_model_that_knows_nothing_to_a_count_of_tokens(model):
     assert rows.shape == (2, 64) and (rows[:, 0] == model.tokenizer.bos).all()
     with pytest.raises(ValueError, match="1 of 2 texts have 64"):
         imported.rows_of(texts[:2], model.tokenizer, 2)
-    stream = imported.stream_after(model, rows, 2)
+    streams = imported.streams_after(model, rows, [0, 2])
+    stream = streams[2]
     assert torch.equal(stream, model.run_with_cache(rows)[1]["final_resid"][:, :-1])
     torch.testing.assert_close(
         imported.loss_of(model, stream, rows), model_loss(model, rows), rtol=1e-4, atol=0
     )
-    nothing = torch.zeros_like(imported.stream_after(model, rows, 0))
+    nothing = torch.zeros_like(streams[0])
     assert imported.loss_of(model, nothing, rows) == pytest.approx(math.log(2048), rel=1e-4)
     given = imported.fit_constants(model, nothing, rows)
     share = torch.bincount(rows[:, 1:].flatten()) / rows[:, 1:].numel()
@@ -243,61 +266,99 @@ def test_the_chance_of_more_counts_pairs():
     assert moving.chance_of_more(some, others) == pytest.approx((0 + 0 + 2 * (0.5 + 1)) / 6)
 
 
-def excess_of_all_words(patterns, wanted):
-    return ((patterns * wanted).sum(-1) - wanted.double().mean(-1))[:, 3:].mean(-1)
+def without_chance(patterns, named):
+    return (patterns.argmax(dim=-1) == named)[..., 3:].double().mean(dim=-1)
 
 
-def every_row(table):
-    return table.diagonal().mean(), table[:, 1].mean()
+def mean_first(four, stands):
+    four = four.mean(dim=1)
+    shares = four / four.sum(dim=-1, keepdim=True)
+    return torch.stack([shares[stands == place].mean(dim=0) for place in range(4)])
 
 
 ANSWERS = [
-    ("17.1", [solutions.excess], "solved"),
-    ("17.1", [excess_of_all_words], "not yet"),
-    ("17.1", [lambda patterns, wanted: (patterns * wanted).sum(-1)[:, 3:].mean(-1)], "not yet"),
-    ("17.1", [lambda patterns, wanted: solutions.excess(patterns, wanted)[0]], "not yet"),
-    ("17.1", [lambda patterns, wanted: None], "not attempted"),
-    ("17.2", [solutions.last_mark], "solved"),
-    ("17.2", [lambda words: solutions.last_mark(words).roll(1, 0)], "not yet"),
-    ("17.2", [lambda words: solutions.last_mark(words) | (words[0] == "no")], "not yet"),
+    ("17.1", [solutions.fit], "solved"),
+    ("17.1", [without_chance], "not yet"),
+    ("17.1", [lambda patterns, named: solutions.fit(patterns, named).mean(dim=0)], "not yet"),
+    ("17.1", [lambda patterns, named: None], "not attempted"),
+    ("17.2", [solutions.rival], "solved"),
+    ("17.2", [lambda words: [1] * len(words)], "not yet"),  # *topic* itself
+    ("17.2", [lambda words: [0] * len(words)], "not yet"),
+    ("17.2", [lambda words: [len(words) - 1] * len(words)], "not yet"),
+    ("17.2", [lambda words: [1]], "not yet"),
     ("17.2", [lambda words: None], "not attempted"),
-    ("17.3", [solutions.word_and_place], "solved"),
-    ("17.3", [every_row], "not yet"),
-    ("17.3", [lambda table: solutions.word_and_place(table)[::-1]], "not yet"),
-    ("17.3", [lambda table: 0.5], "not yet"),
-    ("17.3", [lambda table: None], "not attempted"),
+    ("17.3", [solutions.place_table], "solved"),
+    ("17.3", [mean_first], "not yet"),
+    ("17.3", [lambda four, stands: solutions.place_table(four, stands).T], "not yet"),
+    ("17.3", [lambda four, stands: 0.5], "not yet"),
+    ("17.3", [lambda four, stands: None], "not attempted"),
     ("17.4", [0.9, 0.1], "solved"),
     ("17.4", [0.5, 0.1], "not yet"),
 ]
+HINTS = [
+    ("17.1", without_chance, "chance is not taken off"),
+    ("17.3", mean_first, "before the mean over queries"),
+]
 
 
-def test_a_likely_mistake_in_the_detector_is_named(capsys):
-    grade("17.1", excess_of_all_words)
-    assert "row q has only q + 1" in capsys.readouterr().out
+@pytest.mark.parametrize(("number", "answer", "hint"), HINTS)
+def test_a_likely_mistake_is_named(capsys, number, answer, hint):
+    grade(number, answer)
+    assert hint in capsys.readouterr().out
 
 
-def test_excess_is_none_for_equal_attention_and_all_for_a_head_made_so(maps):
-    even = torch.ones(1, 10, 10).tril()
-    wanted = torch.zeros(10, 10, dtype=torch.bool)
-    wanted[:, 1] = True
-    assert solutions.excess(even / even.sum(-1, keepdim=True), wanted).abs() < 1e-6
-    share = sum(1 / n for n in range(4, 11)) / 7
-    assert solutions.excess(wanted[None].double(), wanted).item() == pytest.approx(1 - share)
-    made = study.planted([each.text for each in maps], "topic")
-    assert all(solutions.excess(each.words, wanted) > 0.4 for each in made)
+@pytest.mark.parametrize("kind", ["topic", "previous", "first", "two back"])
+def test_the_readers_fit_is_the_one_of_the_evidence(maps, kind):
+    rows = torch.arange(10)
+    named = {"topic": 1, "previous": rows - 1, "first": 0, "two back": rows - 2}[kind]
+    found = solutions.fit(torch.stack([m.words for m in maps]), named).mean(dim=0)
+    torch.testing.assert_close(found, study.fits(maps, kind), atol=1e-6, rtol=0)
+
+
+def test_the_readers_table_is_the_one_of_the_evidence(model):
+    moved = moving.in_all_orders(model.tokenizer, ["movie", "plot"])
+    stands = torch.tensor([order.index(1) for order in moving.ORDERS])
+    each = [model.run_with_cache(m)[1]["L0.pattern"][:, 1, 5:, 1:5].double() for m in moved]
+    found = sum(solutions.place_table(four, stands) for four in each) / 2
+    expected = moving.place_table(moving.seen_places(model, moved)[1])
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
-def test_an_answer_is_judged(model, verdict, number, answer, expected):
+def test_an_answer_is_judged(model, liking, verdict, number, answer, expected):
     text = repeated_tokens(2048, 32, 4, seed=5)
-    given = {"model": model, "head": Head(1, 3), "text": text} if number == "17.4" else {}
-    assert verdict(number, *answer, **given) == expected
+    given = {"17.2": liking, "17.4": {"model": model, "head": Head(1, 3), "text": text}}
+    assert verdict(number, *answer, **given.get(number, {})) == expected
+
+
+@pytest.fixture(scope="session")
+def liking():
+    """Maps of one head that attends to a noun that it likes, or else to the first word."""
+    noun = {"movie": 1, "plot": 0, "girl": 0, "scene": 0}
+    maps = []
+    for topic, at in noun.items():
+        words = torch.full((1, 10, 10), 0.01).tril()
+        words[0, torch.arange(1, 10), at] = 1
+        said = f"My {topic} is so on and off a b c".split()
+        text = study.Text(torch.arange(11), [-1, *range(10)], said)
+        maps.append(study.Maps(text, words, None))
+    return {"one": maps[0], "maps": maps, "head": 0}
 
 
 def test_figures_can_be_read(maps):
     text, words, _ = maps[0]
+    named = torch.cat([torch.arange(7) % 2, torch.arange(3)])
+    fits = solutions.fit(torch.rand(30, 2, 10, 10), named)
+    held = [(m, n, 0.1 * i) for i, m in enumerate(["a", "b-seed1"]) for n in ("topic", "first")]
+    held = DataFrame(held, columns=["model", "name", "fit"])
+    heads = [("a", "L0H0", 0, 0.1, 7.0), ("b-seed1", "L1H3", 1, 1.0, 0.2)]
+    every = DataFrame(heads, columns=["model", "head", "layer", "to BOS", "cost"])
     check_figures(
         drawings.writing(text.words, {"L0H0": words[0], "L1H3": words[7]}, 6, "title"),
-        drawings.histograms({"a": [0.1, 0.1, 0.5]}, {"a": [0.0, 0.1]}, "title", "axis", 0.5),
+        drawings.heads(torch.rand(8, 11, 11).tril(), text.words, "title"),
+        drawings.rows_hit(fits[:, 0], fits[:, 1], "title"),
+        drawings.names_fitted(held, {"one": ["a"], "other": ["b-seed1"]}, "title"),
+        drawings.word_or_place(held.assign(index=held["fit"]), {0.75: "made"}, "title"),
+        drawings.costs(every, "title"),
         drawings.spread({"one": [0.1, 0.1, 0.5]}, {"one": 0.23}, "title"),
     )

@@ -1,4 +1,4 @@
-"""The exercises of notebook 17: a detector, a kind of head, a table in two numbers, a guess.
+"""The exercises of notebook 17: a detector, a rival name, a table of places, a guess.
 
 PAGES are the package's versions of what the reader writes; each is its folded solution.
 """
@@ -9,131 +9,143 @@ from aot_helpers.teaching.exercises import NotYet, attempted
 from aot_helpers.teaching.exercises.references import near
 
 NEAR = 0.15  # how far a guess of a share may be off
-WORDS = (
-    ["This", "movie", "is", "bad", ".", "I", "think", ",", "so"],
-    [".", ",", "a"],
-    ["no", "mark"],
-)
+BETTER = 0.3  # what a rival name has to fit
 
 
-def excess(patterns, wanted):
-    """[head]: patterns [head, query, key] on wanted [query, key], less equal attention."""
-    on_wanted = (patterns * wanted).sum(dim=-1)  # [head, query]
-    so_far = torch.arange(1, len(wanted) + 1)
-    share = wanted.tril().sum(dim=-1) / so_far  # [query]
-    return (on_wanted - share)[:, 3:].mean(dim=-1)
+def fit(patterns, named):
+    """[prompt, head]: patterns [prompt, head, row, word], named [row]; rows 3 to 9 count."""
+    hits = (patterns.argmax(dim=-1) == named)[..., 3:]
+    chance = (1 / torch.arange(4, 11)).mean()  # row q has q + 1 words
+    return (hits.double().mean(dim=-1) - chance) / (1 - chance)
 
 
-def last_mark(words):
-    """A table [query, key] of True and False for words [pos]: the last mark before each query."""
-    wanted = torch.zeros(len(words), len(words), dtype=torch.bool)
-    for query in range(len(words)):
-        marks = [key for key in range(query) if words[key] in ",.!?"]
-        if marks:
-            wanted[query, marks[-1]] = True
-    return wanted
+def rival(words):
+    """[row]: the number of the word that is named in each row of a text of these words."""
+    liked = ["house", "movie", "performance", "actor", "story", "family", "idea"]
+    named = []
+    for row in range(len(words)):
+        found = [i for i in range(row + 1) if words[i] in liked]
+        named.append(found[-1] if found else 0)
+    return named
 
 
-def word_and_place(table):
-    """Of a table [stands_at, attended_to], the mean attention on the noun and the second place."""
-    away = [0, 2, 3]  # the noun is not second
-    return table.diagonal()[away].mean(), table[away, 1].mean()
+def place_table(four, stands):
+    """[stands_at, place]: four [order, query, place], stands [order], the noun's place."""
+    shares = four / four.sum(dim=-1, keepdim=True)
+    return torch.stack([shares[stands == place].mean(dim=(0, 1)) for place in range(4)])
 
 
-PAGES = {"17.1": excess, "17.2": last_mark, "17.3": word_and_place}
+PAGES = {"17.1": fit, "17.2": rival, "17.3": place_table}
 
 
-def _excess(answer):
-    n = 10
-    weights = torch.rand(3, n, n, generator=torch.Generator().manual_seed(0)).tril()
-    patterns = weights / weights.sum(dim=-1, keepdim=True)
-    for name, columns in {"word 1": [1], "words 0 and 5": [0, 5]}.items():
-        wanted = torch.isin(torch.arange(n), torch.tensor(columns)).expand(n, n)
-        found, right = answer(patterns, wanted), excess(patterns, wanted)
-        attempted(found)
-        if not isinstance(found, torch.Tensor) or found.shape != right.shape:
-            shape = tuple(found.shape) if isinstance(found, torch.Tensor) else type(found).__name__
-            raise NotYet(f"For 3 heads, a number for each is wanted, shape (3,); got {shape}.")
-        on = (patterns * wanted).sum(dim=-1)
-        so_far = torch.arange(1, n + 1)
-        mistakes = {
-            "nothing is taken off for equal attention": on[:, 3:].mean(dim=-1),
-            "the share is one of all ten words, but row q has only q + 1": (
-                on - wanted.double().mean(dim=-1)
-            )[:, 3:].mean(dim=-1),
-            "wanted words after the query are counted in the share": (
-                on - wanted.sum(dim=-1) / so_far
-            )[:, 3:].mean(dim=-1),
-            "row q has q + 1 words, not q": (on - wanted.tril().sum(dim=-1) / (so_far - 1))[
-                :, 3:
-            ].mean(dim=-1),
-            "rows 0 to 2, the prompt, are counted as well": (
-                on - wanted.tril().sum(dim=-1) / so_far
-            ).mean(dim=-1),
-        }
-        if not torch.allclose(found.double(), right.double(), atol=1e-5):
-            said = [
-                m
-                for m, each in mistakes.items()
-                if torch.allclose(found.double(), each.double(), atol=1e-5)
-            ]
-            hint = f": {said[0]}" if said else ""
-            raise NotYet(
-                f"Wanted {name}: {right[0]:.3f} for the first head, got {found[0]:.3f}{hint}."
-            )
-    return "a head that attends to all words equally gets 0, whatever the name"
+def _alike(found, expected):
+    return torch.allclose(found.double(), expected.double(), atol=1e-5, equal_nan=True)
 
 
-def _marks(answer):
-    for words in WORDS:
-        given, expected = answer(words), last_mark(words)
-        attempted(given)
-        given = torch.as_tensor(given)
-        if given.dtype != torch.bool or given.shape != expected.shape:
-            raise NotYet(
-                f"{words}: a table of True and False, {len(words)} by {len(words)}, please."
-            )
-        wrong = (given != expected).any(dim=-1).nonzero()
-        if len(wrong):
-            query = int(wrong[0])
-            yours, right = (each[query].nonzero()[:, 0].tolist() for each in (given, expected))
-            why = " (a mark is not before itself)" if query in yours else ""
-            raise NotYet(
-                f"{words}: wanted in row {query} is {right or 'no word'}; yours: {yours}{why}."
-            )
-    return "a name is a table: now the detector can look for it"
-
-
-def _two_numbers(answer):
-    table = torch.rand(4, 4, dtype=torch.double, generator=torch.Generator().manual_seed(1))
-    found = answer(table)
+def _tensor(found, shape, what):
+    """The answer, if it is a tensor of this shape. Raises NotYet."""
     attempted(found)
-    if not isinstance(found, (tuple, list, torch.Tensor)) or len(found) != 2:
-        raise NotYet(f"Two numbers are wanted, got {type(found).__name__}.")
-    right, away = word_and_place(table), [0, 2, 3]
-    names = {
-        "row 1, where the noun is second, is counted": (
-            table.diagonal().mean(),
-            table[:, 1].mean(),
-        ),
-        "rows are where the noun stands; you took a row for the place": (
-            right[0],
-            table[1, away].mean(),
-        ),
-        "the two are in the other order": right[::-1],
-    }
-    for what, mine, yours in zip(("noun", "second place"), right, found, strict=True):
-        if abs(float(mine) - float(yours)) > 1e-6:
-            said = [
-                name
-                for name, pair in names.items()
-                if all(abs(float(a) - float(b)) < 1e-6 for a, b in zip(pair, found, strict=True))
-            ]
+    if not isinstance(found, torch.Tensor) or found.shape != shape:
+        got = tuple(found.shape) if isinstance(found, torch.Tensor) else type(found).__name__
+        raise NotYet(f"{what} are wanted, shape {tuple(shape)}; got {got}.")
+    return found
+
+
+def _fit(answer):
+    weights = torch.rand(4, 3, 10, 10, generator=torch.Generator().manual_seed(0)).tril()
+    patterns, rows = weights / weights.sum(dim=-1, keepdim=True), torch.arange(10)
+    for name, named in {"topic": torch.ones(10), "previous": rows - 1}.items():
+        right = fit(patterns, named)
+        found = _tensor(answer(patterns, named), right.shape, "For 4 prompts and 3 heads, 12 fits")
+        hits = (patterns.argmax(dim=-1) == named).double()
+        chance, rate = 1 / (rows + 1), hits[..., 3:].mean(dim=-1)
+        least = (patterns.argmin(dim=-1) == named)[..., 3:].double().mean(dim=-1)
+        luck = chance[3:].mean()
+        mistakes = {
+            "this is the rate of hits: chance is not taken off": rate,
+            "divide by 1 - chance, so that a head that always hits gets 1": rate - luck,
+            "row q has q + 1 words, and not always ten": (rate - 0.1) / 0.9,
+            "row q has q + 1 words, not q": (rate - (1 / rows[3:]).mean())
+            / (1 - (1 / rows[3:]).mean()),
+            "rows 0 to 2, the prompt, are counted as well": (hits.mean(dim=-1) - chance.mean())
+            / (1 - chance.mean()),
+            "the smallest weight counts, not the largest": (least - luck) / (1 - luck),
+        }
+        if not _alike(found, right):
+            said = [m for m, each in mistakes.items() if _alike(found, each)]
             hint = f": {said[0]}" if said else ""
             raise NotYet(
-                f"The {what} gets {mine:.3f} in a test table, got {float(yours):.3f}{hint}."
+                f"As {name}: {right[0, 0]:.3f} for the first prompt and head, got "
+                f"{found[0, 0]:.3f}{hint}."
             )
-    return "a head that follows the word has the larger first number, one of places the second"
+    return "0 is a head that chooses words at random, and 1 a head that always hits"
+
+
+def _rival(answer, one, maps, head):
+    def named_in(words):
+        named = torch.as_tensor(attempted(answer(words)))
+        if named.shape != (len(words),):
+            raise NotYet(f"{words}: one number for each row, {len(words)} in all, please.")
+        late = named[3:] > torch.arange(3, len(words))
+        if late.any():
+            row = 3 + int(late.nonzero()[0])
+            raise NotYet(
+                f"{words}: row {row} cannot attend to word {int(named[row])}, a later one."
+            )
+        return named
+
+    on_one = named_in(one.text.words)
+    if (wrong := (on_one[3:] != 1).nonzero()[:, 0] + 3).numel():
+        row = int(wrong[0])
+        word = one.text.words[int(on_one[row])]
+        raise NotYet(
+            f"On the one prompt, row {row} has to name {one.text.words[1]!r}, not {word!r}."
+        )
+    words = torch.stack([m.words for m in maps])[:, head : head + 1]
+    named = torch.stack([named_in(m.text.words) for m in maps])[:, None]
+    topic = fit(words, torch.ones(named.shape[-1])).mean().item()
+    found = fit(words, named).mean().item()
+    if found < BETTER:
+        said = f"On the prompts it fits {found:.2f}, and *topic* {topic:.2f}"
+        raise NotYet(f"{said}; at least {BETTER} is wanted.")
+    return (
+        f"it fits {found:.2f}, *topic* {topic:.2f}: two names, one picture, but one rule is better"
+    )
+
+
+def _places(answer):
+    generator = torch.Generator().manual_seed(1)
+    four = torch.rand(24, 6, 4, dtype=torch.double, generator=generator)
+    four *= torch.rand(24, 6, 1, dtype=torch.double, generator=generator) ** 8
+    stands = torch.arange(24) % 4
+    right, wanted = place_table(four, stands), "Four rows of four shares"
+    found = _tensor(answer(four, stands), right.shape, wanted)
+
+    def over_orders(shares):
+        return torch.stack([shares[stands == place].mean(dim=0) for place in range(4)])
+
+    late = over_orders(four.mean(dim=1))
+    mean = four.mean(dim=1)
+    mistakes = {
+        "the six queries are not divided by what they give to the four places": late,
+        "divide each query by its own sum before any mean; else a query that leaves half a percent "
+        "outweighs all that leave a thousandth": late / late.sum(dim=-1, keepdim=True),
+        "divide each query by its sum before the mean over queries": over_orders(
+            mean / mean.sum(dim=-1, keepdim=True)
+        ),
+        "rows are where the noun stands, columns what is attended to": right.T,
+        "each row is to be a mean over the orders in which the noun stands there": (
+            four / four.sum(dim=-1, keepdim=True)
+        )
+        .mean(dim=(0, 1))
+        .expand(4, 4),
+    }
+    if not _alike(found, right):
+        said = [m for m, each in mistakes.items() if _alike(found, each)]
+        hint = f": {said[0]}" if said else ""
+        raise NotYet(f"In a test the first row begins with {right[0, 0]:.3f}, got "
+                     f"{found[0, 0]:.3f}{hint}.")  # fmt: skip
+    return "every query counts alike now, however little BOS leaves it"
 
 
 def _rests(first, second, model, head, text):
@@ -148,8 +160,8 @@ def _rests(first, second, model, head, text):
 
 
 CHECKS = {
-    "17.1": _excess,
-    "17.2": _marks,
-    "17.3": _two_numbers,
+    "17.1": _fit,
+    "17.2": _rival,
+    "17.3": _places,
     "17.4": _rests,
 }

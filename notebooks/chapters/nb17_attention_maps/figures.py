@@ -1,14 +1,13 @@
 """Figures of notebook 17: a model that writes, a detector on single prompts."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
+from pandas import DataFrame
 from torch import Tensor
 
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE
-from aot_helpers.showing.forms import SMALL, grids, panels, shown
+from aot_helpers.showing.forms import SMALL, dots, grids, panels, points, shown
 
 
 def writing(
@@ -32,46 +31,75 @@ def writing(
     return figure
 
 
-def histograms(
-    values: dict[str, Sequence[float]],
-    control: dict[str, Sequence[float]],
-    title: str,
-    x_label: str,
-    first: float | None = None,
-) -> Figure:
-    """Histograms over prompts, a row for each name: what was measured above, the control below.
+def heads(pattern: Float[Tensor, "head query key"], words: list[str], title: str) -> Figure:
+    """The attention patterns of eight heads with BOS, and what each gives to BOS on average."""
+    by_head = {
+        f"L0H{number} (BOS: {each[1:, 0].mean():.4f})": each for number, each in enumerate(pattern)
+    }
+    tokens = ["BOS", *words]
+    names = list(by_head)
+    rows = {"heads 0 to 3": names[:4], "heads 4 to 7": names[4:]}
+    return grids(
+        {row: {name: by_head[name] for name in some} for row, some in rows.items()}, title,
+        row_names=tokens, column_names=tokens, cell=0.16,
+        x_label="token attended to (key)", y_label="token that attends (query)",
+    )  # fmt: skip
 
-    first: the value on one prompt, marked in the first row.
-    """
-    key = {"■ measured": SHARE, "■ permutation null": PALE}
-    figure, axes = panels(len(values), 1, 8.4, 2.1 * len(values), title=title, key=key, sharex=True)
-    every = np.concatenate([*map(np.asarray, (*values.values(), *control.values()))])
-    bins = np.arange(np.floor(every.min() * 10) / 10, every.max() + 0.1, 0.1)
-    for axis, name in zip(axes[:, 0], values, strict=True):
-        for some, color, sign in ((values[name], SHARE, 1), (control[name], PALE, -1)):
-            some = np.asarray(some)
-            counts, _ = np.histogram(some, bins)
-            axis.bar(bins[:-1], sign * counts, 0.09, align="edge", color=color, alpha=0.8)
-            axis.plot([some.mean()] * 2, [0, sign * 1.1 * counts.max()], color=INK, lw=1.6)
-            at = some.mean(), sign * 1.1 * counts.max()
-            axis.text(*at, f" mean {some.mean().round(2) + 0:.2f}", size=SMALL, va="center")
-        axis.axhline(0, color=INK, lw=0.8)
-        axis.set_ylabel("prompts")
-        axis.yaxis.set_major_formatter(lambda count, _: f"{abs(count):g}")
-        axis.margins(y=0.12)
-    if first is not None:
-        look = {"arrowstyle": "->", "color": INK}
-        most = axes[0, 0].get_ylim()[1]
-        axes[0, 0].annotate(
-            "the one prompt",
-            (first, 0),
-            (first, 0.6 * most),
-            ha="center",
-            size=SMALL,
-            arrowprops=look,
-        )
-    axes[-1, 0].set_xlabel(x_label)
+
+def rows_hit(
+    fits: Float[Tensor, " prompt"], null: Float[Tensor, " prompt"], title: str, n_rows: int = 7
+) -> Figure:
+    """On how many prompts a name hits so many rows: measured above, a random word's below."""
+    key = {"■ the name": SHARE, "■ permutation null: a random word in each row": PALE}
+    figure, axes = panels(1, 1, 8.4, 2.6, title=title, key=key)
+    axis, values = axes[0, 0], np.unique(np.round(np.concatenate([fits, null]), 4))
+    low, step = values[0], np.diff(values).min()
+    for some, color, sign in ((fits, SHARE, 1), (null, PALE, -1)):
+        n_hit = np.round((np.asarray(some) - low) / step).astype(int)
+        counts = np.bincount(n_hit, minlength=n_rows + 1)
+        axis.bar(range(n_rows + 1), sign * counts, 0.8, color=color, alpha=0.85)
+        for x, count in enumerate(counts):
+            side = "bottom" if sign > 0 else "top"
+            axis.text(x, sign * (count + 3), count, ha="center", va=side, size=SMALL)
+    axis.axhline(0, color=INK, lw=0.8)
+    axis.set_xticks(range(n_rows + 1), [f"{k}\n{low + k * step:.2f}" for k in range(n_rows + 1)])
+    axis.set(xlabel=f"rows hit, of {n_rows} (below: fit)", ylabel="prompts", yticks=[])
+    axis.margins(y=0.16)
     return figure
+
+
+def names_fitted(held: DataFrame, groups: dict[str, list[str]], title: str) -> Figure:
+    """The held-out fits of each name, a dot for each model and half of the prompts."""
+    rows = {
+        name: {group: each[each["model"].isin(models)]["fit"] for group, models in groups.items()}
+        for name, each in held.groupby("name", sort=False)
+    }
+    note = "a dot for each model and half of the prompts; a head made by hand has a fit of 1"
+    axis = "fit of the best head: 0 is chance, 1 is always"
+    levels = {0.5: "half-way"}
+    return dots({"": rows}, title, axis, apart=True, levels=levels, note=note)
+
+
+def word_or_place(topic: DataFrame, levels: dict[float, str], title: str) -> Figure:
+    """The index of each model's best topic heads, two dots a model."""
+    rows = {model: {"": each["index"]} for model, each in topic.groupby("model", sort=False)}
+    note = "two dots a model: the heads chosen on either half of the prompts; made: by hand"
+    axis = "attention on the second place alone (−1) or on the noun alone (1)"
+    return dots({"": rows}, title, axis, levels=levels, x_range=(-1, 1), note=note)
+
+
+def costs(every: DataFrame, title: str) -> Figure:
+    """What each head gives to BOS on prompts, and what its ablation costs on repeated tokens."""
+    groups = {"layer 0: planted to attend 0 to 3 tokens back": 0, "layer 1": 1}
+    layers = {name: every[every["layer"] == n] for name, n in groups.items()}
+    data = {name: (each["to BOS"], each["cost"]) for name, each in layers.items()}
+    names = {}
+    for head, some in every[every["cost"] > 1].groupby("head"):  # one name for all its seeds
+        seeds = [run[-1] if "seed" in run else "0" for run in some["model"]]
+        said = f"{head} seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}"
+        names[said] = some["to BOS"].iloc[0], some["cost"].iloc[0]
+    axes = "attention to BOS on the prompts", "cost of ablation on the second copy (nats)"
+    return points({"": data}, title, *axes, names={"": names})
 
 
 def spread(single: dict[str, list[float]], over_all: dict[str, float], title: str) -> Figure:

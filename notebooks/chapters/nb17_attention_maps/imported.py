@@ -31,13 +31,19 @@ def rows_of(texts: list[str], tokenizer: Tokenizer, n: int, length: int = 64) ->
     raise ValueError(f"{len(rows)} of {len(texts)} texts have {length} tokens: ask for fewer rows")
 
 
-def stream_after(
-    model: Model, rows: Int[Tensor, "row pos"], n_layers: int
-) -> Float[Tensor, "row pos d_model"]:
-    """The stream after the first n_layers layers, at every position but the last."""
-    name = f"L{n_layers}.resid_pre" if n_layers < model.config.n_layers else "final_resid"
-    with torch.no_grad():
-        return torch.cat([model.run_with_cache(some)[1][name][:, :-1] for some in rows.split(10)])
+def streams_after(
+    model: Model, rows: Int[Tensor, "row pos"], layers: list[int]
+) -> dict[int, Float[Tensor, "row pos d_model"]]:
+    """The stream after so many layers, for each number, at every position but the last."""
+    last = model.config.n_layers
+    names = {n: f"L{n}.resid_pre" if n < last else "final_resid" for n in layers}
+    found = {n: [] for n in layers}
+    for some in rows.split(10):
+        with torch.no_grad():
+            _, cache = model.run_with_cache(some)
+        for n, name in names.items():
+            found[n].append(cache[name][:, :-1].clone())
+    return {n: torch.cat(each) for n, each in found.items()}
 
 
 def loss_of(
@@ -60,16 +66,16 @@ def fit_constants(
     """One scale of all logits and one constant for each token, by the usual loss on the rows."""
     generator = torch.Generator().manual_seed(seed)
     scale, constants = torch.ones(()), torch.zeros(model.config.d_vocab)
-    with torch.enable_grad():
-        optimizer = torch.optim.Adam([scale.requires_grad_(), constants.requires_grad_()], 0.1)
-        for _ in range(steps):
-            at = torch.randint(len(rows), (batch_size,), generator=generator)
-            logits = scale * lens(model, stream[at]) + constants
-            loss = F.cross_entropy(logits.transpose(1, 2), rows[at, 1:])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-    return scale.detach(), constants.detach()
+    optimizer = torch.optim.Adam([scale, constants], 0.1)
+    for _ in range(steps):
+        at = torch.randint(len(rows), (batch_size,), generator=generator)
+        logits, came = lens(model, stream[at]).flatten(0, 1), rows[at, 1:].flatten()
+        # The gradient of cross-entropy by the logits: what was expected less what came.
+        surplus = (scale * logits + constants).softmax(dim=-1)
+        surplus[torch.arange(len(came)), came] -= 1
+        scale.grad, constants.grad = surplus.mul_(1 / len(came)).mul(logits).sum(), surplus.sum(0)
+        optimizer.step()
+    return scale, constants
 
 
 def named_fits(maps: list[Maps]) -> Float[Tensor, " head"]:

@@ -1,6 +1,7 @@
 """Notebook 17: hundreds of prompts, attention between words, kinds of heads, words moved about."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
@@ -11,7 +12,6 @@ from torch import Tensor
 from aot_helpers.base.errors import unknown_name
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.protocol import Head, Model
-from aot_helpers.models.sampling import generate
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import keys_back
 from aot_helpers.text.tokenization import Tokenizer
@@ -69,25 +69,59 @@ def openings(nouns=NOUNS) -> list[str]:
     return [each.format(noun) for noun in nouns for each in OPENINGS]
 
 
+AT_ONCE = 40  # texts in a batch
+
+
+def padded(texts: list[Int[Tensor, " pos"]], more: int = 0) -> Int[Tensor, "text longest"]:
+    """Texts below each other, filled up behind, where no causal model looks; `more` places more."""
+    rows = torch.zeros(len(texts), max(map(len, texts)) + more, dtype=torch.long)
+    for row, text in zip(rows, texts, strict=True):
+        row[: len(text)] = text
+    return rows
+
+
+def continued(
+    model: Model, starts: list[Int[Tensor, " pos"]], n: int, seeds: list[int], top_k: int = 10
+) -> list[Int[Tensor, " longer"]]:
+    """Each start with n pieces behind, drawn as `generate` draws them, but all texts at once."""
+    dice = [torch.Generator().manual_seed(seed) for seed in seeds]
+    rows, at = padded(starts, n), torch.tensor([len(each) for each in starts])
+    every = torch.arange(len(rows))
+    for _ in range(n):
+        with torch.no_grad():
+            logits = model(rows[:, : at.max()])[every, at - 1]
+        top = logits.topk(top_k)
+        p = top.values.double().softmax(dim=-1)
+        pairs = zip(p, dice, strict=True)
+        drawn = [torch.multinomial(each, 1, generator=die) for each, die in pairs]
+        rows[every, at] = top.indices.gather(1, torch.stack(drawn))[:, 0]
+        at = at + 1
+    return [row[:end] for row, end in zip(rows, at, strict=True)]
+
+
 def written(model: Model, prompts: list[str], n_words: int = 7, seed: int = 0) -> list[Text]:
     """Each prompt, continued by the model by n_words words: top 10, seed + the prompt's number.
 
     Pieces are drawn until the last word is whole, at most six a word. Raises ValueError where
     they make fewer words.
     """
-    texts = []
+    starts = [model.tokenizer.encode(prompt, bos=True) for prompt in prompts]
+    wanted = [len(text_of(model.tokenizer, start).words) + n_words for start in starts]
+    texts: dict[int, Text] = {}
+    for n_pieces in (n_words + 3, 3 * n_words, 6 * n_words):  # longer draws begin alike
+        left = [i for i in range(len(prompts)) if i not in texts]
+        for some in (left[i : i + AT_ONCE] for i in range(0, len(left), AT_ONCE)):
+            seeds = [seed + i for i in some]
+            longer = continued(model, [starts[i] for i in some], n_pieces, seeds)
+            for i, tokens in zip(some, longer, strict=True):
+                text = text_of(model.tokenizer, tokens)
+                if len(text.words) > wanted[i]:
+                    n = text.word_of.index(wanted[i])
+                    texts[i] = Text(text.tokens[:n], text.word_of[:n], text.words[: wanted[i]])
     for i, prompt in enumerate(prompts):
-        start = model.tokenizer.encode(prompt, bos=True)
-        wanted = len(text_of(model.tokenizer, start).words) + n_words
-        for n_pieces in (n_words + 3, 3 * n_words, 6 * n_words):  # longer draws begin alike
-            text = text_of(model.tokenizer, generate(model, start, n_pieces, seed=seed + i))
-            if len(text.words) > wanted:
-                break
-        else:
+        if i not in texts:
             raise ValueError(f"{prompt!r} was continued by too few words: take another seed")
-        n = text.word_of.index(wanted)
-        texts.append(Text(text.tokens[:n], text.word_of[:n], text.words[:wanted]))
-    return texts
+    return [texts[i] for i in range(len(prompts))]
 
 
 def by_words(
@@ -117,12 +151,15 @@ class Maps(NamedTuple):
 def read(model: Model, texts: list[Text]) -> list[Maps]:
     """The maps of every head, layer after layer: head number layer · n_heads + head."""
     maps = []
-    for text in texts:
+    for some in (texts[i : i + AT_ONCE] for i in range(0, len(texts), AT_ONCE)):
         with torch.no_grad():
-            _, cache = model.run_with_cache(text.tokens[None])
-        patterns = torch.cat([cache[f"L{i}.pattern"][0] for i in range(model.config.n_layers)])
-        on_bos = patterns[:, 1:, 0].mean(dim=1)
-        maps.append(Maps(text, by_words(patterns.double(), text.word_of), on_bos))
+            _, cache = model.run_with_cache(padded([text.tokens for text in some]))
+        layers = [cache[f"L{i}.pattern"] for i in range(model.config.n_layers)]
+        for text, pattern in zip(some, torch.cat(layers, dim=1), strict=True):
+            n = len(text.tokens)
+            on_bos = pattern[:, 1:n, 0].mean(dim=1)
+            words = by_words(pattern[:, :n, :n].double(), text.word_of)
+            maps.append(Maps(text, words, on_bos))
     return maps
 
 
@@ -159,8 +196,8 @@ def targets_of(kind: str, n_words: int, topic: int = 1) -> Bool[Tensor, "query k
 
 
 def hits(
-    pattern: Float[Tensor, "head query key"], targets: Bool[Tensor, "query key"]
-) -> tuple[Float[Tensor, "head counted"], Float[Tensor, " counted"]]:
+    pattern: Float[Tensor, "*text head query key"], targets: Bool[Tensor, "query key"]
+) -> tuple[Float[Tensor, "*text head counted"], Float[Tensor, " counted"]]:
     """Where the k words most looked at are the k targets, and how often by chance.
 
     Only for the counted queries, which have targets; chance is 1 in all choices of k of the words
@@ -168,7 +205,9 @@ def hits(
     """
     at = targets.any(dim=-1).nonzero()[:, 0]
     wanted = targets[at].sum(dim=-1)
-    order = pattern[:, at].argsort(dim=-1, descending=True).argsort(dim=-1)  # rank of each word
+    order = (
+        pattern[..., at, :].argsort(dim=-1, descending=True).argsort(dim=-1)
+    )  # rank of each word
     found = (order < wanted[:, None]) == targets[at]
     ways = [math.comb(q + 1, k) for q, k in zip(at.tolist(), wanted.tolist(), strict=True)]
     return found.all(dim=-1).to(pattern), 1 / torch.tensor(ways).to(pattern)
@@ -179,11 +218,14 @@ def fits(maps: list[Maps], kind: str) -> Float[Tensor, " head"]:
 
     0 is chance, 1 is always; over all counted words of all texts.
     """
-    found, chance = [], []
+    alike = defaultdict(list)  # texts of one length have one table of targets
     for text, words, _ in maps:
-        each = hits(words, targets_of(kind, len(text.words), text.topic))
-        found.append(each[0])
-        chance.append(each[1])
+        alike[len(text.words), text.topic].append(words)
+    found, chance = [], []
+    for (n_words, topic), patterns in alike.items():
+        each, luck = hits(torch.stack(patterns), targets_of(kind, n_words, topic))
+        found.append(each.transpose(0, 1).flatten(1))  # [head, text and counted word]
+        chance.append(luck.repeat(len(patterns)))
     rate, luck = torch.cat(found, dim=1).mean(dim=1), torch.cat(chance).mean()
     return (rate - luck) / (1 - luck)
 
@@ -228,12 +270,6 @@ def untrained(seed: int, tokenizer: Tokenizer) -> AttentionOnlyTransformer:
 def load(name: str) -> AttentionOnlyTransformer:
     """A checkpoint that is only read."""
     return load_checkpoint(name).requires_grad_(False)
-
-
-def maps_of(name: str, prompts: list[str], seed: int = 0) -> list[Maps]:
-    """The maps of a checkpoint on the prompts, each with its own words behind."""
-    model = load(name)
-    return read(model, written(model, prompts, seed=seed))
 
 
 def on_bos(maps: list[Maps]) -> Float[Tensor, " head"]:
