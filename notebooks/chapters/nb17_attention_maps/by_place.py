@@ -36,16 +36,26 @@ def in_all_orders(
     return torch.stack(rows).view(len(nouns), len(ORDERS), -1)
 
 
+@torch.no_grad()
+def _toward_four(
+    model: Model, tokens: Int[Tensor, "noun order pos"], what: str
+) -> list[Float[Tensor, "noun order head query place"]]:
+    """For each layer, the patterns or scores of AFTER's words over the four, a noun at a time."""
+    found = []
+    for orders in tokens:
+        _, cache = model.run_with_cache(orders)
+        layers = [cache[f"L{i}.{what}"] for i in range(model.config.n_layers)]
+        found.append([each[:, :, 5:, 1:5].double() for each in layers])
+    return [torch.stack(layer) for layer in zip(*found, strict=True)]
+
+
 def seen_places(
     model: Model, tokens: Int[Tensor, "noun order pos"]
 ) -> Float[Tensor, "head order place"]:
     """How AFTER's words divide what they give to the four words, by place: mean over nouns."""
-    with torch.no_grad():
-        _, cache = model.run_with_cache(tokens.flatten(0, 1))
-    patterns = [cache[f"L{i}.pattern"].double() for i in range(model.config.n_layers)]
-    four = torch.cat(patterns, dim=1)[:, :, 5:, 1:5]  # [text, head, query, place]
-    shares = (four / four.sum(dim=-1, keepdim=True).clamp(min=1e-30)).mean(dim=2)
-    return shares.unflatten(0, tokens.shape[:2]).mean(dim=0).transpose(0, 1)
+    four = torch.cat(_toward_four(model, tokens, "pattern"), dim=2)
+    shares = (four / four.sum(dim=-1, keepdim=True).clamp(min=1e-30)).mean(dim=3)
+    return shares.mean(dim=0).transpose(0, 1)
 
 
 def place_table(
@@ -93,12 +103,8 @@ def left_by_word_and_distance(
     the mean of each word and of each place; then how much the places' means, from one place to the
     next, differ from those of the next query, one place on. Of all variance, the larger share.
     """
-    with torch.no_grad():
-        _, cache = model.run_with_cache(tokens.flatten(0, 1))
     orders, shares = torch.tensor(ORDERS), []
-    for layer in range(model.config.n_layers):
-        scores = cache[f"L{layer}.scores"].double()[:, :, 5:, 1:5]
-        scores = scores.unflatten(0, tokens.shape[:2])  # [noun, order, head, query, place]
+    for scores in _toward_four(model, tokens, "scores"):
         scores = scores.permute(0, 2, 3, 1, 4)  # [noun, head, query, order, place]
         scores = scores - scores.mean(dim=(3, 4), keepdim=True)
         by_place = scores.mean(dim=3, keepdim=True)

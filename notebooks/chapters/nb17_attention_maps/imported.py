@@ -37,13 +37,13 @@ def streams_after(
     """The stream after so many layers, for each number, at every position but the last."""
     last = model.config.n_layers
     names = {n: f"L{n}.resid_pre" if n < last else "final_resid" for n in layers}
-    found = {n: [] for n in layers}
-    for some in rows.split(10):
+    found = {n: torch.empty(len(rows), rows.shape[1] - 1, model.config.d_model) for n in layers}
+    for i in range(0, len(rows), 10):
         with torch.no_grad():
-            _, cache = model.run_with_cache(some)
+            _, cache = model.run_with_cache(rows[i : i + 10])
         for n, name in names.items():
-            found[n].append(cache[name][:, :-1].clone())
-    return {n: torch.cat(each) for n, each in found.items()}
+            found[n][i : i + 10] = cache[name][:, :-1]
+    return found
 
 
 def loss_of(
