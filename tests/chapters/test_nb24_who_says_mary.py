@@ -9,7 +9,7 @@ from chapters.nb24_who_says_mary.two_names import read_names
 from figure_checks import check_figures
 from tiny_models import tiny_30 as tiny
 
-ROLES = ("early", "tell", "movers", "unknown", "negative", "suppress")
+ROLES = ("early", "tell", "movers", "unknown", "negative", "suppress", "end")
 PROMPT = "When Mary and John went to the store, John was tired, and Anna gave Tom's drink to"
 TIED = "When Mary and John went to the store, Anna gave a drink to"
 DONORS = {"two names": "S", "third gives": "C", "third owns": "C", "someone gives": "IO"}
@@ -162,7 +162,7 @@ def test_figures_can_be_read():
         {"L0H1": {"same": 1.0, "swapped": 2.0}},
         {"L0H1": {"swapped": {"L0H0": 0.1, "L0H2": 0.3}}},
     )
-    edges = dict.fromkeys(("movers", "unknown", "suppress", "negative", "tell"), "1.0")
+    edges = dict.fromkeys(("movers", "unknown", "suppress", "negative", "end", "tell"), "1.0")
     check_figures(
         figures.roles("Mary gave John a", [("John", "S", "red")], "title", "b"),
         figures.contributions({"L0H1": (1.0, -2.0, 3.0)}, ("Mary", "John"), "title"),

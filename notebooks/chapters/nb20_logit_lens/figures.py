@@ -50,6 +50,8 @@ def grid(
     axis.set_yticks(range(len(rows)), names)
     axis.set_xticks(range(len(tokens)), list(map(shown, tokens)))
     axis.set_xlabel("the prompt, token by token")
+    if every > 1:
+        axis.set_ylabel(f"residual stream (a row for every {every} layers)")
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
     label = "probability of the\nmodel's prediction"
@@ -79,7 +81,7 @@ def by_norm(curves: Mapping[str, Mapping[str, Sequence[float]]], title: str) -> 
     """I_k with a layer's sum, the largest head first: {model: {vectors: [rank]}}."""
     looks = {
         "real heads": (VALUE, "-"),
-        "real heads, another sum": (VALUE, ":"),
+        "real heads, another sum": (SHARE, ":"),
         "random, same norms": (PALE, "--"),
         "random, equal norms": (KEY, "-."),
     }

@@ -63,8 +63,9 @@ def contributions(
     key = {f"to the logit of {names[0]}": VALUE, f"to the logit of {names[1]}": WRONG}
     key[f"to the difference, {names[0]} − {names[1]}"] = PALE
     figure, ((left, right),) = panels(
-        1, 2, 9.2, 0.36 * len(rows) + 0.6, title=title, key=key, sharex=True, sharey=True
-    )
+        1, 2, 9.8, 0.36 * len(rows) + 0.6, title=title, key=key, sharex=True, sharey=True,
+        note="MLPs and embedding: as a difference only",
+    )  # fmt: skip
     for i, color in enumerate((VALUE, WRONG)):
         left.barh(at - 0.19 + 0.38 * i, values[:, i], 0.36, color=color)
     bars = right.barh(at, values[:, 2], 0.62, color=PALE)
@@ -178,9 +179,9 @@ def proportional(
 def circuit(edges: Mapping[str, str], boxes: Mapping[str, tuple[str, str]], title: str) -> Figure:
     """What was tested (solid arrows, with their numbers), and what was not (dotted).
 
-    edges: the labels of the arrows "movers", "unknown", "suppress", "negative" and "tell".
-    boxes: {role: (heads, what they do)} of "early", "tell", "movers", "unknown", "negative" and
-    "suppress".
+    edges: the labels of the arrows "movers", "unknown", "suppress", "negative", "end" and "tell".
+    boxes: {role: (heads, what they do)} of "early", "tell", "movers", "unknown", "negative",
+    "suppress" and "end".
     """
     figure, axis = canvas(10.6, 5.75)
     names = ((4.1, "Mary (IO)", VALUE), (3.05, "John (S1)", WRONG), (1.35, "John (S2)", WRONG))
@@ -193,6 +194,7 @@ def circuit(edges: Mapping[str, str], boxes: Mapping[str, tuple[str, str]], titl
         (7.65, 3.0, PALE, *boxes["unknown"]),
         (7.65, 4.95, THIRD, *boxes["negative"]),
         (5.35, 1.15, QUERY, *boxes["suppress"]),
+        (7.65, 0.95, KEY, *boxes["end"]),
         (9.85, 3.0, INK, "logit of Mary", "− logit of John"),
     )
     for x, y, color, name, said in drawn:
@@ -209,7 +211,8 @@ def circuit(edges: Mapping[str, str], boxes: Mapping[str, tuple[str, str]], titl
     _edge(axis, (6.3, 2.8), (6.7, 2.95), edges["unknown"], (6.62, 2.48))
     _edge(axis, (8.6, 4.05), (9.5, 3.36))
     _edge(axis, (8.6, 4.85), (9.8, 3.36), edges["negative"], (9.5, 4.3))
-    _edge(axis, (6.3, 1.2), (9.65, 2.64), edges["suppress"], (8.1, 1.72))
+    _edge(axis, (6.3, 1.2), (9.65, 2.64), edges["suppress"], (7.85, 2.08))
+    _edge(axis, (8.6, 1.05), (9.95, 2.64), edges["end"], (9.5, 1.72))
     axis.plot((5.35, 5.35), (2.37, 1.53), color="0.6", lw=1.2)
     say(axis, 5.35, 1.95, "✕", WRONG, size=16, weight="bold")
     say(axis, 5.55, 1.95, edges["tell"], "0.35", size=9.5, ha="left")

@@ -68,6 +68,7 @@ BOXES = {  # of the circuit in SmolLM2: heads, and what they do
     "unknown": ("other ways", "not found"),
     "negative": ("L24H4", "negative: lowers Mary"),
     "suppress": ("L23H3", "lowers what it attends to"),
+    "end": ("L29H1", "attends to the end"),
 }
 PEOPLE = ("IO", "S", "C", "D", "E")
 EXAMPLE = {"IO": "Mary", "S": "John", "C": "Anna", "D": "Paul"}
