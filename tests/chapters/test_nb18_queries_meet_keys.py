@@ -230,20 +230,17 @@ def test_figures_can_be_read():
     v, words = points(), ["x", "y"]
     q, k = v.q[:, :2], v.k[:, :2]
     near, far = (q[:2], 0.01 * k[:2]), (q[:2], 5 * k[:2])
-    rules = {
-        "one key": [(0.1, "always"), (0.9, "before")],
-        "another": [(0.2, "after"), (0.5, "own")],
-    }
-    on_map = {"one key": [0.0, 0.8], "another": [0.4, 0.3]}
-    curves = {name: study.curves_of(MINILM, name) for name in ("all pairs", "directions")}
+    rules = [(0.1, "always"), (0.9, "before"), (0.5, "own")]
+    curves = (study.curves_of(MINILM, name) for name in ("all pairs", "directions"))
+    at_best = [each.amin(dim=1).tolist() for each in curves]
     check_figures(
         drawings.clouds({"one": (q, k), "two": (k, q)}, "title", v.pos),
         drawings.toy({"near": near, "far": far}, words, "title"),
         drawings.toy({"near": near}, words, "title", links="nearest", center=True),
         drawings.at_a_glance(MINILM, "title", notes={Head(0, 2): "before"}),
         drawings.exchange(shifting.Shifted(MINILM), "title"),
-        drawings.scales(curves, study.metric_scales(MINILM), "title"),
-        drawings.against_rules(rules, on_map, "title"),
+        drawings.scales(*at_best, study.metric_scales(MINILM), "title"),
+        drawings.against_rules(rules, [0.0, 0.8, 0.3], "title"),
         shifting.frames(shifting.Shifted(MINILM), shifting.DRAWN, (0, 4, 8), "title"),
     )
 

@@ -14,7 +14,6 @@ from torch import Tensor
 from aot_helpers.models.protocol import Head
 from aot_helpers.showing import forms
 from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE
-from chapters.nb18_queries_meet_keys.geometry import SCALES
 from chapters.nb18_queries_meet_keys.measure import map_of, places
 from chapters.nb18_queries_meet_keys.shifting import Shifted
 
@@ -190,28 +189,30 @@ def exchange(film: Shifted, title: str) -> Figure:
 
 
 def scales(
-    curves: Mapping[str, Float[Tensor, "head scale"]],
+    of_heads: Sequence[float],
+    at_random: Sequence[float],
     chosen: Mapping[str, Float[Tensor, "layer head"]],
     title: str,
 ) -> Figure:
-    """S1's metrics: the weighted correlation over c, and the c that each metric chooses for a head.
+    """S1's metrics: the weighted correlation of heads, and the c that each metric chooses for them.
 
-    curves: {group: correlations}, drawn as median and quartiles.
+    of_heads: each head's correlation at its best c; at_random: the same of random vectors.
     """
-    colors = dict(zip(curves, (SHARE, "0.45"), strict=False))
-    key = {f"━ {name}": color for name, color in colors.items()}
     figure, axes = forms.panels(
-        1, 1 + len(chosen), 12, 2.7, title=title, key=key, width_ratios=[1.2, *[1] * len(chosen)],
-        note="left: median and quartiles of the heads; others: the c that each metric chooses",
+        1, 1 + len(chosen), 12, 2.9, title=title, width_ratios=[1.2, *[1] * len(chosen)],
+        note="left: a point is a head, + the median; others: the c that each metric chooses",
     )  # fmt: skip
-    for name, each in curves.items():
-        low, middle, high = np.nanquantile(each, [0.25, 0.5, 0.75], axis=0)
-        axes[0, 0].plot(SCALES, middle, "o-", color=colors[name], ms=4, lw=2)
-        axes[0, 0].fill_between(SCALES, low, high, color=colors[name], alpha=0.18, lw=0)
-    axes[0, 0].set(xscale="log", xlabel="c", ylabel="weighted correlation", ylim=(-1.05, 0.3))
-    axes[0, 0].set_xticks(SCALES, [f"{c:g}" if c in SHOWN else "" for c in SCALES])
-    axes[0, 0].set_xticks([], minor=True)
-    axes[0, 0].axhline(0, color="0.8", lw=0.8, zorder=0)
+    axis = axes[0, 0]
+    axis.axline((0, 0), slope=1, color=PALE, lw=1.2, zorder=1)
+    axis.scatter(at_random, of_heads, color=SHARE, alpha=0.6, lw=0, s=22, zorder=3)
+    axis.plot(np.median(at_random), np.median(of_heads), "+", color=INK, ms=13, mew=2.2, zorder=4)
+    look = {"color": PALE, "size": forms.SMALL + 1, "path_effects": forms.HALO, "zorder": 5}
+    axis.text(0.97, 0.04, "the head is nearer to -1", ha="right", transform=axis.transAxes, **look)
+    axis.text(0.03, 0.92, "random vectors are nearer", transform=axis.transAxes, **look)
+    limits = -1.05, max(*of_heads, *at_random) + 0.12
+    axis.set(xlim=limits, ylim=limits)
+    axis.set(xlabel="same lengths, random directions", ylabel="MiniLM's head")
+    axis.set_title("weighted correlation at the best c", **forms.TITLE)
     for axis, (name, values) in zip(axes[0, 1:], chosen.items(), strict=True):
         image = axis.imshow(values.numpy(), cmap=EVEN, norm=LogNorm(0.2, 5), aspect="auto")
         axis.set_title(name, **forms.TITLE)
@@ -225,29 +226,24 @@ def scales(
 
 
 def against_rules(
-    by_rule: Mapping[str, Sequence[tuple[float, str]]],
-    by_map: Mapping[str, Sequence[float]],
-    title: str,
+    by_rule: Sequence[tuple[float, str]], by_map: Sequence[float], title: str
 ) -> Figure:
-    """What maps of heads find, against the best rule without a map: a panel for each kind of key.
+    """What maps of heads find, against rules without a map: a point is a head, in its rule's color.
 
-    by_rule: {kind of key: (share found, name of the rule) of each head}; by_map: the shares of the
-    heads' maps. A point is a head, in the color of its rule.
+    by_rule: (share found, name of the rule) of each head; by_map: the shares of their maps.
     """
-    names = sorted({name for each in by_rule.values() for _, name in each})
-    colors = dict(zip(names, (INK, SHARE, KEY, QUERY), strict=False))
+    shares, names = zip(*by_rule, strict=True)
+    colors = dict(zip(sorted({*names}), (INK, SHARE, KEY, QUERY), strict=False))
     key = {f"● {name}": color for name, color in colors.items()}
-    figure, (row,) = forms.panels(1, len(by_rule), 4.8 * len(by_rule), 4.4, title=title, key=key)
-    look = {"size": forms.SMALL + 1, "path_effects": forms.HALO, "zorder": 5}
-    for axis, (kind, rules), on_map in zip(row, by_rule.items(), by_map.values(), strict=True):
-        shares = [share for share, _ in rules]
-        dots = [colors[name] for _, name in rules]
-        axis.axline((0, 0), slope=1, color=PALE, lw=1.2, zorder=1)
-        axis.scatter(shares, on_map, color=dots, alpha=0.75, lw=0, s=30, zorder=3)
-        axis.plot(np.median(shares), np.median(on_map), "+", color=INK, ms=15, mew=2.4, zorder=4)
-        axis.text(0.03, 0.97, "the map finds more", color=PALE, va="center", **look)
-        axis.text(0.97, 0.03, "the rule finds more", color=PALE, ha="right", **look)
-        axis.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
-        axis.set(xlabel="share found by the best rule (its color)", ylabel="share found by the map")
-        axis.set_title(f"{kind} (a point: a head; +: the median head)", **forms.TITLE)
+    note = "a point is a head, + the median"
+    figure, axes = forms.panels(1, 1, 6.4, 4.2, title=title, key=key, note=note)
+    axis, look = axes[0, 0], {"size": forms.SMALL + 1, "path_effects": forms.HALO, "zorder": 5}
+    axis.axline((0, 0), slope=1, color=PALE, lw=1.2, zorder=1)
+    dots = [colors[name] for name in names]
+    axis.scatter(shares, by_map, color=dots, alpha=0.75, lw=0, s=30, zorder=3)
+    axis.plot(np.median(shares), np.median(by_map), "+", color=INK, ms=15, mew=2.4, zorder=4)
+    axis.text(0.03, 0.97, "the map finds more", color=PALE, va="center", **look)
+    axis.text(0.97, 0.03, "the rule finds more", color=PALE, ha="right", **look)
+    axis.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
+    axis.set(xlabel="share found by the rule", ylabel="share found by the map")
     return figure

@@ -377,11 +377,14 @@ def nearest_on_map(result: dict, head: Head, method: str = "tsne") -> Int[Tensor
 def top_keys(result: dict, head: Head, part: str = "top") -> Int[Tensor, " point"]:
     """The position of a key for each query of a results file.
 
-    part: "top", the key of its top score, or "top above", the one most above average: q · k less
-    the mean of that over all queries.
+    part: "top", the key of its top score; "top but first", the same among all keys but the first
+    of the text; or "top above", the one most above average: q · k less the mean of that over all
+    queries.
     """
-    width = {"top": 3, "top above": 1}[part]
-    return unpacked(head_of(result, head)[part], width)[:, 0]
+    if part == "top above":
+        return unpacked(head_of(result, head)[part], 1)[:, 0]
+    best = unpacked(head_of(result, head)["top"], 3)
+    return {"top": best[:, 0], "top but first": best[:, 0].where(best[:, 0] > 0, best[:, 1])}[part]
 
 
 def places(result: dict) -> tuple[Int[Tensor, " point"], Int[Tensor, " point"]]:
