@@ -93,7 +93,8 @@ def coverage(
         {"": rows}, title, "chance-corrected coverage", apart=True,
         colors={"one network": "#9A9A9A", "all 50, 95 %": INK},
         levels={0: "chance", 1: "all facts"},
-        note="Upper row: a dot for each network, a bar at their median. Below: all 50, a ratio of means.",
+        note="Upper row: a dot for each network, a bar at their median. "
+        "Below: all 50, a ratio of means.",
     )  # fmt: skip
 
 
