@@ -351,7 +351,7 @@ def test_figures_can_be_read(maps):
     fits = solutions.fit(torch.rand(30, 2, 10, 10), named)
     held = [(m, n, 0.1 * i) for i, m in enumerate(["a", "b-seed1"]) for n in ("topic", "first")]
     held = DataFrame(held, columns=["model", "name", "fit"])
-    heads = [("a", "L0H0", 0, 0.1, 7.0), ("b-seed1", "L1H3", 1, 1.0, 0.2)]
+    heads = [("a", "L0H0", 0, 0.1, 7.0), ("b-seed1", "L1H3", 1, 0.99, 0.2)]
     every = DataFrame(heads, columns=["model", "head", "layer", "to BOS", "cost"])
     check_figures(
         drawings.writing(text.words, {"L0H0": words[0], "L1H3": words[7]}, 6, "title"),
@@ -360,5 +360,6 @@ def test_figures_can_be_read(maps):
         drawings.names_fitted(held, {"one": ["a"], "other": ["b-seed1"]}, "title"),
         drawings.word_or_place(held.assign(index=held["fit"]), {0.75: "made"}, "title"),
         drawings.costs(every, "title"),
+        drawings.in_gpt2({"topic": torch.rand(2)}, [-0.3, 0.4], ["L0H0", "L0H1"], "title"),
         drawings.spread({"one": [0.1, 0.1, 0.5]}, {"one": 0.23}, "title"),
     )

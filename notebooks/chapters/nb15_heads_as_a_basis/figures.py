@@ -25,7 +25,7 @@ from chapters.torus.palette import (
 from chapters.torus.torus_maps import show_facts, show_map
 
 Facts = Int[Tensor, " pair"]
-OTHER = "#D55E00"  # of heads asked for facts that they never saw
+OTHER = "#D55E00"  # of heads asked for the facts of another network
 
 
 def hoped(facts: Facts, owners: Int[Tensor, " pair"], title: str) -> Figure:
@@ -82,7 +82,7 @@ def permutation_null(draws: Int[Tensor, " draw"], found: int, chance: float, tit
 def coverage(
     found: Mapping[str, tuple[Float[Tensor, " net"], forms.Interval]], title: str
 ) -> Figure:
-    """Chance-corrected coverage: a dot for each network, and the mean of all with its interval.
+    """Chance-corrected coverage: a dot for each network, and all together with an interval.
 
     found: {what is asked for: (of each network, of all)}.
     """
@@ -93,7 +93,8 @@ def coverage(
         {"": rows}, title, "chance-corrected coverage", apart=True,
         colors={"one network": "#9A9A9A", "all 50, 95 %": INK},
         levels={0: "chance", 1: "all facts"},
-        note="Upper row: a dot for each network, a bar at their median. Below it: the mean of all.",
+        note="Upper row: a dot for each network, a bar at their median. "
+        "Below: all 50, a ratio of means.",
     )  # fmt: skip
 
 

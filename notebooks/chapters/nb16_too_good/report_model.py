@@ -200,6 +200,10 @@ class Rows:
     real: Bool[Tensor, "text max_length"]
     tokenizer: Tokenizer = field(repr=False)
 
+    def __getitem__(self, some: slice) -> "Rows":
+        """Some of the texts."""
+        return Rows(self.tokens[some], self.real[some], self.tokenizer)
+
     def batch(self, at: Int[Tensor, " batch"]) -> tuple[Tensor, Tensor, Tensor]:
         """Inputs and targets [batch, max_length − 1] of some texts, and which targets are real."""
         tokens, real = self.tokens[at], self.real[at]

@@ -111,7 +111,7 @@ def measure(group: str, source: tuple, setup: Setup) -> dict:
     torch.set_num_threads(1)
     train, test = rows_of(*source)
     learned = learn(setup, train)
-    first = Rows(train.tokens[:1000], train.real[:1000], train.tokenizer)
+    first = train[:1000]
     tokenizer = train.tokenizer
     prompt = tokenizer.encode(PROMPT)
     written = [write_on(learned.model, prompt, n=12, seed=seed) for seed in range(20)]

@@ -82,24 +82,51 @@ def names_fitted(held: DataFrame, groups: dict[str, list[str]], title: str) -> F
 
 def word_or_place(topic: DataFrame, levels: dict[float, str], title: str) -> Figure:
     """The index of each model's best topic heads, two dots a model."""
-    rows = {model: {"": each["index"]} for model, each in topic.groupby("model", sort=False)}
+    rows = {
+        f"{'with' if 'mlp' in model else 'no'} MLP, seed {_seed(model)}": {"": each["index"]}
+        for model, each in topic.groupby("model", sort=False)
+    }
     note = "two dots a model: the heads chosen on either half of the prompts; made: by hand"
     axis = "attention on the second place alone (−1) or on the noun alone (1)"
     return dots({"": rows}, title, axis, levels=levels, x_range=(-1, 1), note=note)
 
 
 def costs(every: DataFrame, title: str) -> Figure:
-    """What each head gives to BOS on prompts, and what its ablation costs on repeated tokens."""
+    """What each head leaves for words on prompts, and what its ablation costs on repeated tokens.
+
+    On a log scale, because many heads give nearly everything to BOS.
+    """
     groups = {"layer 0: planted to attend 0 to 3 tokens back": 0, "layer 1": 1}
     layers = {name: every[every["layer"] == n] for name, n in groups.items()}
-    data = {name: (each["to BOS"], each["cost"]) for name, each in layers.items()}
+    data = {name: (1 - each["to BOS"], each["cost"]) for name, each in layers.items()}
     names = {}
     for head, some in every[every["cost"] > 1].groupby("head"):  # one name for all its seeds
-        seeds = [run[-1] if "seed" in run else "0" for run in some["model"]]
-        said = f"{head} seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}"
-        names[said] = some["to BOS"].iloc[0], some["cost"].iloc[0]
-    axes = "attention to BOS on the prompts", "cost of ablation on the second copy (nats)"
-    return points({"": data}, title, *axes, names={"": names})
+        said = f"{head} seed{'s' * (len(some) > 1)} {', '.join(map(_seed, some['model']))}"
+        names[said] = 1 - some["to BOS"].iloc[0], some["cost"].iloc[0]
+    x_label = "attention to words on the prompts (the rest: to BOS)"
+    y_label = "cost of ablation on the second copy (nats)"
+    return points({"": data}, title, x_label, y_label, names={"": names}, x_log=True)
+
+
+def _seed(run: str) -> str:
+    """The seed at the end of a run's name; the first run of each kind names none."""
+    return run[-1] if "seed" in run else "0"
+
+
+def in_gpt2(
+    fits: dict[str, Float[Tensor, " head"]], index: list[float], heads: list[str], title: str
+) -> Figure:
+    """The fits of names to each head, and beside them where each head goes if nouns are moved."""
+    found = {f"fit of {name}": each for name, each in fits.items()} | {"moved nouns": index}
+    data = {
+        name: {head: {"": value} for head, value in zip(heads, each, strict=True)}
+        for name, each in found.items()
+    }
+    axis = "0: chance, 1: always"
+    figure = dots(data, title, axis, number=".2f", x_range=(-1.1, 1.6), levels={0: ""})
+    figure.axes[-1].set_xlabel("−1: second place, 1: noun")
+    figure.axes[-1].set_xticks([-1, 0, 1])
+    return figure
 
 
 def spread(single: dict[str, list[float]], over_all: dict[str, float], title: str) -> Figure:
