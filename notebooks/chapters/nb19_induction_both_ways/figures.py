@@ -118,6 +118,7 @@ def answer(
     text: Hidden,
     tokenizer: Tokenizer,
     costs: dict[Head, tuple[int, float, float]],
+    title: str,
 ) -> Figure:
     """How a mask finds the copy: heads of layer 0 bring neighbors, the reader compares them.
 
@@ -135,7 +136,6 @@ def answer(
         f"masked-4x8; the thicker a path, the more of {reader}'s weight on the copy its cut costs"
     )
     told = _drawn(name, text, tokenizer, pattern, neighbors=neighbors)
-    title = f"Layer 0 writes the neighbors of the mask and of the copy; {reader} compares them"
     return two_copies([told], title)
 
 
@@ -150,14 +150,20 @@ def _drawn(name, text, tokenizer, pattern=None, hidden=True, **look) -> Copies:
 
 
 def single_cuts(lost: dict[str, list[float]], title: str) -> Figure:
-    """What the cut of each head of layer 0 costs, {"Q" or "K": one share for each head}."""
-    names = {"Q": "path cut from the queries", "K": "path cut from the keys"}
-    rows = {}
-    for h in range(len(lost["Q"])):
-        far, side = h // 2 + 1, ("before", "after")[h % 2]
-        rows[f"L0H{h} ({far} {side})"] = {
-            names[r]: round(each[h], 2) + 0.0 for r, each in lost.items()
-        }
+    """What the cut of each head of layer 0 costs, {"Q" or "K": one share for each head}.
+
+    The heads farther than one token away share a row, which shows the largest of their costs.
+    """
+    names, last = (
+        {"Q": "path cut from the queries", "K": "path cut from the keys"},
+        len(lost["Q"]) - 1,
+    )
+    heads = {"L0H0 (1 before)": slice(0, 1), "L0H1 (1 after)": slice(1, 2)}
+    heads[f"the most of L0H2 to L0H{last} (2 to {last // 2 + 1} away)"] = slice(2, None)
+    rows = {
+        row: {names[r]: round(max(each[some]), 2) + 0.0 for r, each in lost.items()}
+        for row, some in heads.items()
+    }
     x_label = "share of the weight on the copy that is lost"
     look = {"number": ".2f", "apart": True, "stems": True, "x_range": (-0.03, 0.8)}
     return forms.dots(

@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from aot_helpers.showing.diagrams import KEY, PALE, QUERY
-from aot_helpers.showing.forms import TITLE, name_points, panels, points, shown
-from chapters.nb23_always_on_neurons.results import Ablation, Frequent
+from aot_helpers.showing.forms import TITLE, panels, shown
+from chapters.nb23_always_on_neurons.results import Frequent
 
 
 def active_neurons(
@@ -65,8 +65,13 @@ def from_zero_to_mean(
     return figure
 
 
-def frequent_tokens(frequent: Frequent, changes: Mapping[str, str], title: str) -> Figure:
-    """The mean probability of each token, unchanged (across) and changed (up), {change: panel}."""
+def frequent_tokens(
+    frequent: Frequent, changes: Mapping[str, str], title: str, named: str
+) -> Figure:
+    """The mean probability of each token, unchanged (across) and changed (up), {change: panel}.
+
+    named: the token whose point gets its name.
+    """
     before = np.asarray(frequent.probability["unchanged"])
     figure, axes = panels(
         1, len(changes), 9.6, 3.8, title=title, sharex=True, sharey=True,
@@ -80,30 +85,11 @@ def frequent_tokens(frequent: Frequent, changes: Mapping[str, str], title: str) 
             axis.scatter(before[part], after[part], color=color, s=16, alpha=0.7, lw=0)
         axis.set_title(changes[change], **TITLE)
     axes[0, 0].set_ylabel("probability, changed")
-    figure.draw_without_rendering()
+    at = frequent.tokens.index(named)
     for axis, change in zip(axes[0], changes, strict=True):
-        after = frequent.probability[change]
-        named = {shown(frequent.tokens[i]): (before[i], after[i], QUERY) for i in range(6)}
-        name_points(axis, named)
-    return figure
-
-
-def cost_and_entropy(sets: Mapping[str, Ablation], title: str) -> Figure:
-    """Each set of neurons at zero and at its mean: the change of the entropy, and the cost."""
-    groups = {
-        "set to zero": [(each.zero.entropy, each.zero.loss) for each in sets.values()],
-        "set to their mean": [(each.mean.entropy, each.mean.loss) for each in sets.values()],
-    }
-    names = {
-        f"{who.partition(',')[0]}, {how.split()[-1]}": at[i]
-        for how, at in groups.items()
-        for i, who in enumerate(list(sets)[:2])
-    }
-    x_label = "change of the predictions' entropy (nats); left: surer, right: less sure"
-    data = {how: tuple(zip(*at, strict=True)) for how, at in groups.items()}
-    figure = points(
-        {"": data}, title, x_label, "cost (nats per token)", names={"": names},
-        note="points without a name: the five sets of 14 others",
-    )  # fmt: skip
-    figure.axes[0].axvline(0, color="0.6", lw=1, ls="--", zorder=0)
+        axis.annotate(
+            shown(named), (before[at], frequent.probability[change][at]), (-60, 14),
+            textcoords="offset points", color=QUERY, weight="bold", ha="right", va="center",
+            arrowprops={"arrowstyle": "-", "color": QUERY, "lw": 1},
+        )  # fmt: skip
     return figure
