@@ -101,14 +101,13 @@ def _rows(axis, panel, top):
             say(axis, middle, y + 0.7 * up, told, color, size=9.5, weight=weight)
 
 
-def question(causal: Model, text: Hidden, tokenizer: Tokenizer) -> Figure:
+def question(causal: Model, text: Hidden, tokenizer: Tokenizer, title: str) -> Figure:
     """Where a causal model's highest induction head attends, and the question for a mask."""
     head = highest(induction_scores(causal, text.tokens))
     pattern = causal.run_with_cache(text.tokens[:1])[1][f"L{head.layer}.pattern"][0, head.head]
     says = f"the induction head {head} attends to the word after the earlier copy"
     one_on = _drawn(f"causal model (stories-2l): {says}", text, tokenizer, pattern, hidden=False)
     asked = _drawn("masked model: the fifth word is hidden", text, tokenizer, asked=(3, 4, 5))
-    title = "A causal induction head attends one word on. Where should a mask attend?"
     return two_copies([one_on, asked], title)
 
 
