@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Edits, Model, check_mlp
 from aot_helpers.text.batches import pad_batch
 from aot_helpers.text.corpora import load_corpus
@@ -105,8 +106,9 @@ def cost(model: Model, tokens: Int[Tensor, "batch pos"], edits: Edits | None = N
     losses, entropies = [], []
     with torch.no_grad():
         for piece in pieces(tokens, model.config.d_vocab):
-            log_p = model(tokens[piece], edits=edits)[:, :-1].log_softmax(dim=-1)
-            losses.append(-log_p.gather(-1, tokens[piece][:, 1:, None])[..., 0])
+            logits = model(tokens[piece], edits=edits)
+            losses.append(next_token_losses(logits, tokens[piece]))
+            log_p = logits[:, :-1].log_softmax(dim=-1)
             entropies.append(-(log_p.exp() * log_p).sum(dim=-1))
     return Cost(torch.cat(losses).mean().item(), torch.cat(entropies).mean().item())
 
