@@ -110,9 +110,13 @@ def _misleading(text, model, names):
 def _better_rule(answer, model, names, friend):
     """How often the rule is right about the tokens of second mentions, and the model."""
     found = measure.second_mentions(model, names, friend)
-    right = sum(attempted(answer(list(before))) == token for before, token, _ in found)
+    answers = [attempted(answer(list(before))) for before, _, _ in found]
+    right = sum(given == token for given, (_, token, _) in zip(answers, found, strict=True))
+    none = sum(given == -1 for given in answers)
     best = sum(choice == token for _, token, choice in found)
     said = f"your rule is right about {right} of {len(found)} tokens, the model about {best}"
+    if right < LEAST_RIGHT * len(found) and none:
+        raise NotYet(f"So far {said}. For {none} it says -1: there, do as the first rule does.")
     if right < LEAST_RIGHT * len(found):
         raise NotYet(f"So far {said}. Where several earlier places fit, which one fits best?")
     return f"{said}. Two tokens say better than one which earlier place is meant"

@@ -1,11 +1,14 @@
 """Drawings of notebook 00: a text shaded by loss, eight patterns, arrows, 270 heads."""
 
+import codecs
+import re
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Int
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
@@ -57,11 +60,14 @@ def shaded(
                 edges[i] = (x + 0.02, x + wide - 0.02)
                 x += wide
             for start, end, words in braces:
-                if start in edges and end in edges:
-                    left, right, low = edges[start][0], edges[end][1], y - tall / 2 - 0.03
+                here = [i for i in range(start, end + 1) if i in edges]  # a name may break
+                if here:
+                    left, right, low = edges[here[0]][0], edges[here[-1]][1], y - tall / 2 - 0.03
                     ends = [low, low - 0.05, low - 0.05, low]
                     axis.plot([left, left, right, right], ends, color=INK, lw=1)
-                    say(axis, (left + right) / 2, low - 0.18, words, size=11)
+                    if len(here) > (end - start) / 2:
+                        middle = min(max((left + right) / 2, 1.6), WIDE - 1.6)
+                        say(axis, middle, low - 0.18, words, size=11)
             y -= step
     axis.imshow(np.linspace(0, 1, 200)[None], LOSS, aspect="auto", extent=(3.1, 6.1, 0.14, 0.3))
     axis.set(xlim=(0, WIDE), ylim=(0, height))
@@ -70,13 +76,36 @@ def shaded(
     return diagrams.headline(figure, title)
 
 
+def readable(tokens: list[str]) -> list[str]:
+    """The tokens with letters for the bytes of a letter, which stands at the last of them.
+
+    A letter that the font lacks stays as its bytes.
+    """
+    font, decoder, found = get_font(findfont("DejaVu Sans Mono")), None, []
+    for token in tokens:
+        parts = re.split(r"‹([0-9a-f]{2})›", token)  # text, byte, text, byte, ...
+        if len(parts) == 1:
+            decoder = None
+            found.append(token)
+            continue
+        decoder = decoder or codecs.getincrementaldecoder("utf-8")("replace")
+        told = "".join(
+            decoder.decode(bytes.fromhex(part) if i % 2 else part.encode())
+            for i, part in enumerate(parts)
+        )
+        drawn = "\ufffd" not in told and all(font.get_char_index(ord(x)) for x in told)
+        found.append((told if told.strip() else told + "…") if drawn else token)
+    return found
+
+
 def sentences(
     tokens: list[str], losses: Float[Tensor, " token"]
 ) -> list[list[tuple[int, str, float]]]:
     """[(place, token, loss)] for each sentence, in lines of at most LONGEST letters."""
     lines, used, last = [[]], 0, len(tokens) - 1
+    tokens = readable(tokens)
     for i, (token, loss) in enumerate(zip(tokens, losses, strict=True)):
-        if used + len(token) > LONGEST:
+        if lines[-1] and used + len(token) > LONGEST:
             lines.append([])
         if not lines[-1]:
             token, used = token.lstrip() if token.strip() else token, 0
@@ -117,29 +146,22 @@ def eight_patterns(
 ) -> Figure:
     """The attention patterns of two layers of four heads. rows, columns: what a frame marks.
 
-    The first and the last token of the frame are named at both axes.
+    tokens: of the text; its beginning is marked at both axes.
     """
     named = dict(zip(heads, patterns, strict=True))
     layers = {
         f"layer {i}": {name: named[name] for name in heads[4 * i : 4 * i + 4]} for i in (0, 1)
     }
-    note = "frame: from the second mention of the name (rows) to the first (columns)"
-    note += "; its first and last token with letters are named; ▸: the beginning of the text"
-    lettered = [i for i, at in enumerate(columns) if tokens[at].strip()]
-    ends = lettered[0], lettered[-1]
-    names = [shown(tokens[columns[i]]) for i in ends]
     figure = forms.grids(
         layers, title, x_label="attended to (key)", y_label="attends (query)",
-        label="attention weight", cell=2.05 / len(patterns[0]), note=note,
+        label="attention weight", cell=2.05 / len(patterns[0]),
     )  # fmt: skip
     size = (columns[-1] - columns[0] + 2, rows[-1] - rows[0] + 1)
     for axis in figure.axes[: len(heads)]:
         axis.add_patch(Rectangle((columns[0], rows[0]), *size, fc="none", ec=QUERY, lw=1.6))
-        at = [columns[i] + 0.5 for i in ends]
-        axis.set_xticks([0.5, *at], ["▸", *names])
+        axis.set_xticks([0.5, float(columns[0] + size[0] / 2)], ["▸", "1st mention"])
     for axis in figure.axes[: len(heads) : 4]:
-        at = [rows[i] + 0.5 for i in ends]
-        axis.set_yticks([0.5, *at], ["▸", *names])
+        axis.set_yticks([0.5, float(rows[0] + size[1] / 2)], ["▸", "2nd\nmention"])
     return figure
 
 
@@ -156,14 +178,18 @@ def arrows(
     first, second: the positions of the name, of which at most 12 are drawn. Weights below `least`
     are left out; below each token stands the token outside the picture with the largest weight.
     """
+    pieces, tokens = len(first), readable(tokens)
     first, second = first[:12].tolist(), second[:12].tolist()
     keys = range(first[0] - 1, first[-1] + 2)
     step = min(0.75, 8.2 / len(keys))
     figure, axis = diagrams.canvas(WIDE, 2.8)
     for y, said, color in ((2.0, "first mention", KEY), (0.8, "second mention", QUERY)):
         say(axis, 0.15, y, said, color, ha="left")
-    say(axis, 0.15, 0.35, "most elsewhere", PALE, ha="left")
-    say(axis, 9.85, 2.4, f"thickness: attention weight, from {least:g} on", SHARE, ha="right")
+    say(axis, 0.15, 0.35, "largest elsewhere", PALE, ha="left")
+    note = f"thickness: attention weight, from {least:g} on"
+    if pieces > len(first):
+        note = f"the first {len(first)} of the name's {pieces} tokens; {note}"
+    say(axis, 9.85, 2.4, note, SHARE, ha="right")
     at = {k: 1.9 + step * i for i, k in enumerate(keys)}
     look = {"width": 0.9 * step, "height": 0.36, "size": 10}
     for k, x in at.items():
@@ -180,7 +206,8 @@ def arrows(
         k = max(outside, key=outside.get)
         if outside[k] >= least:
             named = "▸" if k == 0 else shown(tokens[k])
-            say(axis, at[twin], 0.35, f"{named} {outside[k]:.2f}", PALE, size=10)
+            low = 0.35 - 0.22 * (step < 0.7 and twin % 2)  # neighbors at two heights
+            say(axis, at[twin], low, f"{named} {outside[k]:.2f}", PALE, size=10)
     return diagrams.headline(figure, title)
 
 
@@ -204,12 +231,8 @@ def real_model(induction: list[list[float]], removed: dict[str, dict], title: st
     others = [np.mean(each["others"]) for each in removed.values()], PALE
     for shift, (shares, color) in zip((-0.2, 0.2), (lost, others), strict=True):
         drawn = right.bar(np.arange(len(removed)) + shift, shares, width=0.38, color=color)
-        if max(shares) >= 0.01:
-            right.bar_label(drawn, fmt="%.2f", color=color, size=9.5)
-        else:
-            key = {"transform": right.transAxes, "color": color, "size": 9.5}
-            right.text(0.02, 0.9, "gray: less than 0.01 each", **key)
+        right.bar_label(drawn, [f"{abs(share):.2f}" for share in shares], color=color, size=9.5)
     right.set_xticks(range(len(removed)), list(removed))
     right.set(xlabel="number of heads ablated", ylim=(min(0, *others[0]), 1.05))
-    right.set_title("share of the copying of 30 unknown names lost", **forms.TITLE)
+    right.set_title("fraction of copying lost (30 unknown names)", **forms.TITLE)
     return figure
