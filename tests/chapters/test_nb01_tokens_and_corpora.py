@@ -135,7 +135,6 @@ def test_short_texts_are_those_of_at_most_n_ctx_tokens_and_their_truth():
 def test_the_blank_pages_fall_back_and_the_folded_solutions_are_right(check_page):
     check_page("01.1")
     check_page("01.3")
-    check_page("01.4", texts=TOKENS)
 
 
 def _mean_of_ratios(losses, strings):
@@ -159,17 +158,32 @@ def _mean_of_ratios(losses, strings):
         ("01.3", _mean_of_ratios, "short tokens count too much"),
         ("01.3", lambda x, s: x.sum() / len("".join(s).replace(" ", "")), "leave out the spaces"),
         ("01.3", lambda x, s: x.sum() / len("".join(s)) / math.log(2), "bits"),
-        ("01.4", exercises._first_place, "first earlier place"),
-        ("01.4", measure.last_guesses, "matches one token"),
-        ("01.4", lambda tokens: [-1, *tokens[2:], -1], "finds itself"),
-        ("01.4", lambda tokens: [*exercises.match_of_two(tokens)[1:], -1], "too early"),
-        ("01.4", lambda tokens: [-1] * len(tokens), "expected"),
-        ("01.4", lambda tokens: None, "not attempted"),
+        ("01.4", ..., "not attempted"),
+        ("01.4", "Duro", "letters of Duro Semin in their order"),
+        ("01.4", "DURO SEMIN", "Without capitals"),
+        ("01.4", "Durosemin", "both have 'em' 'in' side by side"),
+        ("01.4", "D u r o S e m i n", "solved"),
     ],
 )
-def test_an_answer_is_told_what_it_is_worth(number, answer, said):
-    given = {"01.2": {"tokenizer": TOKENIZER}, "01.4": {"texts": TOKENS}}
-    assert said in graded(number, answer, **given.get(number, {}))
+def test_an_answer_is_told_what_it_is_worth(number, answer, said, stories):
+    def cost(before, name):
+        ids = stories.tokenizer.encode(f"{before} {name}", bos=True)
+        n = len(stories.tokenizer.encode(" " + name)) - 1
+        log_p = stories(ids[None, :-1])[0].log_softmax(dim=-1)
+        return -log_p[range(len(ids) - 1), ids[1:]][-n:].mean()
+
+    if number == "01.4":
+        assert said in graded(number, answer, "Duro Semin", cost, stories.tokenizer)
+    else:
+        assert said in graded(
+            number, answer, **{"tokenizer": TOKENIZER} if number == "01.2" else {}
+        )
+
+
+def test_a_name_that_begins_the_text_goes_on_after_its_own_initial_only(stories):
+    people = [("Duro Semin", "Mila Golun"), ("Busa Mobis", "Tosa Lenir")]
+    assert measure.goes_on(stories, people, own=True) > 0.8
+    assert measure.goes_on(stories, people, own=False) < 0.2
 
 
 def test_the_figures_can_be_read():
@@ -178,6 +192,8 @@ def test_the_figures_can_be_read():
     check_figures(
         figures.colored({"a": passage}, "title"),
         figures.pieces({"BPE": passage[0]}, "title"),
+        figures.two_cuts({"a": {"BPE": passage[0]}, "b": {"BPE": passage[0][:9]}}, "title"),
+        figures.costs((257, 512), (2.1, 2.3), (2.1, 0.8), 0.2, "title"),
         figures.shares({"a": parts}, "title"),
         figures.ladder({"a": {"uniform": 2.0, "bigram": 0.8}, "b": {"uniform": 2.4}}, "title"),
     )

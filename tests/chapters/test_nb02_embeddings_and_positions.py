@@ -1,13 +1,15 @@
 """Notebook 02: models without positions, heads that count back, its pages and drawings."""
 
+from itertools import combinations
+
 import pytest
 import torch
 
 from answers import graded
-from aot_helpers.models import transformer
+from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.reading.heads import head_scores
 from chapters.nb02_embeddings_and_positions import figures, measure
-from chapters.nb02_embeddings_and_positions.exercises import order_gap, sinusoids
+from chapters.nb02_embeddings_and_positions.exercises import order_gap
 from figure_checks import check_figures
 
 
@@ -70,18 +72,62 @@ def test_the_bias_of_a_head_looks_one_back_more_than_its_tokens(stories):
     assert by_tokens < 0.3
 
 
-@pytest.mark.parametrize("number", ["02.1", "02.2", "02.4"])
-def test_a_page_is_the_readers_once_it_is_right(check_page, number):
-    check_page(number)
+def test_a_page_is_the_readers_once_it_is_right(check_page):
+    check_page("02.2")
 
 
-def test_sinusoids_are_the_packages():
-    assert torch.allclose(sinusoids(7, 6, 200.0), transformer.sinusoids(7, 6, 200.0), atol=1e-6)
+PAIRS = [
+    ("kite", "boat"), ("lamp", "kite"), ("map", "clock"), ("drum", "boat"), ("bell", "key"),
+    ("flute", "drum"), ("book", "clock"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        (..., "not attempted"),
+        (PAIRS, "solved"),
+        ([(f" {b}", a) for a, b in PAIRS], "solved"),
+        (PAIRS[:6], "7 pairs, please; yours are 6"),
+        ([*PAIRS[:6], ("boat", "kite")], "the same pair"),
+        ([*PAIRS[:6], ("kite", "kite")], "most similar to itself"),
+        ([*PAIRS[:6], ("kite", "dog")], "'dog' is none"),
+        ([*PAIRS[:6], ("kite", "key")], "6 of your 7 pairs"),
+        ("kite boat", "A list of pairs"),
+    ],
+)
+def test_pairs_of_things_are_judged_by_the_grammar(pairs, said):
+    assert said in graded("02.1", pairs, model=load_checkpoint("stories-0l"))
+
+
+def test_pairs_with_the_most_similar_rows_are_told_so():
+    short = load_checkpoint("stories-0l")
+    things = sorted({thing for pair in PAIRS for thing in pair})
+    at = [int(short.tokenizer.encode(" " + thing)[0]) for thing in things]
+    alike = measure.cosines(short.W_E[at], short.W_E[at])
+    ranked = sorted(combinations(range(10), 2), key=lambda pair: -alike[pair])
+    pairs = [(things[i], things[j]) for i, j in ranked[:7]]
+    assert "most similar rows" in graded("02.1", pairs, model=short)
+
+
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [
+        (..., "not attempted"),
+        ([4, 3, 2, 1, 0], "solved"),
+        ([0, 1, 2, 3, 4], "order in which they stand"),
+        ([0, 4, 2, 3, 1], "Positions 0 and 1 were 1 apart, and now they are 4 apart"),
+        ([0, 1], "Each of the positions 0 to 4"),
+    ],
+)
+def test_a_model_that_knows_distances_only_reads_both_ways(order, said):
+    model = measure.random_model("relative", 4, causal=False)
+    for layer in model.blocks:
+        layer.attn.b_rel[:, 12:] = layer.attn.b_rel[:, 1:12].flip(1)
+    assert said in graded("02.4", order, model=model, tokens=torch.tensor([[0, 1, 2, 0, 3]]))
 
 
 ANSWERS = [
-    ("02.1", lambda a, b: a @ b.T, "not yet"),
-    ("02.1", lambda a, b: torch.cosine_similarity(b[:, None], a[None], dim=-1), "not yet"),
     ("02.2", lambda f, t, o: (f(t[:, o]) - f(t)).abs().max().item(), "not yet"),
     ("02.2", lambda f, t, o: (f(t[:, o]) - f(t)[:, o]).abs(), "not yet"),
     ("02.2", lambda f, t, o: 2 * order_gap(f, t, o), "not yet"),
@@ -90,15 +136,7 @@ ANSWERS = [
     ("02.3", {1: [0, 1], 2: [0, 1]}, "not yet"),
     ("02.3", [0, 1], "not yet"),
     ("02.3", {1: ..., 2: ...}, "not attempted"),
-    ("02.4", lambda n, d, base: sinusoids(n, d, 1 / base), "not yet"),
-    ("02.4", lambda n, d, base: sinusoids(n, d, base).T, "not yet"),
-    ("02.4", lambda n, d, base: sinusoids(n, d, base) / 2, "not yet"),
 ]
-
-
-def an_angle_for_each_column(n, d, base):
-    angles = torch.arange(n)[:, None] / base ** (torch.arange(d) / d)
-    return torch.stack([angles[:, 0::2].sin(), angles[:, 1::2].cos()], dim=-1).flatten(1)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +144,6 @@ def an_angle_for_each_column(n, d, base):
     [
         ("02.3", {1: [0, 1, 2, 3], 2: [0, 1, 2, 3]}, "wrong about 2 of the 4 positions"),
         ("02.3", {1: [0, 1], 2: ...}, "not attempted"),
-        ("02.4", an_angle_for_each_column, "share one angle"),
     ],
 )
 def test_a_wrong_answer_is_told_its_mistake(number, answer, said):
@@ -130,6 +167,7 @@ def test_figures_can_be_read():
         figures.cosine_map(maps, words, [{"c", "a"}], "title", "dot"),
         figures.pairs_of_tokens(pairs, {"a, b": (0, 3), "a, c": (1, 4)}, "title"),
         figures.dials({"pair 0": 1.0, "pair 8": 0.1}, range(3), "title"),
+        figures.biases(torch.tensor([[0.4, 5.6, -1.0], [3.0, 0.0, 1.0]]), "title"),
         figures.entrances([0.4, 5.6, -1.0], "L0H3", "title"),
         figures.by_distance({"random": rows[2]}, {"0": rows[0], "60": rows[1]}, "title", mark=3),
         figures.reordered(texts, words, order, "title"),

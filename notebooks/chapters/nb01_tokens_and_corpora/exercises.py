@@ -1,13 +1,14 @@
-"""The exercises of notebook 01: a merge, a text in bytes, loss per letter, a match of two tokens.
+"""The exercises of notebook 01: a merge, a text in bytes, loss per letter, a name hidden.
 
 PAGES are the package's versions of what the reader writes; each is its folded solution.
 """
+
+from itertools import pairwise
 
 import torch
 
 from aot_helpers.teaching.exercises import NotYet, attempted
 from aot_helpers.teaching.exercises.references import against
-from chapters.nb01_tokens_and_corpora.measure import guesses, last_guesses
 
 
 def merge(pieces, pair):
@@ -25,18 +26,7 @@ def loss_per_letter(losses, strings):
     return losses.sum() / sum(map(len, strings))
 
 
-def match_of_two(tokens):
-    """What should follow each token, by the last earlier place of it and the one before; or -1."""
-    seen, found = {}, [-1] * len(tokens)
-    for i in range(1, len(tokens)):
-        pair = tokens[i - 1], tokens[i]
-        if pair in seen:
-            found[i] = tokens[seen[pair] + 1]
-        seen[pair] = i
-    return found
-
-
-PAGES = {"01.1": merge, "01.3": loss_per_letter, "01.4": match_of_two}
+PAGES = {"01.1": merge, "01.3": loss_per_letter}
 
 
 def _joined(pieces, pair, lose_last=False, first_only=False, overlap=False):
@@ -118,57 +108,33 @@ def _loss_per_letter(answer):
     return "every letter counts alike, however the text was cut"
 
 
-def _searched(tokens):
-    """`match_of_two`, by looking through all earlier places."""
-    found = [-1] * len(tokens)
-    for i in range(2, len(tokens)):
-        for j in range(1, i):
-            if tokens[j - 1 : j + 1] == tokens[i - 1 : i + 1]:
-                found[i] = tokens[j + 1]
-    return found
+def _letters(text):
+    """The letters of a text alone, as small ones."""
+    return "".join(filter(str.isalpha, text)).lower()
 
 
-def _first_place(tokens):
-    """The same, but by the first earlier place."""
-    found = [-1] * len(tokens)
-    for i in range(2, len(tokens)):
-        for j in reversed(range(1, i)):
-            if tokens[j - 1 : j + 1] == tokens[i - 1 : i + 1]:
-                found[i] = tokens[j + 1]
-    return found
-
-
-_SMALL = [[1, 2, 3, 9, 1, 2, 3], [5, 5, 5, 5], [1, 2, 3, 1, 4, 1, 2], [1, 2, 3, 1, 2, 4, 1, 2]]
-_small = against(
-    _searched,
-    [(tokens,) for tokens in _SMALL],
-    {
-        "This matches one token: the one before it must be the same, too.": last_guesses,
-        "This is the first earlier place; the last one is asked for.": _first_place,
-        "Each pair finds itself: look it up before you store its new place.": lambda tokens: (
-            [-1, *tokens[2:], -1]
-        ),
-        "Your guesses stand one place too early: guess[i] is what should follow "
-        "tokens[i].": lambda tokens: [*_searched(tokens)[1:], -1],
-    },
-)
-
-
-def _match_of_two(answer, texts):
-    _small(answer)
-    texts = [text for text in texts if len(text) > 1]
-    came, told = torch.cat([text[1:] for text in texts]), []
-    for rule in (answer, last_guesses):
-        guess = guesses(rule, texts)
-        right = (guess == came)[guess >= 0].double().mean()
-        speaks = (guess >= 0).double().mean()
-        told.append(f"has a guess for {speaks:.2f} of the tokens, right in {right:.2f} of these")
-    return f"it {told[0]}; the match of one {told[1]}"
+def _hidden(answer, name, cost, tokenizer):
+    """cost: what a name costs after a text, in nats per token."""
+    hidden = attempted(answer)
+    if not isinstance(hidden, str) or _letters(hidden) != _letters(name):
+        raise NotYet(f"The letters of {name} in their order, please; yours is {hidden!r}.")
+    if sum(map(str.isupper, hidden)) > 2:
+        raise NotYet("Without capitals, apart from the two initials.")
+    told = (f"Mila Golun told {who} about the red kite. Then" for who in (hidden, "Peko Tanil"))
+    paid, other = (float(cost(text, name)) for text in told)
+    if paid < 0.9 * other:
+        own, theirs = (tokenizer.token_strings(tokenizer.encode(f" {x}")) for x in (name, hidden))
+        pairs = set(pairwise(theirs))
+        same = [f"{a!r} {b!r}" for a, b in pairwise(own) if (a, b) in pairs]
+        left = f"; both have {' and '.join(same)} side by side" if same else ""
+        much = f"{paid:.1f} nats per token; after another name it is {other:.1f}"
+        raise NotYet(f"{much}. The model still finds something to copy{left}.")
+    return f"{paid:.1f} nats per token; after another name it is {other:.1f}"
 
 
 CHECKS = {
     "01.1": _merge,
     "01.2": _more_tokens_than_letters,
     "01.3": _loss_per_letter,
-    "01.4": _match_of_two,
+    "01.4": _hidden,
 }

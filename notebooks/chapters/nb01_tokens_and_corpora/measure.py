@@ -10,7 +10,7 @@ from tokenizers import Tokenizer as Backend
 from torch import Tensor
 
 from aot_helpers.models.protocol import Model
-from aot_helpers.text import tokenization
+from aot_helpers.text import stories, tokenization
 from aot_helpers.text.batches import pair_counts, token_stream
 from aot_helpers.text.corpora import load_corpus
 
@@ -233,3 +233,22 @@ def simple_losses(
     chances = {"uniform": equal, "unigram": unigram[came], "bigram": by_pair}
     chances["bigram + last match"] = mixed
     return {name: -p.log().mean().item() for name, p in chances.items()}
+
+
+@torch.no_grad()
+def goes_on(model: Model, people: list[tuple[str, str]], own: bool) -> float:
+    """The mean probability that a name which began the text goes on as it did.
+
+    people: (who begins the text, whom it tells). The text ends in an initial after a space: that of
+    the first name, or, if not own, the next letter that begins neither name.
+    """
+    initials, found = stories.CONSONANTS.upper(), []
+    for name, friend in people:
+        _, goes = model.tokenizer.encode(" " + name)[:2]  # the initial, and what follows it
+        at = initials.index(name[0])
+        others = [each for each in initials[at:] + initials[:at] if each not in name + friend]
+        initial = name[0] if own else others[0]
+        text = f"{name} told {friend} about the red kite. Then {initial}"
+        logits = model(model.tokenizer.encode(text, bos=True)[None])[0, -1]
+        found.append(logits.softmax(dim=-1)[goes].item())
+    return sum(found) / len(found)

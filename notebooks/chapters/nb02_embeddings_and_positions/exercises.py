@@ -1,12 +1,15 @@
-"""The exercises of notebook 02: cosines, a test of equivariance, who notices a swap, sinusoids.
+"""The exercises of notebook 02: grammar in weights, equivariance, who notices a swap or a mirror.
 
 PAGES are the package's versions of what the reader writes; each is its folded solution.
 """
 
+from itertools import combinations
+
 import torch
 
 from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
-from aot_helpers.teaching.exercises.references import compared, draw, read_numbers
+from aot_helpers.teaching.exercises.references import draw, read_numbers
+from aot_helpers.text import stories
 from chapters.nb02_embeddings_and_positions.measure import cosines, random_model
 
 
@@ -20,31 +23,43 @@ def order_gap(model, tokens, order):
     return (reordered_before - reordered_after).abs().max().item()
 
 
-def sinusoids(n_ctx, d_model, base=10_000.0):
-    """The sinusoidal positional encoding of Vaswani et al. 2017: [n_ctx, d_model]."""
-    rates = base ** (-torch.arange(0, d_model, 2) / d_model)  # radians per step: [pair]
-    angles = torch.arange(n_ctx)[:, None] * rates  # [pos, pair]
-    table = torch.empty(n_ctx, d_model)
-    table[:, 0::2], table[:, 1::2] = angles.sin(), angles.cos()
-    return table
+PAGES = {"02.2": order_gap}
 
 
-PAGES = {"02.1": cosines, "02.2": order_gap, "02.4": sinusoids}
+def _most_alike(rows, words: list[str], n: int) -> set[frozenset]:
+    """The n pairs of words whose rows have the largest cosines."""
+    alike = cosines(rows, rows)
+    ranked = sorted(combinations(range(len(words)), 2), key=lambda pair: -alike[pair])
+    return {frozenset((words[i], words[j])) for i, j in ranked[:n]}
 
 
-def _cosines(answer):
-    for n, m, d in ((4, 6, 3), (5, 5, 8)):
-        rows, others = draw(n, d, seed=n), draw(m, d, seed=m + 10)
-        dots = rows @ others.T
-        by_columns = (rows / rows.norm(dim=0)) @ (others / others.norm(dim=0)).T
-        mistakes = {
-            "These are dot products: the lengths of the rows still count.": dots,
-            "The rows have length 1, the others have not.": dots / rows.norm(dim=1, keepdim=True),
-            "You divide by the columns' lengths: each row needs length 1 (dim=1).": by_columns,
-            "These are distances.": torch.cdist(rows, others),
-        }
-        compared(answer(rows, others), cosines(rows, others), mistakes)
-    return "a row's length no longer counts: only where it points"
+def _pairs(answer, model):
+    pairs = attempted(answer)
+    sharing = {frozenset(nouns) for nouns in stories.THINGS.values()}
+    things = sorted(set().union(*sharing))
+    if not isinstance(pairs, list | tuple | set) or not all(
+        isinstance(pair, list | tuple | set) and len(pair) == 2 for pair in pairs
+    ):
+        raise NotYet('A list of pairs, please, such as [("kite", "boat"), ...].')
+    pairs = [[str(thing).strip() for thing in pair] for pair in pairs]
+    if unknown := {thing for pair in pairs for thing in pair} - set(things):
+        raise NotYet(f"{min(unknown)!r} is none of the ten things.")
+    if any(a == b for a, b in pairs):
+        raise NotYet("A thing is always most similar to itself: pairs of two things are wanted.")
+    found = set(map(frozenset, pairs))
+    if len(found) < len(pairs):
+        raise NotYet("A pair is there twice: (a, b) and (b, a) are the same pair.")
+    if len(found) != len(sharing):
+        raise NotYet(f"{len(sharing)} pairs, please; yours are {len(found)}.")
+    if found == sharing:
+        return "the columns know all of them, because each column says what comes before"
+    at = [int(model.tokenizer.encode(" " + thing)[0]) for thing in things]
+    if found == _most_alike(model.W_E[at], things, len(sharing)):
+        raise NotYet(
+            "These have the most similar rows. A row says what comes next, and the adjective came "
+            "before."
+        )
+    raise NotYet(f"{len(found & sharing)} of your 7 pairs share an adjective.")
 
 
 def _order_gap(answer):
@@ -103,34 +118,22 @@ def _places(answer):
     return "one layer sees a bag of earlier tokens; two layers see their order"
 
 
-def _sinusoids(answer):
-    for n_ctx, d_model, base in ((6, 8, 10_000.0), (5, 4, 100.0)):
-        right = sinusoids(n_ctx, d_model, base)
-        sines, cosines_ = right[:, 0::2], right[:, 1::2]
-        own = torch.arange(n_ctx)[:, None] / base ** (torch.arange(d_model) / d_model)
-        apart = torch.where(torch.arange(d_model) % 2 == 0, own.sin(), own.cos())
-        mistakes = {
-            "The sines and the cosines stand in two halves; in the paper they alternate: "
-            "columns 0, 2, 4, … are sines.": torch.cat([sines, cosines_], dim=1),
-            "The cosines are missing: columns 1, 3, 5, … are cosines of the same angles.": (
-                sines.repeat_interleave(2, dim=1)
-            ),
-            "Sine and cosine have changed places.": torch.stack([cosines_, sines], -1).flatten(1),
-            "Sine and cosine of a pair share one angle; yours has an angle for each column.": apart,
-            "The exponent is 2i / d_model with i = 0, 1, 2, …: yours is half of it.": (
-                sinusoids(n_ctx, d_model, base**0.5)
-            ),
-            "The rate grows: divide the position by base^(2i/d_model).": (
-                sinusoids(n_ctx, d_model, 1 / base)
-            ),
-            "You use the default base; take the argument.": sinusoids(n_ctx, d_model),
-            "Your positions count from 1; they count from 0.": (
-                sinusoids(n_ctx + 1, d_model, base)[1:]
-            ),
-            "These are rows of dimensions: positions go down, dimensions across.": right.T,
-        }
-        compared(answer(n_ctx, d_model, base), right, mistakes)
-    return "a row for every position, of any length, and nothing to train"
+def _unnoticed(answer, model, tokens):
+    order = attempted(answer)
+    if not isinstance(order, list | tuple) or sorted(order) != list(range(tokens.shape[1])):
+        raise NotYet(f"Each of the positions 0 to 4 once, in a list; yours is {order!r}.")
+    if list(order) == sorted(order):
+        raise NotYet("This is the order in which they stand.")
+    if (gap := order_gap(model, tokens, torch.tensor(order))) > 1e-4:
+        at = {p: i for i, p in enumerate(order)}
+        a, b = next(
+            (a, b) for a, b in combinations(range(len(order)), 2) if abs(at[a] - at[b]) != b - a
+        )
+        raise NotYet(
+            f"It notices: the order gap is {gap:.2f}. Positions {a} and {b} were {b - a} apart, "
+            f"and now they are {abs(at[a] - at[b])} apart."
+        )
+    return f"order gap {gap:.0e}: all distances are the same, so it reads both ways alike"
 
 
-CHECKS = {"02.1": _cosines, "02.2": _order_gap, "02.3": _places, "02.4": _sinusoids}
+CHECKS = {"02.1": _pairs, "02.2": _order_gap, "02.3": _places, "02.4": _unnoticed}

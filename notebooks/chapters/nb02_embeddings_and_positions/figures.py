@@ -110,8 +110,9 @@ def pairs_of_tokens(
         axis.set_title(panel, **forms.TITLE)
         axis.set(xlabel=label, xlim=(-0.06, 1.06), ylim=(-0.4, 1.05))
         axis.axhline(0, color="0.6", lw=1, ls="--", zorder=0)
-        for words, (i, j) in named.items():
-            axis.scatter(x[i, j], y[i, j], 60, color=colors[words], ec="white", zorder=4)
+        for n, (words, (i, j)) in enumerate(named.items()):  # smaller and smaller: none is hidden
+            look = {"color": colors[words], "ec": "white", "zorder": 4 + n}
+            axis.scatter(x[i, j], y[i, j], 130 - 30 * n, **look)
     axes[0, 0].set_ylabel("cosine")
     figure.draw_without_rendering()  # so that the places of points are known
     for axis, (x, y, _) in zip(axes[0], panels.values(), strict=True):
@@ -181,6 +182,22 @@ def _dial(axis, x: float, y: float, radius: float, hands: dict[str, float]) -> N
         diagrams.arrow(axis, (x, y), end, color, width=1.8)
 
 
+def biases(numbers: Float[Tensor, "head distance"], title: str) -> Figure:
+    """The relative bias of each head of layer 0, by distance; a head's largest number in full."""
+    figure, axes = forms.panels(1, len(numbers), 10, 2.2, title=title, sharey=True)
+    for head, (axis, values) in enumerate(zip(axes[0], numbers.tolist(), strict=True)):
+        best = int(np.argmax(values))
+        colors = [SHARE if i == best else "#C9A9DB" for i in range(len(values))]
+        axis.bar(range(len(values)), values, 0.75, color=colors)
+        axis.axhline(0, color="0.5", lw=0.8)
+        look = {"color": SHARE, "size": 9.5, "ha": "center", "va": "bottom"}
+        axis.text(best, values[best] + 0.08, f"{values[best]:.1f}", **look)
+        axis.set_title(f"L0H{head}", **forms.TITLE)
+        axis.set(xlabel="distance", xticks=range(0, len(values), 2))
+    axes[0, 0].set(ylabel="added to the score", ylim=(None, 1.25 * float(numbers.max())))
+    return figure
+
+
 def entrances(bias: list[float], of: str, title: str) -> Figure:
     """Where positions can enter a model: at the row of a token, at q and k, or at the score.
 
@@ -188,7 +205,7 @@ def entrances(bias: list[float], of: str, title: str) -> Figure:
     """
     width, height, y = 10.0, 3.75, 2.35
     figure, axis = diagrams.canvas(width, height)
-    grounds = (0.2, 3.55, "here: add a row"), (3.95, 5.85, "notebook 03: compare two tokens")
+    grounds = (0.2, 3.55, "added to a token"), (3.95, 5.85, "where two tokens are compared")
     for x, wide, name in grounds:
         look = {"boxstyle": "round,pad=0,rounding_size=0.12", "fc": GROUND, "ec": "none"}
         axis.add_patch(FancyBboxPatch((x, 0.18), wide, 3.05, zorder=0, **look))
