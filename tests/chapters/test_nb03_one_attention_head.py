@@ -6,6 +6,7 @@ import re
 import pytest
 import torch
 
+from aot_helpers import load_checkpoint
 from aot_helpers.teaching.exercises import grade, write
 from aot_helpers.teaching.exercises.attention import flawed_attention
 from chapters.nb03_one_attention_head import exercises, figures
@@ -25,6 +26,7 @@ def leaky_head(resid):
 
 HALVES, THIRDS = [0, 0.5, 0, 0, 0.5], [0.33, 0, 0.33, 0.33, 0]
 GIVEN = {"03.1": {"scores": SCORES}, "03.3": {"head": leaky_head, "resid": RESID}}
+GIVEN["03.4"] = {"model": load_checkpoint("stories-2l").requires_grad_(False), "head": 3}
 
 
 def flawed(**flaw):
@@ -51,21 +53,6 @@ def with_x(x, *weights):
     return x + written, pattern
 
 
-def apart(x, rates):
-    turned = exercises.rotate(x, rates)
-    return torch.cat([turned[:, 0::2], turned[:, 1::2]], dim=1)
-
-
-def halves(x, rates):
-    first, second = x.chunk(2, dim=1)
-    angles = torch.arange(len(x))[:, None] * rates
-    turned = (
-        first * angles.cos() - second * angles.sin(),
-        first * angles.sin() + second * angles.cos(),
-    )
-    return torch.cat(turned, dim=1)
-
-
 @pytest.mark.parametrize(
     ("number", "answer", "expected"),
     [
@@ -80,9 +67,11 @@ def halves(x, rates):
         ("03.3", ([10.0, 0, 0, 0],), "solved"),
         ("03.3", ([3.0, 0, 0, 0],), "not yet"),
         ("03.3", ([2e38, 0, 0, 0],), "not yet"),
-        ("03.4", (exercises.rotate,), "solved"),
-        ("03.4", (lambda x, rates: None,), "not attempted"),
-        ("03.4", (lambda x, rates: x,), "not yet"),
+        ("03.4", ([".", "ov", " thanked"],), "solved"),
+        ("03.4", (...,), "not attempted"),
+        ("03.4", ([" the", " red", " kite"],), "not yet"),
+        ("03.4", ([" the", " kite"],), "not yet"),
+        ("03.4", (["no token", " red", " kite"],), "not yet"),
     ],
 )
 def test_an_answer_is_judged(verdict, number, answer, expected):
@@ -107,9 +96,6 @@ def test_equal_scores_are_said_to_give_equal_weights(capsys):
         ("03.2", zeros_for_the_future, "later scores to 0"),
         ("03.2", with_a_divided_bias, "divide the bias"),
         ("03.2", with_x, "x is in your result"),
-        ("03.4", apart, "not their places"),
-        ("03.4", lambda x, rates: exercises.rotate(x, -rates), "other way"),
-        ("03.4", halves, "halves"),
     ],
 )
 def test_a_common_mistake_is_named(capsys, number, mistake, named):
@@ -119,13 +105,9 @@ def test_a_common_mistake_is_named(capsys, number, mistake, named):
     assert named in re.sub(r"\s+", " ", capsys.readouterr().out)
 
 
-def test_a_rotary_score_depends_on_the_distance_alone():
-    q, k = torch.randn(2, 8)
-    rates = torch.tensor([1.0, 0.3, 0.1, 0.03])
-    scores = exercises.rotate(q.expand(9, 8), rates) @ exercises.rotate(k.expand(9, 8), rates).T
-    for distance in range(-7, 8):
-        assert scores.diagonal(distance).std() < 1e-4
-    assert scores[0].std() > 0.1  # and it does depend on that
+def test_what_is_missing_for_the_first_token_is_said(capsys):
+    grade("03.4", [" the", " red", " kite"], **GIVEN["03.4"])
+    assert "the bias is ahead by 3.99" in re.sub(r"\s+", " ", capsys.readouterr().out)
 
 
 def test_figures_can_be_read():
@@ -134,6 +116,5 @@ def test_figures_can_be_read():
         figures.one_head(tokens, 1, [0.2, 0.8, 0, 0], "title"),
         figures.hardening({4: torch.randn(9, 20), 16: torch.randn(9, 20)}, title="title"),
         figures.patterns({"a": torch.eye(4)}, tokens, "title"),
-        figures.changed_outputs({"a": torch.rand(4)}, tokens, "title"),
-        figures.turned([(2, 0), (7, 3)], 0.35, 0.0, "title"),
+        figures.taken_apart({"a": {"b": torch.eye(4)}}, tokens, "title"),
     )

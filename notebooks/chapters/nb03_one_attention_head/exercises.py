@@ -1,4 +1,4 @@
-"""The exercises of notebook 03: longer queries, one head, a mask that leaks, rotary positions.
+"""The exercises of notebook 03: longer queries, one head, a mask that leaks, a head misled.
 
 PAGES are the package's versions of what the reader writes; each is its folded solution.
 """
@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from aot_helpers.teaching.exercises import NotYet, attempted
+from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from aot_helpers.teaching.exercises.attention import common_flaws, flawed_attention
 from aot_helpers.teaching.exercises.references import compared, draw, read_numbers
 
@@ -30,17 +30,7 @@ def attention_head(x, W_Q, W_K, W_V, W_O, bias=0.0):
     return pattern @ v @ W_O, pattern
 
 
-def rotate(x, rates):
-    """Row p of x, [pos, d_head], with its pairs (0, 1), (2, 3), ... turned by p * rates, [pair]."""
-    angles = torch.arange(len(x))[:, None] * rates  # [pos, pair]
-    first, second = x[:, 0::2], x[:, 1::2]
-    turned = torch.empty_like(x)
-    turned[:, 0::2] = first * angles.cos() - second * angles.sin()
-    turned[:, 1::2] = first * angles.sin() + second * angles.cos()
-    return turned
-
-
-PAGES = {"03.2": attention_head, "03.4": rotate}
+PAGES = {"03.2": attention_head}
 
 
 def _weights(ten_times, opposite, scores):
@@ -123,40 +113,32 @@ def _leak(last, head, resid):
     return f"of the size only {size.abs():.4f} is left: the future leaks through the softmax's sum"
 
 
-def _rotate(answer):
-    x, rates = draw(6, 8, seed=1), torch.tensor([1.0, 0.5, 0.2, 0.1])
-    right, angles = rotate(x, rates), torch.arange(6)[:, None] * rates
-    a, b, cos, sin = x[:, 0::2], x[:, 1::2], angles.cos(), angles.sin()
-    late = a * cos - b * sin  # taken for the second number as well
-    halves = rotate(x.view(6, 2, 4).mT.flatten(1), rates).view(6, 4, 2).mT.flatten(1)
-    mistakes = {
-        "The sign is turned in one of the two lines: that is no rotation.": _paired(
-            a * cos + b * sin, a * sin + b * cos
-        ),
-        "You use a first number that is already turned to compute the second.": _paired(
-            late, late * sin + b * cos
-        ),
-        "You turn the other way: that is rotate with -rates.": rotate(x, -rates),
-        "You pair the two halves of a row; here neighbors are pairs: 0 with 1, 2 with 3.": halves,
-        "The numbers are right, but not their places: each pair stays side by side.": torch.cat(
-            [late, a * sin + b * cos], dim=1
-        ),
-        "Each pair is scaled by a cosine or a sine; it should be turned.": _paired(
-            a * cos, b * sin
-        ),
-        "Row 0 is turned: positions begin at 0.": rotate(torch.cat([x[:1], x]), rates)[1:],
-    }
-    before = x.clone()
-    compared(answer(x, rates), right, mistakes)
-    if not torch.equal(x, before):
-        raise NotYet("The table that was given has changed: write into a new one.")
-    q, k = (answer(draw(8, seed=s).expand(30, 8).clone(), rates) for s in (2, 3))
-    spread = max((q @ k.T).diagonal(-d).std().item() for d in range(28))
-    return f"scores at equal distances are equal, to {spread:.0e}"
+def _mislead(three, model, head):
+    if three is ... or any(each is ... for each in three):
+        raise NotAttempted
+    strings = model.tokenizer.token_strings(torch.arange(len(model.W_E)))
+    if isinstance(three, str) or len(three) != 3:
+        raise NotYet("Three tokens are wanted, in a list.")
+    for token in three:
+        if token not in strings:
+            raise NotYet(f"{token!r} is no token of this model (mind the space before a word).")
+    ids = torch.tensor([model.tokenizer.bos, *map(strings.index, three)])
+    attn = model.blocks[0].attn
+    weights = [W[head] for W in (attn.W_Q, attn.W_K, attn.W_V, attn.W_O)]
+    x, bias = model.W_E[ids], attn.relative_bias(4)[head]
+    _, pattern = attention_head(x, *weights, bias)
+    (_, to_first, to_second), gap = pattern[3, :3], (bias[3, 2] - bias[3, 1]).item()
+    if to_first <= to_second:
+        q, k = x[3] @ weights[0], x[1:3] @ weights[1]
+        ahead = (q @ (k[0] - k[1])).item() / math.sqrt(len(q))
+        raise NotYet(
+            f"{three[2]!r} gives {to_second:.2f} to {three[1]!r} and {to_first:.2f} to "
+            f"{three[0]!r}. By q · k the first is ahead by {ahead:.2f}; "
+            f"the bias is ahead by {gap:.2f}."
+        )
+    return (
+        f"{three[2]!r} gives {to_first:.2f} to {three[0]!r}, and {to_second:.2f} to the one before"
+    )
 
 
-def _paired(first: Tensor, second: Tensor) -> Tensor:
-    return torch.stack([first, second], dim=-1).flatten(1)
-
-
-CHECKS = {"03.1": _weights, "03.2": _attention_head, "03.3": _leak, "03.4": _rotate}
+CHECKS = {"03.1": _weights, "03.2": _attention_head, "03.3": _leak, "03.4": _mislead}

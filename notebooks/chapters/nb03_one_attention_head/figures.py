@@ -1,18 +1,15 @@
-"""Figures of notebook 03: how one head works, what scaling does, and rotary positions."""
-
-import math
+"""Figures of notebook 03: how one head works, what scaling does, and a head taken apart."""
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
-from matplotlib.patches import Arc, Circle, PathPatch, Rectangle
+from matplotlib.patches import Circle, PathPatch, Rectangle
 from matplotlib.path import Path
 from torch import Tensor
 
 from aot_helpers.showing import diagrams
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE, VALUE
-from aot_helpers.showing.forms import grids, panels
-from aot_helpers.showing.texts import token_rows
+from aot_helpers.showing.forms import SHADES, grids, panels
 
 # The rows of `one_head` and the column of the query's token, in units of its canvas.
 Y_WORD, Y_STREAM, Y_VECTOR, Y_WEIGHT, Y_Z, Y_OUT = 7.6, 6.75, 5.3, 3.85, 2.1, 0.7
@@ -128,15 +125,6 @@ def patterns(
     )  # fmt: skip
 
 
-def changed_outputs(
-    rows: dict[str, Float[Tensor, " pos"]], tokens: list[str], title: str
-) -> Figure:
-    """Tokens, filled where the head's output has changed: {label: largest change of an entry}."""
-    data = {label: (tokens, changes) for label, changes in rows.items()}
-    note = "below each token: the largest change of an entry of the output"
-    return token_rows(data, title, shade="#E69F00", most=5, number=".2g", note=note)
-
-
 def hardening(
     dots: dict[int, Float[Tensor, "query key"]], *, title: str, n_keys: int = 16
 ) -> Figure:
@@ -161,33 +149,22 @@ def hardening(
     return figure
 
 
-def turned(pairs: list[tuple[int, int]], rate: float, between: float, title: str) -> Figure:
-    """A query (orange) and a key (blue), each turned by its position; a circle for each pair.
-
-    pairs: (position of the query, position of the key). rate: radians per step, clockwise.
-    between: the angle from key to query, in radians, before they are turned.
-    """
-    width = 2.5 * len(pairs)
-    figure, axis = diagrams.canvas(width, 3.1)
-    y, radius = 1.45, 0.72
-    for i, (q, k) in enumerate(pairs):
-        x = 2.5 * i + 1.25
-        axis.add_patch(Circle((x, y), radius, fc="white", ec="0.8", lw=1.2))
-        angles = {QUERY: math.pi / 2 - between - rate * q, KEY: math.pi / 2 - rate * k}
-        for (color, angle), name in zip(angles.items(), (f"q at {q}", f"k at {k}"), strict=True):
-            tip = x + radius * math.cos(angle), y + radius * math.sin(angle)
-            diagrams.arrow(axis, (x, y), tip, color, width=2.4)
-            beyond = radius + 0.17
-            away = x + beyond * math.cos(angle), y + beyond * math.sin(angle)
-            ha = (
-                "center"
-                if abs(math.cos(angle)) < 0.1
-                else "left"
-                if math.cos(angle) > 0
-                else "right"
-            )
-            diagrams.say(axis, *away, name, color, size=10, ha=ha, weight="bold")
-        low, high = sorted(math.degrees(angle) for angle in angles.values())
-        axis.add_patch(Arc((x, y), 0.66, 0.66, theta1=low, theta2=high, color=INK, lw=1.2))
-        diagrams.say(axis, x, 0.22, f"distance {q - k}: {high - low:.0f}°", size=10)
-    return diagrams.headline(figure, title)
+def taken_apart(
+    maps: dict[str, dict[str, Float[Tensor, "query_pos key_pos"]]], tokens: list[str], title: str
+) -> Figure:
+    """Patterns of heads, {head: {what is left of its scores: pattern}}, a row for each head."""
+    n_columns, side = max(map(len, maps.values())), 0.15 * len(tokens)
+    size = n_columns * side + 1.3, len(maps) * (side + 0.3) + 1
+    figure, axes = panels(len(maps), n_columns, *size, title=title, sharex=True, sharey=True)
+    for line, (head, parts) in zip(axes, maps.items(), strict=True):
+        for axis, (name, pattern) in zip(line, parts.items(), strict=True):
+            axis.imshow(pattern.numpy(), vmin=0, vmax=1, cmap=SHADES)
+            axis.set_title(f"{head}, {name}", size=10.5)
+            axis.tick_params(length=0, labelsize=9)
+            axis.spines[:].set(visible=True, color="0.8")
+        line[0].set_yticks(range(len(tokens)), tokens)
+        line[0].set_ylabel("attends (query)")
+    for axis in axes[-1]:
+        axis.set_xticks(range(len(tokens)), tokens, rotation=90)
+        axis.set_xlabel("attended to (key)")
+    return figure
