@@ -1,5 +1,7 @@
 """Notebook 04: what each part has written, the pages that the reader writes, the drawings."""
 
+import builtins
+
 import pytest
 import torch
 from matplotlib.text import Text
@@ -8,7 +10,7 @@ from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.teaching.exercises import write
 from aot_helpers.teaching.exercises.attention import flawed_attention
 from chapters.nb04_many_heads_one_stream import figures, measure
-from chapters.nb04_many_heads_one_stream.exercises import attention, attribute
+from chapters.nb04_many_heads_one_stream.exercises import attention, head
 from figure_checks import check_figures
 
 TERMS = {"L1H0": 7.04, "L1H3": 7.69, "L0H3": 0.4}
@@ -42,7 +44,7 @@ def test_with_mlps_positions_and_norms_the_pieces_add_up_as_well():
     parts = measure.by_layer(terms, "L1H3")
     assert list(parts) == [
         "direct path", "heads of layer 0", "biases", "MLP of layer 0",
-        "heads of layer 1", "L1H3", "MLP of layer 1",
+        "other heads of layer 1", "L1H3", "MLP of layer 1",
     ]  # fmt: skip
     assert sum(parts.values()) == pytest.approx(sum(terms.values()), abs=1e-4)
 
@@ -66,8 +68,9 @@ def test_total_effects_add_up_within_a_layer(stories, tokens):
     assert one == pytest.approx(term.item(), abs=1e-3)
 
 
-@pytest.mark.parametrize("number", ["04.1", "04.2", "04.3"])
-def test_a_page_is_the_readers_once_it_is_right(check_page, stories, tokens, number):
+@pytest.mark.parametrize("number", ["04.1", "04.2"])
+def test_a_page_is_the_readers_once_it_is_right(check_page, stories, tokens, number, monkeypatch):
+    monkeypatch.setattr(builtins, "head", head, raising=False)  # the notebook defines it in a cell
     check_page(number, **({"model": stories, "tokens": tokens[None]} if number == "04.2" else {}))
 
 
@@ -84,8 +87,12 @@ ANSWERS = [
     ("04.1", lambda x, *more: torch.nan * x, "not yet"),
     ("04.2", replaces, "not yet"),
     ("04.2", lambda tokens, W_E, layers, W_U: W_E[tokens], "not yet"),
-    ("04.3", lambda written, W_U, a, b: attribute(written, W_U, b, a), "not yet"),
-    ("04.3", lambda written, W_U, a, b: dict.fromkeys(written, "high"), "not yet"),
+    ("04.1", lambda x, *a: x + attention(x, *a), "not yet"),
+    ("04.1", lambda x, *a: head(x, *(each[0] for each in a)), "not yet"),
+    ("04.3", " the", "solved"),
+    ("04.3", " said", "not yet"),
+    ("04.3", "es", "not yet"),
+    ("04.3", "the", "not yet"),
     ("04.4", [14.7, 16.9], "solved"),
     ("04.4", [7.7, 16.9], "not yet"),
     ("04.4", [14.7, 23.6], "not yet"),
@@ -94,8 +101,19 @@ ANSWERS = [
 
 @pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
 def test_an_answer_is_judged(stories, tokens, verdict, number, answer, expected):
+    names = "L1H0", "L1H3"
+    strings = stories.tokenizer.token_strings(torch.arange(1024))
+    text = "Then Mira Soken lived near the river with two friends. Then Mira Sok"
+    read = stories.tokenizer.encode(text, bos=True)
+    pieces = measure.pieces(stories, stories.run_with_cache(read[None])[1])
     given = {
         "04.2": {"model": stories, "tokens": tokens[None]},
+        "04.3": {
+            "model": stories,
+            "wrote": {name: pieces[name][0, -1] for name in names},
+            "token": strings.index("en"),
+            "of_kind": [strings.index(each) for each in ("en", "es", "el")],
+        },
         "04.4": {"truth": FALLS, "terms": TERMS},
     }
     answer = dict(zip(FALLS, answer, strict=True)) if number == "04.4" else answer
@@ -119,6 +137,9 @@ def test_figures_can_be_read_and_add_up():
         "0.8 (was 3.0)": figures.contributions({"direct path": 1.5, "L0H0": -0.7}, "t", before),
         "logit 5.7": figures.one_stream(2, 4, "title", {"direct path": 0.5} | heads, writes),
         "+5.0": figures.differences(panels, "title"),
+        "+14.7": figures.rivals(
+            {"first": table, "second": table}, ["L1H0", "L1H3"], ["en", " the"], "t"
+        ),
         "14.7": figures.by_rival(table, ["L1H0", "L1H3"], ["en", " the"], "title"),
         "mean +3.0": figures.attribution_in_text({"L1H0": row}, strings, "title"),
     }

@@ -14,10 +14,18 @@ from aot_helpers.teaching.exercises.references import (
     compared,
     draw,
     read_guesses,
-    read_numbers,
 )
 
 NEAR = 0.15  # of a logit, in 04.4: numbers in the figures are rounded to 0.1
+
+
+def head(x, W_Q, W_K, W_V, W_O, bias):
+    """What one head writes (notebook 03): x [batch, pos, d_model] -> [batch, pos, d_model]."""
+    q, k, v = x @ W_Q, x @ W_K, x @ W_V  # [batch, pos, d_head]
+    scores = q @ k.mT / math.sqrt(W_Q.shape[-1]) + bias  # [batch, query_pos, key_pos]
+    future = torch.ones_like(scores, dtype=torch.bool).triu(1)
+    pattern = scores.masked_fill(future, -math.inf).softmax(dim=-1)
+    return pattern @ v @ W_O
 
 
 def attention(x, W_Q, W_K, W_V, W_O, bias):
@@ -26,13 +34,10 @@ def attention(x, W_Q, W_K, W_V, W_O, bias):
     W_Q, W_K, W_V: [head, d_model, d_head]. W_O: [head, d_head, d_model].
     bias: [head, query_pos, key_pos], added to the scores.
     """
-    x = x[:, None]  # [batch, 1, pos, d_model]: every head reads the same
-    q, k, v = x @ W_Q, x @ W_K, x @ W_V  # [batch, head, pos, d_head]
-    scores = q @ k.mT / math.sqrt(W_Q.shape[-1]) + bias  # [batch, head, query_pos, key_pos]
-    future = torch.ones_like(scores, dtype=torch.bool).triu(1)
-    pattern = scores.masked_fill(future, -math.inf).softmax(dim=-1)
-    z = pattern @ v  # [batch, head, pos, d_head]
-    return (z @ W_O).sum(dim=1)  # each head writes, the layer adds
+    written = torch.zeros_like(x)
+    for h in range(len(W_Q)):
+        written = written + head(x, W_Q[h], W_K[h], W_V[h], W_O[h], bias[h])
+    return written
 
 
 def transformer(tokens, W_E, layers, W_U):
@@ -52,7 +57,7 @@ def attribute(written, W_U, token, rival):
     return {name: (row @ direction).item() for name, row in written.items()}
 
 
-PAGES = {"04.1": attention, "04.2": transformer, "04.3": attribute}
+PAGES = {"04.1": attention, "04.2": transformer}
 
 
 def pytorchs(x, W_Q, W_K, W_V, W_O, bias) -> Tensor:
@@ -81,6 +86,17 @@ def _attention(answer):
         mean = attention(x, *weights, bias) / n_heads
         mistakes["You average over the heads; a layer writes their sum."] = mean
         mistakes["The bias is missing: add it to the scores."] = attention(x, *weights, 0 * bias)
+        each = [head(x, *(W[h] for W in weights), bias[h]) for h in range(n_heads)]
+        mistakes["You add x itself; the layer gives what its heads write."] = x + sum(each)
+        mistakes["This is the last head alone; a layer adds up all of them."] = each[-1]
+        chained = aside = 0 * x
+        for h in range(n_heads):
+            aside = aside + head(x + aside, *(W[h] for W in weights), bias[h])
+            chained = head(x if h == 0 else chained, *(W[h] for W in weights), bias[h])
+        said = (
+            "Your heads read what the heads before them wrote; all heads of a layer read the same x"
+        )
+        mistakes |= {f"{said}.": aside, f"{said}, and what they write is added.": chained}
         try:
             given = answer(x, *weights, bias)
         except RuntimeError as error:
@@ -111,21 +127,22 @@ def _transformer(answer, model, tokens):
     return f"every logit of the trained model, to {gap:.0e}: this is the whole model"
 
 
-def _attribute(answer):
-    W_U, rows = draw(6, 9, seed=1), {f"L0H{h}": draw(6, seed=2 + h) for h in range(3)}
-    given = attempted(answer(rows, W_U, 4, 7))
-    if not isinstance(given, dict) or set(given) != set(rows):
-        raise NotYet(f"A dict with the names {', '.join(rows)} is wanted, got {given!r}.")
-    directions = {
-        "The sign is turned: the token's column less the rival's.": W_U[:, 7] - W_U[:, 4],
-        "This is the token's logit alone; take the rival's off.": W_U[:, 4],
-        "You compare with the mean of all tokens, not with the rival.": W_U[:, 4] - W_U.mean(1),
-    }
-    written = torch.stack(list(rows.values()))
-    mistakes = {said: written @ direction for said, direction in directions.items()}
-    numbers = read_numbers([given[name] for name in rows], len(rows))
-    compared(numbers, written @ (W_U[:, 4] - W_U[:, 7]), mistakes, within=1e-4)
-    return "your numbers add up to the logit difference, so nothing else decides between the two"
+def _rival(answer, model, wrote, token, of_kind):
+    """A rival against which a head does not help; wrote: {head: what it wrote, [d_model]}."""
+    given = attempted(answer)
+    strings = model.tokenizer.token_strings(torch.arange(model.config.d_vocab))
+    if given not in strings:
+        raise NotYet(f"{given!r} is no token of the vocabulary. Mind the space before a word.")
+    rival = strings.index(given)
+    if rival == token:
+        raise NotYet("A token is no rival of itself.")
+    terms = attribute(wrote, model.W_U, token, rival)
+    helper, other = terms.values()
+    names = list(wrote)
+    if helper > 0:
+        said = "; an ending is just what this head can tell apart" if rival in of_kind else ""
+        raise NotYet(f"{names[0]} adds {helper:.1f} to the difference from {given!r}{said}.")
+    return f"against {given!r}, {names[0]} adds {helper:.1f} and {names[1]} adds {other:.1f}"
 
 
 def _total_effects(answer, truth, terms):
@@ -145,4 +162,4 @@ def _total_effects(answer, truth, terms):
     return "effects add up within a layer, where no head reads another; across layers they overlap"
 
 
-CHECKS = {"04.1": _attention, "04.2": _transformer, "04.3": _attribute, "04.4": _total_effects}
+CHECKS = {"04.1": _attention, "04.2": _transformer, "04.3": _rival, "04.4": _total_effects}

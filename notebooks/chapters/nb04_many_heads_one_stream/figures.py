@@ -85,17 +85,25 @@ def one_stream(
     terms: dict[str, float] | None = None,
     writes: list[Write] = (),
     writer: Head = WRITER,
+    earlier: str = "",
 ) -> Figure:
     """The model as a river: layers of heads read the stream and add to it, from left to right.
 
     terms: {head: a number}, written above each head, which is shaded by its size. writes: of the
     writer, at each position that matters, the present one last. An earlier position is a short
-    river of its own; blue arrows show who reads it.
+    river of its own; blue arrows show who reads it. earlier: what a faint second river above the
+    heads is called, which they read, too.
     """
     step, n_earlier = 3.75 if terms else 2.9, max(len(writes) - 1, 0)
     width, height = 2.6 + step * n_layers, 2.55 + 0.65 * bool(terms) + 0.95 * n_earlier
+    height += 0.75 * bool(earlier)
     figure, axis = diagrams.canvas(width, height)
     y, places = 0.62, {}
+    if earlier:
+        axis.plot(
+            [0.95, width - 1.1], [2.6, 2.6], color=EARLIER, lw=9, solid_capstyle="butt", zorder=1
+        )
+        diagrams.say(axis, 1.0, 2.85, earlier, PALE, 9.5, "left")
     ends = "token", "logits"
     if terms:
         ends = f"direct {_signed(terms['direct path'])}", f"logit {sum(terms.values()):.1f}"
@@ -116,6 +124,8 @@ def one_stream(
             color = VALUE if value > 0 else QUERY
             _head(axis, x, 1.72, head, texts.tint(color, 0.5 * abs(value) / most))
             diagrams.arrow(axis, (left, y + 0.08), (x, 1.5), "#9AA0A6", width=1.1)
+            if earlier:
+                diagrams.arrow(axis, (left, 2.54), (x - 0.05, 1.93), KEY, width=1)
             diagrams.arrow(axis, (x, 1.5), (left + step - 0.8, y + 0.14), VALUE, width=1.1)
             if terms:
                 diagrams.say(axis, x, 2.05, _signed(value), color, weight="bold")
@@ -181,6 +191,23 @@ def attribution_in_text(
         labeled[f"{label}\nmean {', '.join(means)}"] = tokens, row
     key = f"green: what the term adds to a token's logit, full at {most:g}; orange: takes off"
     return texts.shaded_texts(labeled, title, VALUE, most, key, letters, below=QUERY)
+
+
+def rivals(
+    tables: dict[str, Float[Tensor, "part token"]], parts: list[str], tokens: list[str], title: str
+) -> Figure:
+    """What each part adds to the logits of some tokens, at several places, {place: table}."""
+    values = {said: np.round(np.asarray(table), 1) + 0.0 for said, table in tables.items()}
+    most = max(np.abs(each).max() for each in values.values())
+    names = [*parts, "sum: the logit"]
+    shown = {}
+    for i, (said, table) in enumerate(values.items()):
+        sums = np.round(np.asarray(tables[said]).sum(axis=0, keepdims=True), 1)
+        shown[" " * i] = {said: np.concatenate([table, sums])}
+    return forms.grids(
+        shown, title, number="+.1f", row_names=names, column_names=[repr(each) for each in tokens],
+        limits=(-1.6 * most, 1.6 * most), colors=SIGNED, cell=(0.86, 0.3),
+    )  # fmt: skip
 
 
 def by_rival(

@@ -67,7 +67,11 @@ def by_layer(terms: dict[str, float], alone: str) -> dict[str, float]:
     sums = {}
     for name, number in terms.items():
         layer = name[1:2]
-        part = f"heads of layer {layer}" if name[2:3] == "H" and name != alone else name
+        part = name
+        if name[2:3] == "H" and name != alone:
+            part = (
+                f"other heads of layer {layer}" if layer == alone[1] else f"heads of layer {layer}"
+            )
         part = "biases" if "bias" in name else part
         part = f"MLP of layer {layer}" if "MLP" in name else part
         sums[part] = sums.get(part, 0.0) + number
