@@ -1,6 +1,8 @@
 """Notebook 05: its blank pages, the test set against plain sums, the loop at one rate."""
 
 import re
+from collections import Counter
+from itertools import pairwise
 
 import pytest
 import torch
@@ -9,7 +11,7 @@ from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.sampling import generate
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.teaching.exercises import write
+from aot_helpers.teaching.exercises import grade, write
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.train import train
@@ -89,15 +91,17 @@ def test_figures_can_be_read(model, test_set):
         {"yours": "one layer", "entropy": "the grammar"},
         test_set.passage(3, " said", 16),
     )
-    scale, shares = torch.linspace(0.02, 2, 50), torch.full((50, 8), 1 / 8)
+    curve = {"kite": torch.linspace(0, 0.7, 9), "boat": torch.linspace(0, 0.3, 9)}
+    table = {"with heads": torch.eye(20), "without": torch.full((20, 20), 0.05)}
     live = figures.LiveLoss(model, {"uniform": 6.9}, 5, "title", every=100)
     live(5.0)
     text = "Then Mila found the red"
     check_figures(
         figures.two_loops(model, text, "kite", "boat", title="title"),
         figures.ladder(losses, knows, test_set, passage, "yours", title="title"),
-        figures.judged_texts(model, {"step 1": first}, 5, "title"),
-        figures.river(scale, shares, [" a", "b"], (0, 1.3), title="title"),
+        figures.steps_on_one_guess({"once": curve, "twice": curve}),
+        figures.marked_texts(model.tokenizer, {"step 1": first}, 5, first[4], "title", "key"),
+        figures.endings_read_and_written(table, measure.ENDINGS, "title"),
     )
     assert len(live.figure().axes) == 1
 
@@ -194,6 +198,40 @@ def test_a_common_mistake_is_named(capsys, number, mistake, named):
     mistake.__name__ = page.__name__
     assert write(number, mistake) is page
     assert named in re.sub(r"\s+", " ", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    "opening, if_copied, said",
+    [
+        ("Mila Golis met Pepo Dakar.", "is", "with one name"),
+        ("Mila Golun lived near the river.", "un", "cannot tell them apart"),
+        ("Nobody lived near the river.", "is", "no ending to copy"),
+        ("Mila Golis lived near the river.", "un", "your surname ends in -is"),
+        ("Mila Golas lived near the river.", "as", "does not copy"),
+        ("Mila Golis lived near the river.", "-is", "solved"),
+    ],
+)
+def test_an_opening_decides_between_habit_and_copy(capsys, opening, if_copied, said):
+    grade("05.5", opening, if_copied, endings=lambda _: Counter({"is": 8, "un": 2}))
+    assert said in re.sub(r"\s+", " ", capsys.readouterr().out)
+
+
+def test_people_have_four_tokens_and_share_none_with_the_next(model, corpus):
+    names = measure.people(corpus, model.tokenizer, 20)
+    pieces = [model.tokenizer.encode(f" {name}").tolist() for name in names]
+    assert all(len(each) == 4 for each in pieces)
+    assert all(set(a).isdisjoint(b) for a, b in pairwise(pieces))
+    tokens = measure.half_names(model.tokenizer, names)
+    assert tokens.shape[:2] == (20, 20)
+    read = torch.cat([model.tokenizer.encode(each) for each in measure.ENDINGS])
+    assert (tokens[:, :, 4] == read[:, None]).all()
+
+
+def test_counted_probabilities_sum_to_one(model):
+    unigram, bigram = measure.counted(torch.tensor([0, 1, 2, 1, 2]), 4)
+    assert torch.allclose(unigram.sum(), torch.tensor(1.0))
+    assert torch.allclose(bigram.sum(dim=1), torch.ones(4))
+    assert bigram[1].argmax() == 2
 
 
 @pytest.mark.parametrize("number", exercises.PAGES)

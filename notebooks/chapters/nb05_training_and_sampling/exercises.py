@@ -1,10 +1,11 @@
-"""The exercises of notebook 05: the loss, the training loop, a rate that is too high, the sampler.
+"""The exercises of notebook 05: the loss, the loop, a rate that is too high, the sampler, a test.
 
 PAGES are the package's versions of what the reader writes; each is its folded solution.
 """
 
 import copy
 import math
+import re
 from types import SimpleNamespace
 
 import torch
@@ -19,6 +20,7 @@ NAN, WORSE = "nan", "worse than uniform"
 N_DRAWN = 2000  # tokens that a sampler draws from a known distribution
 NEAR = 0.05  # a frequency among them: more than four standard deviations
 SAME = 1e-3  # weights after six steps: a right loss that rounds otherwise differs by less
+SURNAME = r"[A-Z][a-z]+ [A-Z][a-z]*([aeiou][nrls])\b"  # of a full name: its ending
 TOLD = 0.05  # losses of about 30 that are told to watch: the same
 
 
@@ -54,10 +56,12 @@ def sample(model, ids, n, temperature=1.0, top_k=None, seed=0):
         logits = model(ids[None, -model.config.n_ctx :])[0, -1]
         if top_k:
             logits = logits.masked_fill(logits < logits.topk(top_k).values[-1], -math.inf)
-        likeliest = temperature == 0
-        chances = (logits / (1 if likeliest else temperature)).softmax(dim=-1)
-        drawn = torch.multinomial(chances, 1, generator=generator)
-        ids = torch.cat([ids, logits.argmax()[None] if likeliest else drawn])
+        if temperature == 0:
+            chosen = logits.argmax()[None]
+        else:
+            probabilities = (logits / temperature).softmax(dim=-1)
+            chosen = torch.multinomial(probabilities, 1, generator=generator)
+        ids = torch.cat([ids, chosen])
     return ids
 
 
@@ -252,8 +256,41 @@ def _sample(answer):
     return "over 2,000 draws every token comes as often as its probability says"
 
 
+def _habit_or_copy(opening, if_copied, endings):
+    read = re.findall(SURNAME, str(opening))
+    if not read:
+        raise NotYet(
+            "No full name such as Mila Golun stands in your opening, so there is no ending to copy."
+        )
+    if len(set(read)) > 1:
+        raise NotYet(f"Your surnames end in {read}: with one name the answer is easier to read.")
+    if read[0] == "un":
+        raise NotYet(
+            "Your surname ends in -un, too: habit and copying predict the same, so this opening "
+            "cannot tell them apart."
+        )
+    if str(if_copied).lower().strip(" -") != read[0]:
+        raise NotYet(
+            f"If the model copies, it copies what it has read, and your surname ends in -{read[0]}."
+        )
+    counts = endings(opening)
+    total, habit, copied = counts.total(), counts["un"], counts[read[0]]
+    print(f"of {total} surnames {copied} end in -{read[0]}, {habit} in -un")
+    if copied <= habit:
+        raise NotYet(
+            "Here the model does not copy. Does your opening read like one of its stories?"
+        )
+    return f"the model has no love for -un: it writes -{read[0]} as gladly"
+
+
 def _rounded(numbers: Tensor) -> list[float]:
     return [round(number, 2) for number in numbers.tolist()]
 
 
-CHECKS = {"05.1": _cross_entropy, "05.2": _train, "05.3": _too_fast, "05.4": _sample}
+CHECKS = {
+    "05.1": _cross_entropy,
+    "05.2": _train,
+    "05.3": _too_fast,
+    "05.4": _sample,
+    "05.5": _habit_or_copy,
+}

@@ -4,7 +4,6 @@ import copy
 import math
 from functools import partial
 
-import numpy as np
 import torch
 from IPython.display import display
 from jaxtyping import Float
@@ -13,11 +12,10 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, PathPatch, Recta
 from matplotlib.path import Path
 from torch import Tensor
 
-from aot_helpers.models.losses import next_token_losses
 from aot_helpers.showing import diagrams
 from aot_helpers.showing.diagrams import INK, PALE
-from aot_helpers.showing.forms import lines, panels, shown
-from aot_helpers.showing.texts import SURPRISE, shaded_texts, strip, tint
+from aot_helpers.showing.forms import grids, lines
+from aot_helpers.showing.texts import SURPRISE, shaded_texts, strip
 from chapters.nb05_training_and_sampling.measure import TestSet
 
 PROBABILITY, DRAWN = diagrams.KEY, diagrams.VALUE
@@ -77,38 +75,16 @@ def two_loops(model, text, came, drawn, *, title: str) -> Figure:
     return figure
 
 
-def river(
-    temperatures: Float[Tensor, " n"],
-    probabilities: Float[Tensor, "n token"],
-    names: list[str],
-    marks: tuple[float, ...],
-    *,
-    title: str,
-) -> Figure:
-    """The next-token distribution as temperature rises: one band per token, labeled in the band.
-
-    The likeliest token comes first. names: tokens whose bands are drawn apart; the rest is one
-    band. marks: temperatures to point out.
-    """
-    figure, ((axis,),) = panels(1, 1, 9.2, 3.2, title=title)
-    x, p = temperatures.numpy(), probabilities[:, : len(names)].numpy()
-    bands = [*p.T, 1 - p.sum(axis=1)]
-    blend = np.linspace(0.95, 0.25, len(names))
-    colors = [*(tint(PROBABILITY, share) for share in blend), "#ECECEC"]
-    axis.stackplot(x, bands, colors=colors, edgecolor="white", lw=0.8)
-    tops = np.cumsum(bands, axis=0)
-    free = np.min(np.abs(x[:, None] - np.array(marks)), axis=1) > 0.09  # no label on a dotted line
-    free &= (x > 0.2) & (x < 1.85)
-    for band, top, name in zip(bands, tops, [*map(shown, names), "all other tokens"], strict=True):
-        at = int((band * free).argmax())
-        if band[at] > 0.045:
-            color = "white" if top[at] - band[at] < 0.5 else INK
-            axis.text(x[at], top[at] - band[at] / 2, name, color=color, ha="center", va="center")
-    for mark in marks:
-        axis.axvline(max(mark, x[0]), color=INK, lw=1.6, ls=(0, (1, 1.2)))
-    axis.set(xlim=(x[0], x[-1]), ylim=(0, 1), xlabel="temperature", ylabel="probability")
-    axis.set_xticks(sorted({*marks, 1, 2}))
-    return figure
+def steps_on_one_guess(curves):
+    """The probabilities of kite and boat from step to step: {case: {word: [step]}}."""
+    title = "Step by step, the probabilities become the frequencies"
+    data = {
+        case: {word: (range(len(p)), p.numpy()) for word, p in each.items()}
+        for case, each in curves.items()
+    }
+    look = {"colors": {"kite": SURPRISE, "boat": DRAWN}, "marker": "", "y_range": (0, 1.03)}
+    levels = {"levels": {0.7: "", 0.3: ""}}
+    return lines(data, title, "step", "probability", height=2.8, **levels, **look)
 
 
 class LiveLoss:
@@ -193,18 +169,27 @@ def ladder(
     return figure
 
 
-def judged_texts(judge, texts, n, title):
-    """The last n tokens of each text, shaded by what they cost the judge, below what is before.
+def marked_texts(tokenizer, texts, n, marked, title, key):
+    """The last n tokens of each text, below what is before; the token `marked` is green.
 
     texts: {label: ids}, which all begin with the same BOS and prompt.
     """
-    prompt = judge.tokenizer.token_strings(next(iter(texts.values()))[1:-n])
-    rows = {"prompt": (prompt, [0] * len(prompt))}
-    for label, ids in texts.items():
-        with torch.no_grad():
-            losses = next_token_losses(judge(ids[None]), ids[None])[0, -n:]
-        rows[label] = judge.tokenizer.token_strings(ids[-n:]), losses
-    return shaded_texts(rows, title, key="orange: the judge's loss, full at 6 nats")
+    ids = {"prompt": next(iter(texts.values()))[1:-n]}
+    ids |= {label: each[-n:] for label, each in texts.items()}
+    rows = {label: (tokenizer.token_strings(x), x == marked) for label, x in ids.items()}
+    return shaded_texts(rows, title, shade=DRAWN, most=1, key=key)
+
+
+def endings_read_and_written(tables, names, title):
+    """Probability of each ending (column) after half a surname, by the ending read (row)."""
+    figure = grids(
+        {"": tables}, title, row_names=names, column_names=names, cell=0.2, label="probability",
+        x_label="ending of the new name", y_label="ending of the name in the prompt",
+    )  # fmt: skip
+    for axis in figure.axes[: len(tables)]:
+        axis.tick_params(labelsize=9)
+        axis.tick_params(axis="x", rotation=90)
+    return figure
 
 
 def _bend(axis, start, end, color):

@@ -7,6 +7,8 @@ from aot_helpers.text.batches import pad_batch
 from aot_helpers.text.stories import ROADS, THINGS
 from chapters.nb05_training_and_sampling.exercises import train
 
+ENDINGS = [vowel + end for vowel in "aeiou" for end in "nrls"]  # of surnames: 20, equally likely
+
 KNOWS = {  # what each rung of the loss ladder knows
     "uniform": "nothing",
     "unigram": "frequencies",
@@ -51,6 +53,41 @@ class TestSet:
         story = self.following[begin : begin + int(self.real[row].sum())]
         begin += self.tokenizer.token_strings(story).index(word)
         return range(begin, begin + n)
+
+
+def people(unread, tokenizer, n):
+    """Full names of four tokens whose last is one of ENDINGS; neighbors share no token.
+
+    unread: stories that no model has read.
+    """
+    found, before = [], set()
+    for name in dict.fromkeys(name for pair in unread.truth.names for name in pair):
+        pieces = tokenizer.token_strings(tokenizer.encode(f" {name}"))
+        if len(pieces) == 4 and pieces[-1] in ENDINGS and before.isdisjoint(pieces):
+            found.append(name)
+            before = set(pieces)
+    return found[:n]
+
+
+def half_names(tokenizer, people):
+    """Prompts with a name in them, up to the middle of another name: [ending, half name, pos]."""
+    opening = "Mila Gol{} lived near the river with six friends. Then {}"
+    texts = [[opening.format(end, name[:-2]) for name in people] for end in ENDINGS]
+    rows = [torch.stack([tokenizer.encode(text, bos=True) for text in row]) for row in texts]
+    return torch.stack(rows)
+
+
+def counted(tokens, d_vocab):
+    """Probabilities of a unigram model [next] and a bigram model [now, next], both counted.
+
+    Each row of the bigram table has ten more tokens, shared out by frequency, so that no pair is
+    impossible.
+    """
+    pairs = (d_vocab * tokens[:-1] + tokens[1:]).bincount(minlength=d_vocab**2)
+    pairs = pairs.view(d_vocab, d_vocab).float()
+    unigram = (pairs.sum(dim=0) + 1) / (pairs.sum() + d_vocab)
+    bigram = pairs + 10 * unigram
+    return unigram, bigram / bigram.sum(dim=1, keepdim=True)
 
 
 def forty_losses(new_model, batches, rate):
