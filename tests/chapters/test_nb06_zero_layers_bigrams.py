@@ -107,70 +107,43 @@ def price(word):
     return {"whether": 0.8, "nestheds": 0.7}.get(word, 0.9)
 
 
-def halves(counts, dim=1):
-    return (counts / counts.sum(dim=dim, keepdim=True)).log()
+def parts(share):
+    """P(next | present) and the frequency of each sign."""
+    frequency = share.sum(dim=1)
+    return share / frequency[:, None], frequency
 
 
-def counted(letters, n, least=0.5):
-    counts = torch.full((n, n), least)
-    for a, b in zip(letters[:-1].tolist(), letters[1:].tolist(), strict=True):
-        counts[a, b] += 1
-    return counts
+def lift(share):
+    P, frequency = parts(share)
+    return (P / frequency).clamp(min=1e-9).log()
 
 
-def once(letters, n):
-    counts = torch.full((n, n), 0.5)
-    counts[letters[:-1], letters[1:]] += 1
-    return halves(counts)
+def unclamped(share):
+    P, frequency = parts(share)
+    return share * (P / frequency).log()
 
 
-def without_keepdim(letters, n):
-    counts = counted(letters, n)
-    return (counts / counts.sum(dim=1)).log()
-
-
-def mean_over_columns(table, r):
-    U, S, Vh = torch.linalg.svd(table - table.mean(dim=1))
-    return U[:, :r] * S[:r], Vh[:r]
-
-
-def split(table, r):
-    U, S, Vh = torch.linalg.svd(table - table.mean(dim=1, keepdim=True))
-    root = S[:r].sqrt()
-    return U[:, :r] * root, root[:, None] * Vh[:r]
-
-
-def uncentered(table, r):
-    U, S, Vh = torch.linalg.svd(table)
-    return U[:, :r] * S[:r], Vh[:r]
+def against_the_present(share):
+    P, frequency = parts(share)
+    return share * (P / frequency[:, None]).clamp(min=1e-9).log()
 
 
 ANSWERS = [
-    ("06.1", exercises.bigram_table, "solved"),
-    ("06.1", lambda letters, n: halves(counted(letters, n)).double(), "solved"),
-    ("06.1", lambda letters, n: halves(counted(letters, n)).exp(), "logarithms"),
-    ("06.1", lambda letters, n: halves(counted(letters, n)).T, "Turned round"),
-    ("06.1", lambda letters, n: halves(counted(letters, n), dim=0), "columns"),
-    ("06.1", lambda letters, n: halves(counted(letters, n, 0)), "0.5 is missing"),
-    ("06.1", once, "accumulate"),
-    ("06.1", lambda letters, n: counted(letters, n).log(), "logarithms of counts"),
-    ("06.1", lambda letters, n: counted(letters, n).log_softmax(dim=1), "takes logits"),
-    ("06.1", without_keepdim, "keepdim=True"),
-    ("06.2", lambda P: P + P, "multiplied, not added"),
-    ("06.3", mean_over_columns, "keepdim=True"),
-    ("06.1", lambda letters, n: None, "not attempted"),
-    ("06.2", lambda P: P @ P, "solved"),
-    ("06.2", lambda P: P**2, "squares each entry"),
-    ("06.2", lambda P: (P @ P).log(), "logarithms"),
-    ("06.2", lambda P: (P @ P).T, "Turned round"),
-    ("06.2", lambda P: (P @ P)[0], "not yet"),
-    ("06.2", lambda P: None, "not attempted"),
-    ("06.3", exercises.factor, "solved"),
-    ("06.3", split, "solved"),
-    ("06.3", uncentered, "mean of each row"),
-    ("06.3", lambda table, r: exercises.factor(table, r)[0], "Two matrices"),
-    ("06.3", lambda table, r: exercises.factor(table, r + 1), "shape"),
-    ("06.3", lambda table, r: None, "not attempted"),
+    ("06.1", exercises.saved, "solved"),
+    ("06.1", lambda share: exercises.saved(share.double()), "solved"),
+    ("06.1", lift, "How often is that"),
+    ("06.1", lambda share: parts(share)[0] * lift(share), "rare letter"),
+    ("06.1", lambda share: -exercises.saved(share), "sign is turned"),
+    ("06.1", unclamped, "nan"),
+    ("06.1", against_the_present, "*next* letter"),
+    ("06.1", lambda share: exercises.saved(share)[0], "not yet"),
+    ("06.1", lambda share: None, "not attempted"),
+    ("06.3", [[1.0], [2.0], [3.0]], "solved"),
+    ("06.3", [[1.0, 0.1], [0.1, 1.0], [3.0, 3.0]], "solved"),
+    ("06.3", [[2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], "3 of the 3"),
+    ("06.3", [[1.0], [1.0], [1.0]], "equally likely"),
+    ("06.3", [1.0, 2.0, 3.0], "Three rows"),
+    ("06.3", torch.eye(3).tolist(), "not attempted"),
     ("06.4", "nestheds", "solved"),
     ("06.4", "theseds", "not yet"),  # too dear
     ("06.4", "enedees", "a word of the text"),
@@ -188,15 +161,44 @@ def test_an_answer_is_judged(capsys, number, answer, expected):
     assert expected in capsys.readouterr().out
 
 
+def one_number(signs, at, toward, by):
+    """W_E [n, 1] with 1 at some signs, W_U [1, n] with `by` at others."""
+    W_E, W_U = torch.zeros(len(signs), 1), torch.zeros(1, len(signs))
+    W_E[[signs.index(sign) for sign in at]] = 1
+    W_U[0, [signs.index(sign) for sign in toward]] = by
+    return W_E, W_U
+
+
+CONSONANTS = bigrams.SIGNS[6:]
+BOTH = [
+    (("q", "u", 7), (CONSONANTS, "aeiou", 2), "solved"),
+    (("q", "u", 3), (CONSONANTS, "aeiou", 2), "0.9 is wanted"),
+    (("u", "q", 7), (CONSONANTS, "aeiou", 2), "Turned round"),
+    ((bigrams.SIGNS, "u", 7), (CONSONANTS, "aeiou", 2), "Which letters should use"),
+    (("q", "u", 7), (CONSONANTS, "aeiou", 1), "5 times are wanted"),
+    (("q", "u", 7), (CONSONANTS[1:], "aeiou", 2), "after 'b'"),
+    (("q", "u", 7), (bigrams.SIGNS, "aeiou", 2), "all signs should be equally likely"),
+    (("", "", 0), ("", "", 0), "not attempted"),
+]
+
+
+@pytest.mark.parametrize(("exception", "rule", "expected"), BOTH)
+def test_rule_and_exception_are_judged(capsys, exception, rule, expected):
+    signs = bigrams.SIGNS
+    given = (one_number(signs, *each) for each in (exception, rule))
+    grade("06.2", *given, signs=signs)
+    assert expected in capsys.readouterr().out
+
+
 def test_figures_can_be_read():
     signs = " aeioubt"
     tables = {"counted": torch.rand(8, 8).softmax(-1), "learned": torch.rand(8, 8).softmax(-1)}
-    tables["counted"][1, 2] = 0
+    saves, needs = torch.rand(8, 8) * 0.01 + 0.0005, torch.randint(1, 9, (8, 8))
+    groups = {"some": saves > 0.005, "others": saves <= 0.005}
     check_figures(
         figures.table_maps(tables, signs, "title"),
         figures.table_strip(tables, signs, ["b ", "ta"], "title"),
-        figures.pairs(*tables.values(), signs, ["b ", "ta"], "title"),
-        figures.by_rank({"trained": [0.4, 0.1], "cut": [0.6, 0.2]}, [1, 2], 0.5, "title"),
+        figures.worth_and_width(saves, needs, groups, signs, ["b ", "ta"], "title"),
         figures.letter_plane(torch.randn(8, 2), signs, "title"),
     )
 

@@ -1,13 +1,14 @@
-"""The exercises of notebook 06: a table of counts, two letters ahead, a small rank, a false word.
+"""The exercises of notebook 06: worth of a pair, rule and exception, tied rows, a false word.
 
 PAGES are the package's versions of what the reader writes; each is its folded solution.
+`bigram_table` and `factor` are used by the evidence.
 """
 
 import torch
 from torch import Tensor
 
 from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
-from aot_helpers.teaching.exercises.references import compared, draw, read_numbers
+from aot_helpers.teaching.exercises.references import read_numbers
 
 LEAST, RIVAL = 7, "whether"  # letters of the false word; the word that it must beat
 
@@ -23,11 +24,6 @@ def bigram_table(letters, n):
     return (counts / counts.sum(dim=1, keepdim=True)).log()
 
 
-def two_ahead(P):
-    """Probabilities [present, the one after next] of a Markov chain; P: [present, next]."""
-    return P @ P
-
-
 def factor(table, r):
     """W_E [n, r] and W_U [r, n]: their product is nearest to the table, row means taken off."""
     centered = table - table.mean(dim=1, keepdim=True)
@@ -35,120 +31,129 @@ def factor(table, r):
     return U[:, :r] * S[:r], Vh[:r]
 
 
-PAGES = {"06.1": bigram_table, "06.2": two_ahead, "06.3": factor}
+def saved(share):
+    """Nats per letter of text that it saves to know each pair [present, next]."""
+    frequency = share.sum(dim=1)
+    P = share / frequency[:, None]
+    return share * (P / frequency).clamp(min=1e-9).log()
 
 
-def _logs(counts: Tensor, dim: int | tuple = 1) -> Tensor:
-    return (counts / counts.sum(dim=dim, keepdim=True)).log()
+PAGES = {"06.1": saved}
 
 
-def _bigram_table(answer):
-    for n, seed in ((3, 0), (6, 1)):
-        letters = (2 * draw(200, seed=seed)).round().abs().long() % n
-        counts = torch.zeros(n, n)
-        for present, following in zip(letters[:-1].tolist(), letters[1:].tolist(), strict=True):
-            counts[present, following] += 1
-        right, once = _logs(counts + 0.5), (counts > 0).float()
-        mistakes = {
-            "These are probabilities: their logarithms are wanted.": right.exp(),
-            "These are counts: divide each row by its sum, then take the logarithm.": counts + 0.5,
-            "These are logarithms of counts: divide each row by its sum first.": (
-                counts + 0.5
-            ).log(),
-            "log_softmax takes logits, and these are counts: divide each row by its sum, then take "
-            "the logarithm.": (counts + 0.5).log_softmax(dim=1),
-            "Turned round: a row is the present letter, a column the next one.": right.T,
-            "Your columns add up to 1. After each letter *something* follows: each row must add "
-            "up to 1: divide by counts.sum(dim=1, keepdim=True).": _logs(counts + 0.5, dim=0),
-            "Your whole table adds up to 1: those are the chances of pairs. Divide each row by "
-            "its sum.": _logs(counts + 0.5, dim=(0, 1)),
-            "Each pair is counted once at most: `counts[a, b] += 1` does not accumulate where a "
-            "pair comes again. Use index_put_ with accumulate=True, bincount, or a loop.": _logs(
-                once + 0.5
-            ),
-            "The 0.5 is missing: a pair that never occurs would have the logarithm of 0.": _logs(
-                counts
-            ),
-            "0.5 is added to each probability; it belongs to the counts.": (
-                counts / counts.sum(dim=1, keepdim=True) + 0.5
-            ).log(),
-            "1 is added to each count; here it is 0.5.": _logs(counts + 1),
-        }
-        given = answer(letters, n)
-        if isinstance(given, Tensor):
-            given = given.float()
-        compared(given, right, mistakes)
-    return "each row is the distribution of the next letter, given the present one"
-
-
-def _two_ahead(answer):
-    for n, seed in ((5, 0), (9, 1)):
-        P = draw(n, n, seed=seed).softmax(-1)
-        table = answer(P)
-        if n != 5 and table is None:
+def _saved(answer):
+    for n, seed in ((6, 0), (9, 1)):
+        dice = torch.Generator().manual_seed(seed)
+        letters = torch.cat([torch.arange(n), torch.randint(n, (40 - n,), generator=dice)])
+        pairs = torch.stack([letters, letters.roll(-1)])  # a circle: rows and columns sum alike
+        share = torch.zeros(n, n).index_put_(tuple(pairs), torch.tensor(1 / 40), accumulate=True)
+        frequency = share.sum(dim=1)
+        P, seen = share / frequency[:, None], share > 0
+        right = torch.where(seen, share * (P / frequency).log(), 0)
+        given = answer(share.clone())
+        if n != 6 and given is None:
             raise NotYet("Nothing was returned.")
-        attempted(table)
-        given = read_numbers(table, n, n, name=f"For a P of {n} signs")
-        right = P @ P
-        for each, flaw in (
-            (right.log(), "These are logarithms. The probabilities themselves are wanted."),
-            (P, "That is the table of the next sign, not of the one after it."),
-            (2 * P, "Two steps after each other: their probabilities are multiplied, not added."),
-            (P**2, "P ** 2 squares each entry. Sum over the sign in between."),
-            (right.T, "Turned round: a row is the present sign, a column the later one."),
-            (P.T @ P, "The first P is turned: its row is the present sign."),
-            (P @ P.T, "The second P is turned: its row is the sign in between."),
-        ):
-            if torch.allclose(given, each, atol=1e-4):
-                raise NotYet(flaw)
-        if not torch.allclose(given, right, atol=1e-4):
-            off = int((given - right).abs().sum(dim=1).argmax())
-            got, wanted = ([round(x, 2) for x in row[off].tolist()] for row in (given, right))
-            raise NotYet(f"Row {off} of {n} signs is {got}; two steps of P give {wanted}.")
-    return "k steps of a chain are the k-th power of its table"
-
-
-def _factor(answer):
-    for n, r in ((6, 2), (9, 1), (5, 5)):
-        table = draw(n, n, seed=n) + 3 * draw(n, 1, seed=1)
-        given = answer(table.clone(), r)
-        if given is None or given is ...:
-            raise NotAttempted
-        if not isinstance(given, tuple) or len(given) != 2:
-            raise NotYet("Two matrices are wanted: W_E, W_U.")
-        for name, each, shape in zip(("W_E", "W_U"), given, ((n, r), (r, n)), strict=True):
-            if not isinstance(each, Tensor) or each.shape != shape:
-                size = tuple(each.shape) if isinstance(each, Tensor) else each
-                raise NotYet(f"{name} should have the shape {shape} for r = {r}, got {size!r}.")
-        centered = table - table.mean(dim=1, keepdim=True)
-        U, S, Vh = torch.linalg.svd(centered)
-        nearest = torch.linalg.svd(table)
-        columns = torch.linalg.svd(table - table.mean(dim=0))
-        mistakes = {
-            "Take off the mean of each row first: it changes no probability, and here it uses up "
-            "a rank.": _first(*nearest, r),
-            "You took off the mean of each column; a constant is free along a row.": _first(
-                *columns, r
-            ),
-            "table.mean(dim=1) is taken off the columns here: keepdim=True keeps it a column.": (
-                _first(*torch.linalg.svd(table - table.mean(dim=1)), r)
-            ),
-            "The singular values are missing.": U[:, :r] @ Vh[:r],
-            "The singular values are in both matrices: give them to one, or their root to each.": (
-                U[:, :r] * S[:r] ** 2
+        attempted(given)
+        if isinstance(given, Tensor) and given.shape == (n, n) and given[~seen].isnan().any():
+            raise NotYet(
+                "A pair that never occurs saves nothing, but yours is nan: 0 times the logarithm "
+                "of 0. Clamp what you take the logarithm of."
             )
-            @ Vh[:r],
-            "torch.linalg.svd returns Vh, whose *rows* are wanted: Vh[:r].": (U[:, :r] * S[:r])
-            @ Vh[:, :r].T,
-            "You kept the smallest singular values; they come largest first.": (U[:, -r:] * S[-r:])
-            @ Vh[-r:],
-        }
-        compared(given[0] @ given[1], _first(U, S, Vh, r), mistakes)
-    return "every row of the product is a combination of the r rows of W_U"
+        given = read_numbers(given, n, n, name=f"For {n} letters", infinite=True)
+        each = (P / frequency).log()
+        for flaw, said in (
+            (each, "This is what a pair saves *each time it occurs*. How often is that?"),
+            (
+                P * each,
+                "Weighed by P, a rare letter counts as much as a frequent one. The weight is the "
+                "pair's share of all pairs.",
+            ),
+            (-right, "The sign is turned: a saving is the cost without minus the cost with."),
+            (share * P.log(), "Minus what the pair costs if it is known. And if it is not?"),
+            (-share * P.log(), "That is what the pair costs if it is known. And if it is not?"),
+            (
+                share * (share / frequency).log(),
+                "`share` is not yet P(b | a): divide each row by its sum first.",
+            ),
+            (
+                share * (P / frequency[:, None]).log(),
+                "Without the pair you would bet on the frequency of the *next* letter (a column), "
+                "not of the present one.",
+            ),
+            (share * (P - frequency), "A loss is a logarithm of a probability: -ln p."),
+        ):
+            if torch.allclose(given[seen], flaw[seen], atol=1e-5):
+                raise NotYet(said)
+        if not torch.allclose(given[seen], right[seen], atol=1e-4):
+            raise NotYet("Cost without the pair: -ln(frequency of b). With it: -ln P(b | a).")
+        if given[~seen].abs().sum() > 1e-4:
+            raise NotYet("A pair that never occurs saves nothing.")
+    return "added over all pairs: what the letter before tells about the next one"
 
 
-def _first(U: Tensor, S: Tensor, Vh: Tensor, r: int) -> Tensor:
-    return (U[:, :r] * S[:r]) @ Vh[:r]
+def _one_number(name: str, both, n: int) -> Tensor:
+    """The probabilities [present, next] of two matrices of width 1."""
+    for which, each, shape in zip(("E", "U"), both, ((n, 1), (1, n)), strict=True):
+        if not isinstance(each, Tensor) or each.shape != shape:
+            size = tuple(each.shape) if isinstance(each, Tensor) else each
+            raise NotYet(f"{name}_{which} should have the shape {shape}, got {size!r}.")
+    return (both[0].double() @ both[1].double()).softmax(dim=-1)
+
+
+def _rule_and_exception(exception, rule, signs):
+    n = len(signs)
+    if not any(isinstance(each, Tensor) and each.any() for each in (*exception, *rule)):
+        raise NotAttempted
+    q, u = signs.index("q"), signs.index("u")
+    vowels = torch.tensor([sign in "aeiou" for sign in signs])
+    consonants = ~vowels & torch.tensor([sign != " " for sign in signs])
+
+    p = _one_number("exception", exception, n)
+    even = (p.amax(dim=1) - p.amin(dim=1)) < 1e-6
+    if p[u, q] > 0.5 and p[q, u] < 0.5:
+        raise NotYet("Turned round: after *u* comes *q*. W_E belongs to the present letter.")
+    if p[q, u] < 0.9:
+        raise NotYet(f"Exception: after q, u has a probability of {p[q, u]:.2f}; 0.9 is wanted.")
+    if not even[torch.arange(n) != q].all():
+        off = next(i for i in range(n) if i != q and not even[i])
+        raise NotYet(
+            f"Exception: after {signs[off]!r} not all signs are equally likely (u has "
+            f"{p[off, u]:.2f}). Which letters should use this number at all?"
+        )
+
+    p = _one_number("rule", rule, n)
+    even = (p.amax(dim=1) - p.amin(dim=1)) < 1e-6
+    for i in consonants.nonzero().flatten().tolist():
+        ratio = p[i, vowels].min() / p[i, ~vowels].max()
+        if ratio < 5 - 1e-6:
+            raise NotYet(
+                f"Rule: after {signs[i]!r} the least likely vowel is {ratio:.1f} times as likely "
+                "as the likeliest sign that is no vowel; 5 times are wanted."
+            )
+    if not even[~consonants].all():
+        off = next(i for i in range(n) if not consonants[i] and not even[i])
+        raise NotYet(f"Rule: after {signs[off]!r} all signs should be equally likely.")
+    return "the exception improves one pair and the rule 105, for one number a letter each"
+
+
+def _tied(rows):
+    rows = torch.as_tensor(rows, dtype=torch.double)
+    if rows.ndim != 2 or len(rows) != 3:
+        raise NotYet(f"Three rows of numbers are wanted, got the shape {tuple(rows.shape)}.")
+    if torch.equal(rows, torch.eye(3, dtype=torch.double)):  # as it stood there
+        raise NotAttempted
+    T = rows @ rows.T
+    top = T.topk(2, dim=1)
+    if (top.values[:, 0] - top.values[:, 1]).min() < 1e-6:
+        raise NotYet("After one of the letters two are equally likely: change a number a little.")
+    itself = int((top.indices[:, 0] == torch.arange(3)).sum())
+    if itself > 1:
+        raise NotYet(
+            f"{itself} of the 3 letters are followed most by themselves. A logit is the product "
+            "of two rows: how can the product with *another* row be larger?"
+        )
+    longest = int(rows.norm(dim=1).argmax())
+    return f"only letter {longest} repeats itself, and its row is the longest"
 
 
 def _false_word(word, cost, signs, known):
@@ -174,4 +179,4 @@ def _false_word(word, cost, signs, known):
     return f"{said}: for a table of pairs it is the better word"
 
 
-CHECKS = {"06.1": _bigram_table, "06.2": _two_ahead, "06.3": _factor, "06.4": _false_word}
+CHECKS = {"06.1": _saved, "06.2": _rule_and_exception, "06.3": _tied, "06.4": _false_word}

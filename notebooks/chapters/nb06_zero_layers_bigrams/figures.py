@@ -1,26 +1,30 @@
-"""Drawings of notebook 06: tables of letter pairs as maps and dots, a strip, a plane of letters."""
+"""Drawings of notebook 06: tables of pairs as maps, pairs as dots, a plane of letters."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY
-from aot_helpers.showing.forms import HALO, grids, lines, points
+from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE
+from aot_helpers.showing.forms import HALO, grids, points
 from chapters.nb06_zero_layers_bigrams.measure import VOWELS, Table, line_between, shown
 
 
 def table_maps(tables: dict[str, Table], signs: str, title: str) -> Figure:
-    """Tables of probabilities beside each other, every sign named."""
+    """Tables of probabilities, every sign named; lines separate vowels and space from the rest."""
     letters = [shown(sign) for sign in signs]
     maps = {name: table.sqrt() for name, table in tables.items()}
     names = {"row_names": letters, "column_names": letters}
     labels = {"x_label": "next letter", "y_label": "present letter"}
-    return grids({"": maps}, title, cell=0.16, **names, **labels)
+    figure = grids({"": maps}, title, cell=0.2, **names, **labels)
+    for axis in figure.axes:
+        axis.axhline(len(VOWELS) + 1, color="0.6", lw=0.8)
+        axis.axvline(len(VOWELS) + 1, color="0.6", lw=0.8)
+    return figure
 
 
 def table_strip(tables: dict[str, Table], signs: str, named: list[str], title: str) -> Figure:
-    """Tables of probabilities as a strip; lines part vowels (and the space) from consonants.
+    """Tables of probabilities as a strip; lines separate vowels (and the space) from consonants.
 
     named: pairs of signs that get a square in every table, and their names in the first.
     """
@@ -40,36 +44,44 @@ def table_strip(tables: dict[str, Table], signs: str, named: list[str], title: s
     return figure
 
 
-def pairs(counted: Table, model: Table, signs: str, named: list[str], title: str) -> Figure:
-    """A dot for each pair: its share in the text (across) and in the model (up), logarithmic.
+def worth_and_width(
+    saves: Table,
+    needs: Float[Tensor, "present next"],
+    groups: dict[str, Bool[Tensor, "present next"]],
+    signs: str,
+    named: list[str],
+    title: str,
+) -> Figure:
+    """A dot for each pair of a group: what it saves (across) and the width it needs (up).
 
-    Pairs that never occur stand at the left; shares and probabilities below 0.00001 are drawn as
-    if they were that. named: pairs of signs to be labeled.
+    Dots of one width are spread a little, so that they do not cover each other. named: pairs of
+    signs to be labeled.
     """
-    seen, names = counted > 0, {}
-    counted, model = (each.double().clamp(min=1e-5) for each in (counted, model))
+    spread = (torch.arange(saves.numel()) * 0.618 % 1 - 0.5).view_as(saves) * 0.55
+    up = needs + spread
+    data = {name: (saves[some], up[some]) for name, some in groups.items()}
+    names = {}
     for pair in named:
         i, j = (signs.index(sign) for sign in pair)
-        names[" → ".join(map(shown, pair))] = counted[i, j].item(), model[i, j].item()
-    left = torch.logspace(-6, -5.7, int((~seen).sum()))  # 0 has no place on this axis
-    groups = {
-        "in the text": (counted[seen], model[seen]),
-        "never in the text": (left, model[~seen]),
-    }
-    look = {"colors": dict(zip(groups, (KEY, PALE), strict=True)), "names": {"": names}}
-    across, up = "share in the text", "probability in the model"
-    figure = points({"": groups}, title, across, up, x_log=True, y_log=True, width=7.4, **look)
-    for dots in figure.axes[0].collections:  # the many and the few alike
-        dots.set(sizes=[8], alpha=0.4)
-    figure.axes[0].axline((1e-2, 1e-2), (1, 1), color="0.6", lw=1, ls="--", zorder=0)
-    ticks = {1.4e-6: "never", 1e-4: "0.0001", 1e-3: "0.001", 0.01: "0.01", 0.1: "0.1", 1: "1"}
-    figure.axes[0].set_xticks(list(ticks), list(ticks.values()))
-    figure.axes[0].set_xticks([], minor=True)
+        names[" → ".join(map(shown, pair))] = saves[i, j].item(), up[i, j].item()
+    look = {"colors": dict(zip(groups, (SHARE, INK), strict=True)), "names": {"": names}}
+    across, label = (
+        "nats per letter that the pair saves",
+        "numbers for each letter, to keep the pair",
+    )
+    figure = points({"": data}, title, across, label, x_log=True, height=4.4, **look)
+    axis = figure.axes[0]
+    ring = {"s": 60, "facecolors": "none", "edgecolors": INK, "lw": 1.2}
+    axis.scatter(*zip(*names.values(), strict=True), **ring)
+    ticks = sorted({int(width) for some in groups.values() for width in needs[some]})
+    axis.set_yticks(ticks)
+    axis.set_xticks([0.001, 0.01], ["0.001", "0.01"])
+    axis.set_xticks([], minor=True)
     return figure
 
 
 def letter_plane(rows: Float[Tensor, "sign 2"], signs: str, title: str) -> Figure:
-    """Letters as points, and a dashed line that parts vowels and space from consonants.
+    """Letters as points, and a dashed line that separates vowels and space from consonants.
 
     There is none where no straight line does that.
     """
@@ -87,20 +99,3 @@ def letter_plane(rows: Float[Tensor, "sign 2"], signs: str, title: str) -> Figur
         ends = (a * c, b * c), (a * c - b, b * c + a)
         figure.axes[0].axline(*ends, color=INK, lw=1.2, ls="--", zorder=0)
     return figure
-
-
-def by_rank(
-    losses: dict[str, list[float]], ranks: list[int], frequencies: float, title: str
-) -> Figure:
-    """Losses of tables by their rank: {how they were made: loss at each rank}."""
-    curves = {name: (ranks, values) for name, values in losses.items()}
-    look = {"x_log": True, "x_ticks": {r: str(r) for r in ranks}}
-    levels = {frequencies: "letter frequencies alone"}
-    return lines(
-        {"": curves},
-        title,
-        "rank (d_model)",
-        "loss (nats per letter above H)",
-        levels=levels,
-        **look,
-    )
