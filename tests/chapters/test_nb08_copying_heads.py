@@ -1,4 +1,6 @@
-"""Notebook 08: values of other tokens, scores by chance; its pages, exercises, drawings."""
+"""Notebook 08: values of other tokens, scores by chance; its exercises, drawings."""
+
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from aot_helpers.reading.factored import FactoredMatrix
 from aot_helpers.text.corpora import Corpus
 from aot_helpers.text.planted import PlantedTruth
 from aot_helpers.text.tokenization import word_ids
-from chapters.nb08_copying_heads import figures
+from chapters.nb08_copying_heads import exercises, figures
 from chapters.nb08_copying_heads import measure as copying_heads
 from figure_checks import check_figures
 
@@ -68,9 +70,10 @@ def test_a_code_is_repeated_if_it_was_said_since_the_mark(model):
     copies[0, 5:8] = True  # pe, le and ki are due again
     logits = torch.zeros(1, 10, 98)
     logits[0, 6, number["pe"]] = logits[0, 7, number["ki"]] = 1  # said again; due, and only before
-    found = copying_heads.repeats(logits, texts, copies, codes, number[";"])
-    assert found == pytest.approx(1 / 2)
-    assert copying_heads.repeats(logits, texts, copies, codes, number["list"]) == 1
+    said, counted = copying_heads.repeated(logits, texts, copies, codes, number[";"])
+    assert said[counted].tolist() == [True, False]
+    said, counted = copying_heads.repeated(logits, texts, copies, codes, number["list"])
+    assert said[counted].all()
     by_list = copying_heads.repeats_by_list(logits, texts, copies, codes, number[";"])
     assert by_list == {3: [1, 0]}  # the second code, and the third
 
@@ -98,43 +101,10 @@ def test_a_part_is_centered_and_shuffles_lose_the_diagonal():
     assert not copying_heads.beyond_chance(0.9, null + 1, shuffled)  # one null is not enough
 
 
-class Letters:
-    """A tokenizer of one character a token; BOS is token 0."""
-
-    bos, alphabet = 0, " abcdefghijklmnopqrstuvwxyz"
-
-    def encode_many(self, texts):
-        return [torch.tensor([self.alphabet.index(c) for c in text]) for text in texts]
-
-    def token_strings(self, ids):
-        return [2 * self.alphabet[i] for i in ids]  # words have two letters or more
-
-
-@pytest.fixture
-def small():
+def test_what_a_layer_reads_of_a_token_alone_is_its_embedding_in_layer_0():
     config = ModelConfig(27, 2, 12, 3, 4, 40, positions="relative", layer_norm=False)
-    model = AttentionOnlyTransformer(config).requires_grad_(False)
-    model.tokenizer = Letters()
-    return model
-
-
-def test_a_second_mention_comes_after_the_same_token_and_is_exchanged_twice(small):
-    found, none = "klmnopabqrstuvwxyzcde" + "abfghi", "klmnopabqrstuvwxyzcde" + "afghij"
-    corpus = Corpus("toy", "test", [none, found, "ab ab", found[::-1]], "", "", True)
-    texts, donors, at = copying_heads.second_mentions(small, corpus, 1, length=27)
-    assert texts.tolist() == [small.tokenizer.encode_many([found])[0].tolist()]
-    assert at.nonzero().tolist() == [[0, 21]]  # "b" at place 22
-    changed = (texts != donors).nonzero()[:, 1].tolist()
-    new = donors[0, 22].item()
-    assert changed == [7, 22] and donors[0, 7] == new and new not in texts[0].tolist()
-    logits = small(texts)[0, 6]
-    left = [i for i in range(27) if i not in texts[0].tolist()]
-    assert new == max(left, key=lambda i: logits[i].item())
-    with pytest.raises(ValueError, match="only 2 texts .* not 3"):
-        copying_heads.second_mentions(small, corpus, 3, length=27)
-
-
-def test_what_a_layer_reads_of_a_token_alone_is_its_embedding_in_layer_0(small):
+    small = AttentionOnlyTransformer(config).requires_grad_(False)
+    small.tokenizer = SimpleNamespace(bos=0)
     torch.testing.assert_close(copying_heads.read_alone(small, 0, block=10), small.W_E.detach())
     tokens = torch.tensor([[0, 5]])
     _, cache = small.run_with_cache(tokens)
@@ -151,82 +121,90 @@ def test_heads_are_shuffled_within_their_models_only():
         assert torch.equal(sorted_.unique(dim=0)[0], values[of_model == group])
 
 
-def test_flags_agree_more_than_flags_that_are_shuffled_over_all_heads():
-    flags = torch.tensor([True, False, True, False, True, False])
-    copies = torch.tensor([True, False, True, False, False, False])
-    of_model = torch.tensor([0, 0, 1, 1, 1, 1])
-    agree, by_chance = copying_heads.agreement(flags, copies, of_model, 2000)
-    assert agree.tolist() == [1.0, 0.75]
-    # half of the flags are set: a head gets a right one half the time, in every model
-    assert by_chance == pytest.approx([0.5, 0.5], abs=0.03)
+def test_a_text_stands_beside_others_and_a_head_has_other_values():
+    batch = copying_heads.beside(torch.ones(2, 4, dtype=torch.long), torch.tensor([[5, 6]]), 9)
+    assert batch.tolist() == [[1] * 4, [1] * 4, [5, 6, 9, 9]]
+    v, of_head = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 5)
+    new = copying_heads.with_head(v, 1, of_head)
+    assert torch.equal(new[:, :, 1], of_head)
+    assert torch.equal(new[:, :, [0, 2, 3]], v[:, :, [0, 2, 3]])
 
 
-@pytest.mark.parametrize("number", ["08.1", "08.2", "08.3"])
-def test_a_page_is_the_readers_once_it_is_right(check_page, number):
-    check_page(number)
+def test_a_page_is_the_readers_once_it_is_right(check_page):
+    check_page("08.3")
 
 
-def test_the_pages_are_the_packages_functions(model, text, solution):
+def test_the_patch_of_the_tour_keeps_the_texts_pattern(model, text):
     """Values patched by hand: the donor's values under the text's own pattern."""
     donors = torch.randint(1, 98, (3, 12))
-    logits = solution("08.1", "patch_values")(model, text, donors, Head(0, 2))
+    logits = exercises._patched(model, text, donors, Head(0, 2), "v")
     mine, theirs = (model.run_with_cache(t)[1] for t in (text, donors))
     z = mine["L0.z"].clone()
     z[:, :, 2] = mine["L0.pattern"][:, 2] @ theirs["L0.v"][:, :, 2]
     torch.testing.assert_close(logits, model(text, edits={"L0.z": z}))
-    A, B = torch.randn(9, 4), torch.randn(4, 9)
-    found = solution("08.2", "copying_score")(A, B)
-    assert float(found) == pytest.approx(copying_score(FactoredMatrix(A, B)), abs=1e-5)
 
 
-def patched_keys(model, texts, donors, head):
-    """A page that patches keys in place of values."""
-    name = f"L{head.layer}.k"
-    theirs = model.run_with_cache(donors)[1][name]
-
-    def put(keys):
-        keys = keys.clone()
-        keys[:, :, head.head] = theirs[:, :, head.head]
-        return keys
-
-    return model(texts, edits={name: put})
+def zeros(v, here):
+    """A page that ablates by zero."""
+    v = v.clone()
+    v[here] = 0
+    return v
 
 
-GIVEN = {"08.4": {"text": "list pe le ki la ; pe le ki", "head": Head(0, 1)}}
+def in_place(v, here):
+    """A page that changes what it was given."""
+    v[here] = v[here].mean(dim=0)
+    return v
+
+
+SENTENCE, LIST = "ada keep so then again", "list pe le ki la ; pe le ki"
+GIVEN = {"08.1": SENTENCE, "08.4": LIST}
+LOW = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, -9]]
+HIGH = [[0, 0, 0, 1]] * 4
+ONES = torch.eye(4).tolist()
 ANSWERS = [
-    ("08.1", patched_keys, "not yet"),
-    ("08.1", lambda model, texts, donors, head: model(donors), "not yet"),
-    ("08.1", lambda model, texts, donors, head: model(texts)[:, -1], "not yet"),
-    ("08.2", lambda A, B: torch.linalg.eigvals(B @ A).sum(), "not yet"),
-    ("08.2", lambda A, B: (torch.linalg.eigvals(B @ A).real > 0).float().mean(), "not yet"),
-    ("08.2", lambda A, B: (A @ B).trace(), "not yet"),
-    ("08.2", lambda A, B: A, "not yet"),
-    ("08.3", lambda A, B: (A @ B).diagonal(), "solved"),
-    ("08.3", lambda A, B: (A @ B).sum(dim=1), "not yet"),
-    ("08.3", lambda A, B: (A @ B).trace(), "not yet"),
-    ("08.3", lambda A, B: (B @ A).diagonal(), "not yet"),
-    ("08.4", "list pe le ki la ; pe la ki", "solved"),
-    ("08.4", "list pe le ki la ; la le ki", "not yet"),
-    ("08.4", "list pe le ki la ; pe le", "not yet"),
-    ("08.4", "list pe le ki la ; pe zebra ki", "not yet"),
-    ("08.4", 7, "not yet"),
+    ("08.1", ("ada keep so then of",), "solved"),
+    ("08.1", ("ada keep so finn again",), "solved"),
+    ("08.1", ("finn keep so then again",), "not yet"),
+    ("08.1", ("ada keep so now again",), "not yet"),
+    ("08.1", ("ada keep so then",), "not yet"),
+    ("08.1", ("ada keep so zebra again",), "not yet"),
+    ("08.1", (7,), "not yet"),
+    ("08.2", (LOW, HIGH), "solved"),
+    ("08.2", (ONES, HIGH), "not yet"),
+    ("08.2", (LOW, ONES), "not yet"),
+    ("08.2", (LOW, torch.eye(4).roll(1, 0).tolist()), "not yet"),
+    ("08.2", ((-torch.eye(4)).tolist(), HIGH), "not yet"),
+    ("08.2", ([[0] * 4] * 4, HIGH), "not yet"),
+    ("08.2", (LOW[:3], HIGH), "not yet"),
+    ("08.3", (zeros,), "not yet"),
+    ("08.3", (in_place,), "not yet"),
+    ("08.3", (lambda v, here: v,), "not yet"),
+    ("08.4", ("list pe le ki la ; pe la ki",), "solved"),
+    ("08.4", ("list pe le ki la ; la le ki",), "not yet"),
+    ("08.4", ("list pe le ki la ; pe le",), "not yet"),
+    ("08.4", ("list pe le ki la ; pe zebra ki",), "not yet"),
+    ("08.4", (7,), "not yet"),
 ]
 
 
 @pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
 def test_an_answer_is_judged(model, verdict, number, answer, expected):
-    given = GIVEN.get(number, {}) | ({"model": model} if number == "08.4" else {})
-    assert verdict(number, answer, **given) == expected
+    given = {}
+    if number in GIVEN:
+        given = {"model": model, "text": GIVEN[number], "head": Head(0, 1)}
+    assert verdict(number, *answer, **given) == expected
 
 
 def test_figures_can_be_read():
     words, said = ["ada", "so", "again"], {"ada": 0.9, "hugo": 0.05}
-    rows = [figures.Reading("L0H1 carries finn", words, {0: "finn"}, said)]
+    rows = [figures.Reading("L0H1 carries finn\nscore", words, {0: "finn"}, said)]
     tables = {"names": [torch.eye(20), 3 * torch.eye(20)], "codes": [-torch.eye(20)] * 2}
-    points = {"score": {0: (0.9, 0.8), 1: (-0.5, 0.6), 2: (0.5, 0.0), 3: (0.0, 0.0)}}
+    lists = [(["list", "pe", "le", "ki", ";", "pe", "le"], "ki")]
+    heads = [(0.9, 0.8), (-0.5, 0.6), (0.5, 0.0), (0.0, 0.0)]
     check_figures(
         figures.diagonals(tables, "Tables"),
         figures.readings(rows, "Readings"),
-        figures.attention(torch.eye(3), words, words, "Attention"),
-        figures.against_score(points, "Against", 0.4, 0.1, {1: "missed"}),
+        figures.looks_back({"L0H1": torch.linspace(0, 1, 7)}, lists, "Lists"),
+        figures.numbers_and_patches(heads, (-0.4, 0.4), {"missed": heads[1]}, "Heads"),
     )

@@ -1,4 +1,4 @@
-"""Drawings of notebook 08: a head that carries another word, what that recovers, its weights."""
+"""Drawings of notebook 08: a head that carries another word, its weights, where it looks."""
 
 from typing import NamedTuple
 
@@ -7,25 +7,17 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from aot_helpers.models.protocol import Head
 from aot_helpers.showing import diagrams
-from aot_helpers.showing.diagrams import KEY, PALE, QUERY, VALUE
-from aot_helpers.showing.forms import grids, points
+from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHADES, SHARE, VALUE
+from aot_helpers.showing.forms import SMALL, TITLE, grids, panels
 
 LOWERED = "#C2185B"
-AGREEMENT = {  # {(flagged by the score, copies by the patch): what that is}
-    (True, True): "flagged, copies",
-    (True, False): "flagged, copies nothing",
-    (False, True): "copies, not flagged",
-    (False, False): "neither",
-}
-COLORS = dict(zip(AGREEMENT.values(), (VALUE, LOWERED, QUERY, PALE), strict=True))
 
 
 class Reading(NamedTuple):
     """A sentence as one head carries it, and what the model says next."""
 
-    label: str
+    label: str  # a second line is written smaller
     words: list[str]
     carried: dict[int, str]  # {place: what stands there for the head}
     said: dict[str, float]  # {word: probability}, in falling order
@@ -39,7 +31,10 @@ def readings(rows: list[Reading], title: str) -> Figure:
     bold = {"ha": "left", "weight": "bold"}
     for i, (label, words, carried, said) in enumerate(rows):
         y = height - 1.08 - 1.02 * i
-        diagrams.say(axis, 0.12, y, label, linespacing=1.3, **bold)
+        name, *more = label.split("\n")
+        diagrams.say(axis, 0.12, y + 0.12 * len(more), name, **bold)
+        for line in more:
+            diagrams.say(axis, 0.12, y - 0.14, line, PALE, size=10, ha="left")
         step = min(1.06, 5.6 / len(words))
         for k, text in enumerate(words):
             x = 2.5 + step * k
@@ -56,29 +51,22 @@ def readings(rows: list[Reading], title: str) -> Figure:
     return figure
 
 
-def attention(
-    pattern: Float[Tensor, "query_pos key_pos"], queries: list[str], keys: list[str], title: str
+def diagonals(
+    tables: dict[str, list[Float[Tensor, "source out"]]], title: str, end: float = 10
 ) -> Figure:
-    """Attention weights of one head, from some words to all."""
-    look = {"number": ".2f", "row_names": queries, "column_names": keys, "cell": (0.7, 0.42)}
-    return grids({"": {"": pattern}}, title, x_label="to", y_label="from", **look)
+    """Square tables of words, each row less its mean: red where a word raises another, blue below.
 
-
-def diagonals(tables: dict[str, list[Float[Tensor, "source out"]]], title: str) -> Figure:
-    """Square tables of tokens, red above the mean of the row and blue below; a scale for each row.
-
-    tables: {kind of token: a table for each head of layer 0}, with a row of panels for each kind.
-    The names of the panels say how many tokens raise, or lower, themselves most in their row.
+    tables: {kind of word: a table for each head of layer 0}, with a row of panels for each kind.
+    end: where the colors end, the same in all panels. The panels say how many words raise, or
+    lower, themselves most in their row.
     """
-    rows, limits = {}, {}
+    rows = {}
     for kind, some in tables.items():
         centered = [np.asarray(each - each.mean(dim=1, keepdim=True)) for each in some]
-        most = max(np.abs(each).max() for each in centered)
-        row = f"{kind}: ±{most:.0f} nats"
-        limits[row] = -most, most
-        rows[row] = {_said_of_diagonal(f"L0H{h}", x): x for h, x in enumerate(centered)}
-    note = "red: raises the token of the column; blue: lowers it; each line has its own scale"
-    return grids(rows, title, limits=limits, colors="RdBu_r", cell=0.1, note=note)
+        rows[kind] = {_said_of_diagonal(f"L0H{h}", x): x for h, x in enumerate(centered)}
+    note = f"red: the word of the row raises that of the column; blue: lowers it (up to ±{end:g})"
+    look = {"colors": "RdBu_r", "cell": 0.1, "note": note}
+    return grids(rows, title, limits=(-end, end), **look)
 
 
 def _said_of_diagonal(name: str, table: np.ndarray) -> str:
@@ -88,28 +76,68 @@ def _said_of_diagonal(name: str, table: np.ndarray) -> str:
     return f"{name}: {max(raised, lowered)} of {len(table)}\n{way} themselves most"
 
 
-def against_score(
-    panels: dict[str, dict[Head | int, tuple[float, float]]],
-    title: str,
-    null: float,
-    least: float,
-    labels: dict[Head | int, str],
+def looks_back(
+    attention: dict[str, Float[Tensor, " back"]], lists: list[tuple[list[str], str]], title: str
 ) -> Figure:
-    """A dot for each head: its copying score, and the logit difference recovered by its values.
+    """Where heads look from a code that is said again, above lists in which one is due.
 
-    panels: {which score: {head: (score, recovered)}}, all on one scale. null: scores above it are
-    flagged; least: who recovers more is a copying head. labels: {head: what stands beside it}.
+    attention: {heads: mean attention weight to the word 0, 1, 2 … words back}. lists: (the words
+    so far, the code that is due). Words that stand equally far back stand in one column.
     """
-    data, names = {}, {}
-    for panel, found in panels.items():
-        groups = {group: [] for group in AGREEMENT.values()}
-        for score, share in found.values():
-            groups[AGREEMENT[score > null, share >= least]].append((score, share))
-        data[panel] = {group: np.transpose(some) for group, some in groups.items() if some}
-        names[panel] = {label: found[head] for head, label in labels.items()}
-    x_label, y_label = "copying score (dashed: the null)", "logit difference recovered"
-    look = {"colors": COLORS, "levels": {least: "copies"}, "names": names}
-    figure = points(data, title, x_label, y_label, **look)
-    for axis in figure.axes:
-        axis.axvline(null, color="0.6", lw=1, ls="--", zorder=0)
+    n_back = max(len(words) for words, _ in lists)
+    height = 1.45 + 0.42 * len(attention) + 0.62 * len(lists)
+    figure, axis = diagrams.canvas(10, height)
+
+    def x(back):
+        return 8.35 - 0.62 * back
+
+    diagrams.say(axis, 0.12, height - 0.2, title, size=12, ha="left", weight="bold")
+    y = height - 0.72
+    diagrams.say(axis, 0.12, y, "words back", PALE, ha="left")
+    for back in range(n_back):
+        diagrams.say(axis, x(back), y, str(back), PALE)
+    for name, weights in attention.items():
+        y -= 0.42
+        diagrams.say(axis, 0.12, y, name, ha="left", weight="bold")
+        for back, weight in enumerate(weights[:n_back].tolist()):
+            corner = x(back) - 0.31, y - 0.2
+            fill = SHADES(min(weight / 0.6, 1))
+            axis.add_patch(diagrams.plt.Rectangle(corner, 0.62, 0.4, fc=fill, ec="0.85", lw=0.6))
+            color = "white" if weight > 0.25 else INK
+            diagrams.say(axis, x(back), y, f"{weight:.2f}" if weight >= 0.1 else "", color, SMALL)
+    diagrams.say(axis, 9.3, y + 0.21, "mean attention\nweights", SHARE, SMALL)
+    y -= 0.12
+    for words, due in lists:
+        y -= 0.62
+        n_codes = words.index(";") - 1
+        diagrams.say(axis, 0.12, y, f"a list of {n_codes}", ha="left", weight="bold")
+        for back, text in enumerate(reversed(words)):
+            color = QUERY if back == 0 else VALUE if text == due else PALE
+            diagrams.word(axis, x(back), y, text, color, width=0.54, height=0.42, size=11)
+        diagrams.say(axis, 9.3, y, f"due: {due}", VALUE, size=11, weight="bold")
+    return figure
+
+
+def numbers_and_patches(
+    heads: list[tuple[float, float]],
+    null: tuple[float, float],
+    labels: dict[str, tuple[float, float]],
+    title: str,
+) -> Figure:
+    """A dot for each head: its copying score, and the most that a patch of its values recovers.
+
+    null: the lowest and highest score of random heads, a gray band. labels: {text: which dot}.
+    """
+    figure, axes = panels(1, 1, 8.6, 3.6, title=title)
+    axis = axes[0, 0]
+    axis.axvspan(*null, color="0.93", lw=0)
+    axis.text(sum(null) / 2, 1.06, "random heads", color=PALE, size=9.5, ha="center", va="top")
+    odd = list(labels.values())
+    axis.scatter(*zip(*(each for each in heads if each not in odd), strict=True), s=34, color=PALE)
+    axis.scatter(*zip(*odd, strict=True), s=44, color=QUERY)
+    for text, at in labels.items():
+        look = {"size": 10.5, "color": QUERY, "weight": "bold", "va": "center"}
+        axis.annotate(text, at, (9, 0), textcoords="offset points", **look)
+    axis.set_title("", **TITLE)
+    axis.set(xlabel="copying score", ylabel="logit difference recovered", ylim=(-0.08, 1.1))
     return figure

@@ -1,4 +1,4 @@
-"""Notebook 08: heads that are given other values; what their scores would be by chance."""
+"""Notebook 08: texts with copies, heads that are given other values, scores by chance."""
 
 from itertools import pairwise
 
@@ -109,15 +109,6 @@ def repeated(
     return said[:, :-1], is_code[:, :-1] & copies
 
 
-def repeats(logits, texts, copies, codes, mark) -> float:
-    """How often the first choice after a code said again is a code that was said since the mark.
-
-    The arguments are those of `repeated`.
-    """
-    said, counted = repeated(logits, texts, copies, codes, mark)
-    return said[counted].float().mean().item()
-
-
 def repeats_by_list(logits, texts, copies, codes, mark) -> dict[int, list[float]]:
     """{codes in a list: the share of repeats where its second, third, … code is due again}."""
     said, counted = repeated(logits, texts, copies, codes, mark)
@@ -144,46 +135,7 @@ def guesses(
     return tuple((best == each).float().mean().item() for each in (true, other[true]))
 
 
-def second_mentions(
-    model: Model, corpus: Corpus, n: int, length: int = 64
-) -> tuple[Int[Tensor, "n length"], Int[Tensor, "n length"], Bool[Tensor, "n word"]]:
-    """Texts in which a word returns after the same token, their donors, and True where it returns.
-
-    One place a text: the first token of two letters or more that has stood in it exactly once, more
-    than three places earlier, after the same token. In the donor both mentions are exchanged
-    for the token that the model finds likeliest at the first, of those that are not in the text.
-    Masks are [text, word], word i being the token at place i + 1. Raises ValueError for fewer
-    than n such texts.
-    """
-    rows, places = [], []
-    for ids in model.tokenizer.encode_many(corpus.texts):
-        ids = torch.as_tensor(ids)[:length]
-        found = _returning(ids, model.tokenizer) if len(ids) == length else None
-        if found and len(rows) < n:
-            rows.append(ids)
-            places.append(found)
-    if len(rows) < n:
-        raise ValueError(f"only {len(rows)} texts have a word that returns, not {n}: take fewer")
-    texts, each = torch.stack(rows), torch.arange(n)
-    first, second = torch.tensor(places).T
-    own, expected = texts[each, second], model(texts)[each, first - 1].clone()
-    other = expected.scatter(1, texts, -torch.inf).argmax(dim=1)
-    donors = torch.where(texts == own[:, None], other[:, None], texts)
-    return texts, donors, torch.arange(1, length) == second[:, None]
-
-
-def _returning(ids: Int[Tensor, " pos"], tokenizer) -> tuple[int, int] | None:
-    """Where the first word that returns after the same token stands, twice; None without one."""
-    for j in range(20, len(ids)):
-        earlier = (ids[:j] == ids[j]).nonzero()[:, 0].tolist()
-        word = tokenizer.token_strings(ids[j : j + 1])[0].strip()
-        fits = len(earlier) == 1 and 0 < earlier[0] < j - 3 and len(word) > 1 and word.isalpha()
-        if fits and ids[earlier[0] - 1] == ids[j - 1]:
-            return earlier[0], j
-    return None
-
-
-def read_alone(model: Model, layer: int, block: int = 512) -> Float[Tensor, "d_vocab d_model"]:
+def read_alone(model: Model, layer: int, block: int = 128) -> Float[Tensor, "d_vocab d_model"]:
     """What the heads of a layer read of each token when it stands alone, right after BOS."""
     name, rows = f"L{layer}.ln1_out", []
     for ids in torch.arange(model.config.d_vocab).split(block):
@@ -226,18 +178,19 @@ def shuffled_within_models(
     return shuffled
 
 
-def agreement(
-    flags: Bool[Tensor, " heads"],
-    copies: Bool[Tensor, " heads"],
-    of_model: Int[Tensor, " heads"],
-    n_times: int,
-) -> tuple[Float[Tensor, " model"], Float[Tensor, " model"]]:
-    """Share of each model's heads where flag and copying agree, and the same by chance.
+def beside(
+    texts: Int[Tensor, "text pos"], other: Int[Tensor, "1 short"], pad: int
+) -> Int[Tensor, "text_and_one pos"]:
+    """The texts and one shorter text more, the last row, padded to their length."""
+    row = torch.full_like(texts[:1], pad)
+    row[:, : other.shape[1]] = other
+    return torch.cat([texts, row])
 
-    By chance: the mean over n_times, each with the same flags in random order over the heads of all
-    models. Models in the order of their numbers.
-    """
-    shuffled = shuffled_within_models(flags, torch.zeros_like(of_model), n_times)
-    right = (torch.cat([flags[None], shuffled]) == copies).float()
-    shares = torch.stack([right[:, of_model == m].mean(dim=1) for m in of_model.unique()], dim=1)
-    return shares[0], shares[1:].mean(dim=0)
+
+def with_head(
+    v: Float[Tensor, "text pos head d"], h: int, of_head: Float[Tensor, "text pos d"]
+) -> Float[Tensor, "text pos head d"]:
+    """A copy of all heads' values in which one head has others."""
+    v = v.clone()
+    v[:, :, h] = of_head
+    return v
