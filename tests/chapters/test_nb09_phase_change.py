@@ -11,7 +11,7 @@ from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading import trajectories
 from aot_helpers.reading.heads import induction_scores
 from aot_helpers.text.batches import repeated_tokens
-from chapters.nb09_phase_change import figures, measure
+from chapters.nb09_phase_change import exercises, figures, measure
 from figure_checks import check_figures
 
 TWO = ["stories-2l", "stories-2l-seed1"]
@@ -62,35 +62,13 @@ def test_names_are_found_in_stories_that_are_written_twice(stories):
     assert {" the", " a"} & others and not set(a_name) & set(tokens[:, 2:21][~is_name].tolist())
 
 
-def test_a_middle_half_reaches_from_a_quarter_to_three_quarters():
-    assert measure.middle_half(torch.arange(101), -torch.arange(101.0)) == 50
-    assert measure.middle_half(torch.tensor([0, 10, 20, 30]), torch.tensor([0.0, 0, 9, 9])) == 0
-
-
-@pytest.mark.parametrize("text", ["stories", "random tokens"])
-def test_a_gap_is_the_first_copy_minus_the_second(text):
-    steps, runs = measure.gaps(TWO, text)
+def test_logs_are_what_was_written_down_while_runs_trained():
+    steps, losses, gaps = measure.logs(TWO)
     log = load_measurements(TWO[1])
     found = log["measured"][log["steps"].index(1500)]
-    name = {"stories": "repeated text", "random tokens": "repeated random tokens"}[text]
-    gap = found[f"{name}, first copy"] - found[f"{name}, second copy"]
-    assert steps[0] == 200 and steps[-1] == 1500 and runs[1][-1].item() == pytest.approx(gap)
-
-
-def test_the_middle_halves_of_claim_21_are_those_of_the_logs():
-    found = measure.middle_halves(TWO)
-    for what, values in found.items():
-        text = what.removesuffix(" less first copies")
-        steps, runs = trajectories.measured(TWO, f"second copy, {text}", 200, 1500)
-        if what != text:
-            _, once = trajectories.measured(TWO, f"first copy, {text}", 200, 1500)
-            runs = [
-                [b - a for a, b in zip(*pair, strict=True)] for pair in zip(once, runs, strict=True)
-            ]
-        spans = [
-            [trajectories.reached(steps, run, share) for share in (0.25, 0.75)] for run in runs
-        ]
-        assert values == [end - begin for begin, end in spans]
+    gap = found["repeated random tokens, first copy"] - found["repeated random tokens, second copy"]
+    assert steps[0] == 100 and steps[-1] == 1500 and gaps[1, -1].item() == pytest.approx(gap)
+    assert losses.shape == gaps.shape and losses[1, -1].item() == pytest.approx(found["text"])
 
 
 def test_half_way_steps_are_those_of_shares_of_the_change():
@@ -106,17 +84,17 @@ def test_half_way_steps_are_those_of_shares_of_the_change():
 
 
 def test_figures_can_be_read(view):
-    steps, runs = measure.gaps(TWO, "stories")
-    texts = dict.fromkeys(("random tokens", "stories"), {"two": runs, "one": runs / 3})
+    steps, losses, gaps = measure.logs(TWO)
+    groups = [dict.fromkeys(("two layers", "one layer"), each) for each in (losses, gaps)]
     models = {step: load_checkpoint("stories-2l", step) for step in (300, 4000)}
     strip = {"L0H0, one": [torch.eye(21)] * 2, "L0H0, two": [torch.eye(21)] * 2}
+    toy = {"neither ready": exercises.descend(0.01, 0.01), "one ready": exercises.descend(1, 0.01)}
+    head = dict.fromkeys(("neither ready", "looking ready", "copying ready"), [0.0, 1.0, 7.0])
     check_figures(
         figures.copied_text(TOKENS[:1], models, "title", "note"),
         figures.film_strip([0, 100], strip, "title"),
-        figures.gaps(steps, texts, "title"),
-        figures.losses_and_gap(steps, 3 + runs, 2 * runs, "title"),
-        figures.transplants(dict.fromkeys("abcdefg", [0.0, 0.1]), ["one", "two"], "title"),
-        figures.kinds_of_tokens(dict.fromkeys("abc", (steps, runs[0])), "title"),
+        figures.loss_and_gap(steps, *groups, {"names": (400, 500)}, "title"),
+        figures.waiting(toy, head, "title"),
         view.figure,
     )
 
@@ -124,13 +102,9 @@ def test_figures_can_be_read(view):
 # ---- exercises ----
 
 
-@pytest.mark.parametrize("number", ["09.1", "09.2"])
+@pytest.mark.parametrize("number", ["09.1", "09.2", "09.3"])
 def test_a_page_is_the_readers_once_it_is_right(check_page, stories, number):
     check_page(number, **({"model": stories, "tokens": TOKENS} if number == "09.1" else {}))
-
-
-def test_a_function_of_the_folded_solutions_solves(verdict, solution):
-    assert verdict("09.3", solution("09.3", "shift")) == "solved"
 
 
 def changed(change):
@@ -144,12 +118,13 @@ ANSWERS = [
     ("09.1", changed(lambda x, n: (x[:, :n].mean(), x[:, n:].mean())), "not yet"),
     ("09.1", changed(lambda x, n: (x[:, :n].sum(), x[:, n + 1 :].sum())), "not yet"),
     ("09.1", lambda model, tokens: 5.0, "not yet"),
-    ("09.2", lambda steps, values: measure.middle_span(steps, values)[0], "not yet"),
-    ("09.2", lambda steps, values: measure.middle_span(steps, values)[1], "not yet"),
-    ("09.3", lambda k: torch.cat([k[:, :1], k[:, :-1]], dim=1), "not yet"),
-    ("09.3", lambda k: torch.cat([k.roll(1, 1)[:, :, :2], k[:, :, 2:]], dim=2), "not yet"),
-    ("09.3", lambda k: 3, "not yet"),
-    ("09.3", lambda k: None, "not attempted"),
+    ("09.2", lambda k: torch.cat([k[:, :1], k[:, :-1]], dim=1), "not yet"),
+    ("09.2", lambda k: torch.cat([k.roll(1, 1)[:, :, :2], k[:, :, 2:]], dim=2), "not yet"),
+    ("09.2", lambda k: 3, "not yet"),
+    ("09.2", lambda k: None, "not attempted"),
+    ("09.3", lambda a, b, steps=150, rate=0.1: None, "not attempted"),
+    ("09.3", lambda a, b, steps=150, rate=0.1: [a * b] * steps, "not yet"),
+    *(("09.3", wrong, "not yet") for wrong in exercises.WRONG_DESCENTS.values()),
 ]
 
 

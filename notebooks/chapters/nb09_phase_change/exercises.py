@@ -8,7 +8,6 @@ from aot_helpers.models.losses import copy_losses, next_token_losses
 from aot_helpers.teaching.exercises import NotYet, attempted
 from aot_helpers.teaching.exercises.references import against, draw, where_to_look
 from aot_helpers.text.batches import repeated_tokens
-from chapters.nb09_phase_change.measure import middle_half, middle_span
 
 WRONG_LOSSES = {  # what to say: two numbers of the losses, of those of each own token, and n
     "Leave out the first token of the second copy: nothing tells of a repeat yet.": (
@@ -44,40 +43,10 @@ def _copy_losses(answer, model, tokens):
     return f"the finished model: {first:.2f} nats, and {second:.2f} the second time"
 
 
-def _by_value(steps, values):
-    """Shares of the first value, where shares of the change are meant."""
-    begin, end = (steps[values <= part * values[0]] for part in (0.75, 0.25))
-    return end.min() - begin.min() if len(end) and len(begin) else torch.tensor(-1)
-
-
-_compare_middle = against(
-    middle_half,
-    [
-        (torch.tensor(steps), torch.tensor(values))
-        for steps, values in (
-            ([0, 15, 30, 45, 60, 75], [7.0, 6.8, 5.4, 3.5, 2.0, 1.0]),
-            ([0, 100, 200, 300], [2.0, 1.0, 0.4, 0.0]),
-            ([200, 250, 300, 350, 400], [0.0, 0.1, 0.5, 0.9, 1.0]),
-        )
-    ],
-    {
-        "Take shares of the whole change, from the first value to the last.": _by_value,
-        "This is the step at which a quarter is done; subtract it from that of 3/4.": (
-            lambda steps, values: middle_span(steps, values)[0]
-        ),
-        "This is the step at which three quarters are done; subtract that of 1/4.": (
-            lambda steps, values: middle_span(steps, values)[1]
-        ),
-        "You took the quarter's step minus that of three quarters: the other way round.": (
-            lambda steps, values: -middle_half(steps, values)
-        ),
-    },
-)
-
-
-def _middle_half(answer):
-    _compare_middle(answer)
-    return "of a steady change it is half of all steps; the fewer, the more sudden"
+def shift(k):
+    """Keys [batch, pos, head, d_head] -> the same, but heads 0 and 1 hold the key before."""
+    before = torch.cat([k[:, :1], k[:, :-1]], dim=1)
+    return torch.cat([before[:, :, :2], k[:, :, 2:]], dim=2)
 
 
 def _shift(answer):
@@ -101,6 +70,84 @@ def _shift(answer):
     return "in one layer, two heads can now find a token by the one before it"
 
 
+def descend(a, b, steps=150, rate=0.1):
+    """Gradient descent on (1 - a b)² / 2 -> the product a b before each step, as a list."""
+    products = []
+    for _ in range(steps):
+        products.append(a * b)
+        missing = 1 - a * b
+        a, b = a + rate * missing * b, b + rate * missing * a
+    return products
+
+
+def _descend_by(step, after=False):
+    """A descent that makes some mistake: step(a, b, what is missing, rate) -> the new a, b."""
+
+    def walk(a, b, steps=150, rate=0.1):
+        products = []
+        for _ in range(steps + after):
+            products.append(a * b)
+            a, b = step(a, b, 1 - a * b, rate)
+        return products[after:]
+
+    return walk
+
+
+def _right(a, b, missing, rate):
+    return a + rate * missing * b, b + rate * missing * a
+
+
+def _in_turn(a, b, missing, rate):
+    a += rate * missing * b
+    return a, b + rate * (1 - a * b) * a
+
+
+WRONG_DESCENTS = {  # what to say: a descent with this mistake
+    "The sign is wrong: a step goes against the gradient, so the product should grow.": _descend_by(
+        lambda a, b, missing, rate: (a - rate * missing * b, b - rate * missing * a)
+    ),
+    "The derivative by a has a factor b, and that by b a factor a: yours are exchanged.": (
+        _descend_by(lambda a, b, missing, rate: (a + rate * missing * a, b + rate * missing * b))
+    ),
+    "A factor is missing: the derivative of 1 - a b by a is -b, not -1.": _descend_by(
+        lambda a, b, missing, rate: (a + rate * missing, b + rate * missing)
+    ),
+    "Both numbers should step at once; yours takes the new a for the step of b.": (
+        _descend_by(_in_turn)
+    ),
+    "Both numbers should step at once; yours takes the new a in one factor of the step of b.": (
+        _descend_by(
+            lambda a, b, missing, rate: (
+                _right(a, b, missing, rate)[0],
+                b + rate * missing * (a + rate * missing * b),
+            )
+        )
+    ),
+    "The loss has a factor 1/2, which cancels the 2 of the square; your steps are twice as long.": (
+        _descend_by(lambda a, b, missing, rate: _right(a, b, missing, 2 * rate))
+    ),
+    "The first entry should be the product before any step.": _descend_by(_right, after=True),
+}
+
+
+def _as_tensor(walk):
+    """The same descent, with its list of products as a tensor; what is no list stays."""
+
+    def walked(*arguments):
+        found = walk(*arguments)
+        return torch.tensor(found, dtype=torch.double) if isinstance(found, list) else found
+
+    return walked
+
+
+def _descend(answer):
+    mistakes = {said: _as_tensor(walk) for said, walk in WRONG_DESCENTS.items()}
+    trials = [(0.2, 0.5, 6, 0.1), (1.0, 0.01, 9, 0.2), (0.01, 0.01)]
+    against(_as_tensor(descend), trials, mistakes)(_as_tensor(answer))
+    half = next(i for i, product in enumerate(answer(0.01, 0.01)) if product >= 0.5)
+    return f"from 0.01 and 0.01, half of the way is done at step {half} of 150"
+
+
 def _honest_score(pattern, tokens, back):
     at = torch.arange(len(tokens))
     wanted = where_to_look(tokens) & (at[:, None] - at != back)
@@ -109,8 +156,8 @@ def _honest_score(pattern, tokens, back):
 
 CHECKS = {
     "09.1": _copy_losses,
-    "09.2": _middle_half,
-    "09.3": _shift,
+    "09.2": _shift,
+    "09.3": _descend,
     "09.4": against(
         lambda tokens, back: ([-1] * back + tokens)[: len(tokens)],
         [([7, 8, 9, 7, 8, 9], 2), ([4, 5], 3), ([1, 2, 3], 0)],
@@ -125,4 +172,4 @@ CHECKS = {
     ),
 }
 
-PAGES = {"09.1": copy_losses, "09.2": middle_half}
+PAGES = {"09.1": copy_losses, "09.2": shift, "09.3": descend}

@@ -10,16 +10,17 @@ from torch import Tensor
 
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.transformer import AttentionOnlyTransformer
-from aot_helpers.showing.diagrams import KEY, PALE, QUERY, SHADES
+from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHADES, SHARE, VALUE
 from aot_helpers.showing.forms import TITLE, grids, panels
 from aot_helpers.showing.playground_page import playground_view
 from aot_helpers.showing.texts import token_rows
 from aot_helpers.showing.widgets import Page
-from chapters.nb09_phase_change.measure import Texts, middle_span
+from chapters.nb09_phase_change.measure import Texts
 
 # Two colors of this notebook alone: stories and the names in them, and random tokens.
 STORIES, RANDOM = "#137177", "#C2255C"
 CONTROL = "0.45"
+READY = {"neither ready": INK, "looking ready": SHARE, "copying ready": VALUE}
 SURPRISE = "#3e3848"  # of a token that was not expected, as in notebook 00
 DRAWN_EVERY = 75  # steps from one frame of the live view to the next
 
@@ -61,97 +62,55 @@ def film_strip(
     return figure
 
 
-def gaps(
-    steps: Int[Tensor, " step"], texts: dict[str, dict[str, Float[Tensor, "run step"]]], title: str
-) -> Figure:
-    """The gap between the copies while runs train: {text: {"two layers": runs, "one layer": runs}}.
-
-    Of the first group of each text, the middle half of each run is drawn thick.
-    """
-    figure, axes = panels(
-        1, 2, 9.2, 3.0, title=title, note="thick: the middle half of a change. The scales differ, "
-        "because on stories the first copy leaves less to save."
-    )  # fmt: skip
-    colors = (RANDOM, STORIES)
-    for axis, (text, groups), color in zip(axes[0], texts.items(), colors, strict=True):
-        for i, (group, runs) in enumerate(groups.items()):
-            own = CONTROL if i else color
-            _runs(axis, steps, runs, own, thick=not i)
-            top = runs[:, -1].max().item() if not i else runs[:, -1].mean().item()
-            place = {"xytext": (0, 5), "textcoords": "offset points", "ha": "right"}
-            axis.annotate(group, (steps[-1], top), color=own, weight="bold", size=9.5, **place)
-        axis.set_title(text, **TITLE)
-        axis.set(xlabel="training step", ylabel="gap: first − second copy (nats)")
-        axis.margins(y=0.12)
-    return figure
-
-
-def losses_and_gap(
+def loss_and_gap(
     steps: Int[Tensor, " step"],
-    first: Float[Tensor, "run step"],
-    second: Float[Tensor, "run step"],
+    losses: dict[str, Float[Tensor, "run step"]],
+    gaps: dict[str, Float[Tensor, "run step"]],
+    marks: dict[str, tuple[int, int]],
     title: str,
 ) -> Figure:
-    """The losses on first and on second copies while runs train, and beside them their gap."""
-    figure, axes = panels(
-        1, 2, 9.2, 3.0, title=title, note="thick: the middle half of a change", sharey=True
-    )
-    left, right = axes[0]
-    _runs(left, steps, first, CONTROL, thick=False)
-    _runs(left, steps, second, STORIES)
-    _runs(right, steps, first - second, STORIES)
-    names = (
-        (left, "first copy", first, CONTROL),
-        (left, "second copy", second, STORIES),
-        (right, "first − second copy", first - second, STORIES),
-    )
-    for axis, name, runs, color in names:
-        place = {"xytext": (0, 6), "textcoords": "offset points", "ha": "right"}
-        end = (steps[-1], runs[:, -3:].max().item())
-        axis.annotate(name, end, color=color, weight="bold", size=9.5, **place)
-    left.set_title("the losses", **TITLE)
-    right.set_title("their gap", **TITLE)
-    left.set(ylabel="nats", ylim=(0, None))
-    for axis in (left, right):
-        axis.set_xlabel("training step")
+    """The loss on stories above the gap on random tokens, while runs train: {group: its runs}.
+
+    The first group is in color, the others are gray. marks: {what is learned: (from, to)}, shaded.
+    """
+    figure, axes = panels(2, 1, 9.2, 4.6, title=title, sharex=True)
+    rows = ("loss on unread stories", losses, STORIES), ("gap on random tokens", gaps, RANDOM)
+    for axis, (name, groups, color) in zip(axes[:, 0], rows, strict=True):
+        for i, (group, runs) in enumerate(groups.items()):
+            own = CONTROL if i else color
+            axis.plot(steps, runs.T, color=own, lw=1.4, alpha=0.8)
+            place = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
+            end = (steps[-1], runs[:, -1].mean().item())
+            axis.annotate(group, end, color=own, weight="bold", size=9.5, **place)
+        for begin, end in marks.values():
+            axis.axvspan(begin, end, color="#f1eff4", lw=0, zorder=0)
+        axis.set_title(name, color=color, **TITLE)
+        axis.set_ylabel("nats")
+        axis.margins(x=0.01)
+    for what, span in marks.items():
+        look = {"ha": "center", "va": "top", "size": 9.5, "color": PALE}
+        axes[0, 0].text(
+            sum(span) / 2, 0.97, what, transform=axes[0, 0].get_xaxis_transform(), **look
+        )
+    axes[1, 0].set_xlabel("training step")
     return figure
 
 
-def _runs(axis, steps, runs, color, thick=True):
-    """A line for each run; thick: where the middle half of its change is."""
-    axis.plot(steps, runs.T, color=color, lw=1.2, alpha=0.8)
-    for run in runs if thick else ():
-        low, high = middle_span(steps, run)
-        part = (steps >= low) & (steps <= high)
-        axis.plot(steps[part], run[part], color=color, lw=3.4)
+def waiting(toy: dict[str, list[float]], head: dict[str, list[float]], title: str) -> Figure:
+    """How a product of two numbers grows, and how a head learns: {what was ready: [value]}.
 
-
-def transplants(scores: dict[str, list[float]], into: list[str], title: str) -> Figure:
-    """Induction scores after transplants, a row for each {what was transplanted: [score]}."""
-    labels = {"x_label": "into the model of", "y_label": "transplanted"}
-    labels["note"] = "Best induction score of any head, on segments of 32 random tokens."
-    names = {"row_names": list(scores), "column_names": into}
-    table = {"": {"": list(scores.values())}}
-    return grids(table, title, number=".2f", cell=(1.4, 0.32), **names, **labels)
-
-
-def kinds_of_tokens(
-    gaps: dict[str, tuple[Int[Tensor, " step"], Float[Tensor, " step"]]], title: str
-) -> Figure:
-    """The gap of three kinds of tokens while a run trains: {kind: (steps, gap)}, random ones last.
-
-    The middle half of each change is drawn thick.
+    toy: a value a step; head: its gap at every tenth step.
     """
-    note = "thick: the middle half of a change. The scales differ."
-    figure, axes = panels(3, 1, 9.2, 4.6, title=title, note=note, sharex=True)
-    for axis, (kind, (steps, gap)), color in zip(
-        axes[:, 0], gaps.items(), (STORIES, CONTROL, RANDOM), strict=True
-    ):
-        axis.axhline(0, color="0.85", lw=0.8)
-        _runs(axis, steps, gap[None], color)
-        axis.set_title(kind, color=color, **TITLE)
-        axis.set_ylabel("gap (nats)")
-    axes[-1, 0].set_xlabel("training step")
+    names = list(dict.fromkeys([*toy, *head]))
+    hues = {name: READY.get(name, PALE) for name in names}
+    key = {f"— {name}": color for name, color in hues.items()}
+    figure, axes = panels(1, 2, 9.2, 2.9, title=title, key=key)
+    kinds = ("the toy: its product a · b", toy, 1), ("the layer: its gap (nats)", head, 10)
+    for axis, (kind, curves, apart) in zip(axes[0], kinds, strict=True):
+        for name, values in curves.items():
+            axis.plot([apart * i for i in range(len(values))], values, color=hues[name], lw=2.4)
+        axis.set_title(kind, **TITLE)
+        axis.set(xlabel="training step", ylim=(0, None))
     return figure
 
 
@@ -220,5 +179,5 @@ class LiveView:
         axis.spines[:].set(visible=True, color="0.8")
         axis.set_xlabel("key (attended to)", color=KEY)
         axis.set_ylabel("query", color=QUERY)
-        said = f"L{layer}H{head} on random tokens:\ninduction score {stripes[head]:.2f}"
+        said = f"L{layer}H{head}, induction score {stripes[head]:.2f}"
         axis.set_title(said, **TITLE)

@@ -1,4 +1,4 @@
-"""Notebook 09: what was measured of many runs, how sudden a change is, a model with edits."""
+"""Notebook 09: what was measured of many runs, texts for the tour, a model with edits."""
 
 from collections.abc import Sequence
 
@@ -7,16 +7,16 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aot_helpers.models.checkpoints import load_checkpoint
+from aot_helpers.models.checkpoints import load_checkpoint, load_measurements
 from aot_helpers.models.protocol import Edits, Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.interventions import ablate
-from aot_helpers.reading.trajectories import measured
 from aot_helpers.showing.training_page import INDUCTION, PREVIOUS, STEPS, STORY, Reading
 from aot_helpers.text.batches import repeat_segments
 from aot_helpers.text.corpora import load_corpus
 
 Texts = Int[Tensor, "batch pos"]
+LOGGED = ("text", "repeated random tokens, first copy", "repeated random tokens, second copy")
 
 
 class Edited(AttentionOnlyTransformer):
@@ -101,43 +101,17 @@ def stories_and_names(
     return repeat_segments(segments, tokenizer.bos), torch.isin(segments[:, 1:], pieces)
 
 
-def gaps(
-    names: list[str], text: str, first: int = 200, last: int = 1500
-) -> tuple[Int[Tensor, " step"], Float[Tensor, "run step"]]:
-    """How far the loss on second copies lies below that on first copies, while runs train.
+def logs(
+    names: list[str], first: int = 100, last: int = 1500
+) -> tuple[Int[Tensor, " step"], Float[Tensor, "run step"], Float[Tensor, "run step"]]:
+    """Of runs in training: the steps, the loss on unread stories, the gap on random tokens.
 
-    text: "random tokens", "stories" or "docstrings", in segments of 63 tokens. Measured from step
-    `first` to step `last`.
+    The loss is that of windows of 128 tokens, the gap that of segments of 63.
     """
-    steps, once = measured(names, f"first copy, {text}", first, last)
-    _, again = measured(names, f"second copy, {text}", first, last)
-    return torch.tensor(steps), torch.tensor(once) - torch.tensor(again)
-
-
-def middle_span(
-    steps: Int[Tensor, " step"], values: Float[Tensor, " step"]
-) -> tuple[Int[Tensor, ""], Int[Tensor, ""]]:
-    """The first steps at which a quarter and three quarters of the change are done."""
-    done = (values - values[0]) / (values[-1] - values[0])  # from 0 to 1
-    return steps[done >= 0.25].min(), steps[done >= 0.75].min()
-
-
-def middle_half(steps: Int[Tensor, " step"], values: Float[Tensor, " step"]) -> Int[Tensor, ""]:
-    """How many steps lie between a quarter and three quarters of the change of the values."""
-    quarter, three_quarters = middle_span(steps, values)
-    return three_quarters - quarter
-
-
-def middle_halves(names: list[str]) -> dict[str, list[int]]:
-    """What claim 09.21 asks of runs: {quantity: steps that the middle half of each run takes}.
-
-    The quantities: the loss on second copies of random tokens and of stories, and on stories this
-    loss less that on first copies; from step 200 to step 1,500.
-    """
-    changes = {}
-    for text in ("random tokens", "stories"):
-        steps, losses = measured(names, f"second copy, {text}", 200, 1500)
-        changes[text] = torch.tensor(losses)
-    changes["stories less first copies"] = gaps(names, "stories")[1]
-    at = torch.tensor(steps)
-    return {what: [int(middle_half(at, run)) for run in runs] for what, runs in changes.items()}
+    runs = [load_measurements(name) for name in names]
+    kept = [i for i, step in enumerate(runs[0]["steps"]) if first <= step <= last]
+    loss, once, again = (
+        torch.tensor([[run["measured"][i][quantity] for i in kept] for run in runs])
+        for quantity in LOGGED
+    )
+    return torch.tensor([runs[0]["steps"][i] for i in kept]), loss, once - again
