@@ -1,4 +1,4 @@
-"""Notebook 10: wires between heads, two places to look at, and its exercises."""
+"""Notebook 10: wires between heads, two places to look at, two matches, and its exercises."""
 
 import itertools
 
@@ -10,6 +10,8 @@ from aot_helpers.models.handmade import induction_model
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.circuits import k_composition_circuit
 from aot_helpers.reading.heads import induction_scores
+from aot_helpers.reading.interventions import cut_path
+from aot_helpers.teaching import exercises
 from aot_helpers.text.batches import repeated_tokens
 from chapters.nb10_induction_heads import figures
 from chapters.nb10_induction_heads import measure as induction_circuit
@@ -25,10 +27,12 @@ def test_the_hand_set_model_has_one_wire_that_carries_the_stripe(hand):
     torch.manual_seed(0)
     segment = 1 + torch.randperm(29)[:10]
     tokens = torch.cat([torch.zeros(1, dtype=torch.long), segment, segment])[None]
-    lost = induction_circuit.score_lost_by_path(hand, tokens, Head(1, 0))
-    assert lost.shape == (1, 3)
-    assert lost[0, 1] > 0.9  # by the key
-    assert lost[0, [0, 2]].abs().max() < 1e-4  # neither by query nor by value
+    writer, reader = Head(0, 0), Head(1, 0)
+    whole = induction_circuit.edited_score(hand, tokens, reader, {})
+    for route, least, most in (("Q", -1e-4, 1e-4), ("K", 0.9, 1.0), ("V", -1e-4, 1e-4)):
+        edits = cut_path(hand, tokens, writer, reader, route, "mean")
+        left = induction_circuit.edited_score(hand, tokens, reader, edits)
+        assert least <= 1 - left / whole <= most
 
 
 def test_the_score_without_edits_is_the_packages():
@@ -56,10 +60,29 @@ def test_a_hand_set_head_does_not_prefer_either_place(hand):
     assert found[:2].tolist() == pytest.approx([0.5, 0.5], abs=0.01)
 
 
-def key_matrix(d_vocab, block=1, rest=1.0, more=0.0):
+def test_sentences_name_two_people_whose_surnames_begin_alike():
+    tokenizer = load_checkpoint("stories-2l").tokenizer
+    sentences = induction_circuit.name_sentences(tokenizer, 3, seed=0)
+    assert len(sentences) == 6
+    for tokens, own, other in sentences:
+        row = tokens[0].tolist()
+        assert row[own - 1] == row[other - 1] == row[-1] and row[own] != row[other]
+        assert row[own - 2] == row[-2] != row[other - 2]
+
+
+def test_the_two_matches_alone_copy_in_a_trained_model():
+    model = load_checkpoint("stories-2l")
+    sentences = induction_circuit.name_sentences(model.tokenizer, 2, seed=0)
+    found = induction_circuit.two_matches(model, sentences)
+    assert found["heads that look one and two back"] == "L0H3 L0H0"
+    assert found["induction heads"] == "L1H0 L1H2"
+    assert float(found["random tokens copied with the two matches"].rstrip("%")) > 95
+
+
+def key_matrix(d_vocab, block=1, more=0.0):
     W_K = torch.zeros(3 * d_vocab, d_vocab)
     W_K[block * d_vocab : (block + 1) * d_vocab] = torch.eye(d_vocab)
-    W_K[0, 0], W_K[-1, -1] = rest, more
+    W_K[-1, -1] += more
     return W_K
 
 
@@ -70,17 +93,14 @@ def cut(k, z, W_O, W_K, head, mean=True, where=None):
     return k
 
 
-def constant(written, W_Q, k):
-    """Another way: the mean of the scores that each place's writing gives to every key."""
-    scores = torch.einsum("spm,md,tkd->tksp", written, W_Q, k) / k.shape[-1] ** 0.5
-    return scores.mean(dim=(2, 3))
+X_FIRST = [11, 300, 77, 412, 5, 650, 77, 88, 23, 300, 77]  # … x A b … y A c … x A
+Y_LAST = [11, 300, 77, 412, 5, 650, 77, 88, 23, 650, 77]
 
 
 ANSWERS = [
     ("10.1", key_matrix, "solved"),
     ("10.1", lambda n: key_matrix(n, block=0), "not yet"),
     ("10.1", lambda n: key_matrix(n, block=2), "not yet"),
-    ("10.1", lambda n: key_matrix(n, rest=0.0), "not yet"),
     ("10.1", lambda n: key_matrix(n, more=0.1), "not yet"),
     ("10.1", lambda n: None, "not attempted"),
     ("10.2", cut, "solved"),
@@ -89,11 +109,6 @@ ANSWERS = [
     ("10.2", lambda k, *given: k, "not yet"),
     ("10.2", lambda k, z, *more: cut(k, 2 * z, *more), "not yet"),
     ("10.2", lambda *given: None, "not attempted"),
-    ("10.3", constant, "solved"),
-    ("10.3", lambda written, W_Q, k: constant(written, W_Q, k) * 3**0.5, "not yet"),
-    ("10.3", lambda written, W_Q, k: constant(written, W_Q, k)[:, 0], "not yet"),
-    ("10.3", lambda written, W_Q, k: constant(written[:1], W_Q, k), "not yet"),
-    ("10.3", lambda *given: None, "not attempted"),
 ]
 
 
@@ -102,40 +117,45 @@ def test_an_answer_is_judged(verdict, number, answer, expected):
     torch.manual_seed(3)
     wire = {"k": torch.randn(2, 5, 4, 3), "z": torch.randn(2, 5, 3)}
     wire |= {"W_O": torch.randn(3, 8), "W_K": torch.randn(8, 3), "head": 2}
-    read = {"written": torch.randn(2, 5, 8), "W_Q": torch.randn(8, 3), "k": torch.randn(2, 5, 3)}
-    given = {"10.2": wire, "10.3": read}
+    given = {"10.2": wire}
     assert verdict(number, answer, **given.get(number, {})) == expected
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (X_FIRST, Y_LAST, "solved"),
+        (Y_LAST, X_FIRST, "other way round"),
+        (X_FIRST, X_FIRST, "differ at 0 places"),
+        (X_FIRST, [*X_FIRST[:-1], 88], "end in different tokens"),
+        (X_FIRST, [12, *X_FIRST[1:]], "factor of"),
+        (X_FIRST, Y_LAST[1:], "11 and 10 tokens"),
+        (X_FIRST[4:], Y_LAST[4:], "two earlier places"),
+        ([*X_FIRST[:7], 412, *X_FIRST[8:]], [*Y_LAST[:7], 412, *Y_LAST[8:]], "two different"),
+        (["x", "A"], Y_LAST, "list of whole numbers"),
+        (..., ..., "not attempted"),
+    ],
+)
+def test_two_texts_are_judged(first, second, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("AOT_PROGRESS", "off")
+    exercises.grade("10.3", first, second, model=load_checkpoint("stories-2l"))
+    assert said in capsys.readouterr().out
+
+
 def test_figures_can_be_read():
-    maps = {
-        "zero": {"one cut": torch.eye(9), "another": torch.eye(9)},
-        "mean": {"one cut": -torch.eye(9)},
-    }
+    names = ["its token", *(f"L0H{h}, here" for h in range(4))]
+    sentence = ["<|bos|>", *"Riso met", " P"], torch.rand(10), "ol", 0.97
+    chances = {"all terms": (0.7, 0.2), "none": (0.02, 0.02)}
     check_figures(
+        figures.readings({"the whole model": sentence}, "title"),
+        figures.circuit("title"),
+        figures.circuit("title", A="·P", B="ol", x="iso", writers=("L0H3", "L0H0")),
         figures.three_steps("title", *[torch.eye(4)] * 3),
-        figures.cut_patterns(maps, 0.5, "title"),
-        figures.query_terms({"embedding": (8.0, 1.0), "a constant": (-0.1, 9.0)}, "title"),
-        figures.lost_by_parts(torch.eye(3, 7), "title"),
+        figures.matches(torch.eye(5), 8 * torch.eye(5), names, "title"),
+        figures.choice(torch.eye(5), chances, names, "title"),
         figures.through_mlp(
             torch.full((3, 7), 0.02), [0.0, 0.6, 0, 0, 0, -0.02], Head(3, 3), "title"
         ),
-    )
-
-
-def test_the_terms_of_a_query_add_up_to_the_scores():
-    model = load_checkpoint("stories-2l")
-    tokens = repeated_tokens(1024, 12, 4, model.tokenizer.bos, seed=3)
-    _, cache = model.run_with_cache(tokens)
-    terms = induction_circuit.query_terms(model, cache, Head(1, 2))
-    scores = cache["L1.scores"][:, 2]
-    right = torch.stack([scores[:, 13 + i, 2 + i] for i in range(12)]).mean().item()
-    found = [sum(column) for column in zip(*terms.values(), strict=True)]
-    assert found == pytest.approx([right, scores[:, 13:, 0].mean().item()], abs=1e-4)
-    k, W_Q = cache["L1.k"][:, :, 2], model.head_weights(Head(1, 2)).W_Q
-    constant = induction_circuit.constant_scores(cache["L0.attn_out"], W_Q, k)
-    assert constant[:, 0].mean().item() == pytest.approx(
-        terms["layer 0, its constant"][1], abs=1e-4
     )
 
 

@@ -1,4 +1,4 @@
-"""The exercises of notebook 10: a key matrix, a path that is cut, a constant in the queries.
+"""The exercises of notebook 10: a key matrix, a path that is cut, a choice that one token turns.
 
 PAGES are the package's versions of what the reader writes; each is its folded solution.
 """
@@ -7,15 +7,15 @@ import torch
 
 from aot_helpers.models.handmade import induction_model
 from aot_helpers.teaching.exercises import NotYet, attempted
-from aot_helpers.teaching.exercises.references import compared
-from chapters.nb10_induction_heads.measure import constant_scores
+
+FACTOR = 3  # by which one token has to change the odds between two places
+LONGEST = 30  # tokens of a text without BOS
 
 
 def key_matrix(d_vocab):
     """W_K [3 * d_vocab, d_vocab] of a hand-set induction head: keys name the token before."""
     W_K = torch.zeros(3 * d_vocab, d_vocab)
     W_K[d_vocab : 2 * d_vocab] = torch.eye(d_vocab)
-    W_K[0, 0] = 1  # BOS, where the head attends if nothing matches
     return W_K
 
 
@@ -30,7 +30,7 @@ def cut_key(k, z, W_O, W_K, head):
     return k
 
 
-PAGES = {"10.1": key_matrix, "10.2": cut_key, "10.3": constant_scores}
+PAGES = {"10.1": key_matrix, "10.2": cut_key}
 
 
 def _key_check(answer):
@@ -42,25 +42,21 @@ def _key_check(answer):
         raise NotYet(
             f"For d_vocab = {size} the shape {tuple(wanted.shape)} is wanted, got {shape!r}."
         )
-    model = induction_model(size, n_ctx=8)
-    with torch.no_grad():
-        model.blocks[1].attn.W_K[0] = found
-        said = model(torch.tensor([text]))[0, -1].argmax().item()
-        rests = model.run_with_cache(torch.tensor([[0, 5, 6]]))[1]["L1.pattern"][0, 0, -1, 0]
     for block, named in ((0, "token"), (2, "output")):
-        if torch.equal(
-            found.float()[block * size : (block + 1) * size, 1:], torch.eye(size)[:, 1:]
-        ):
+        if torch.equal(found.float()[block * size : (block + 1) * size], torch.eye(size)):
             raise NotYet(
                 f"Your keys read the block *{named}*; the previous token has its own block."
             )
+    model = induction_model(size, n_ctx=8)
+    with torch.no_grad():
+        model.blocks[1].attn.W_K[0] = found
+        model.blocks[1].attn.W_K[0, 0, 0] = 1  # BOS
+        said = model(torch.tensor([text]))[0, -1].argmax().item()
     if said != 3:
         raise NotYet(f"With your W_K the model says {said} after {text}; 3 followed the first 7.")
-    if rests < 0.9:
-        raise NotYet(f"With your W_K the head gives BOS only {rests:.2f} where nothing matches.")
     if not torch.equal(found.float(), wanted):
         raise NotYet("It works; but some entries that should be 0 are not, or ones are missing.")
-    return "the query says I am A, the key says before me stood A: they match at B"
+    return "the query says I am A, the key says before me: A, and they match at B"
 
 
 def _cut_key(answer, k, z, W_O, W_K, head):
@@ -94,30 +90,49 @@ def _cut_key(answer, k, z, W_O, W_K, head):
     return "queries and values still read what the writer wrote; only the keys do not"
 
 
-def _constant_scores(answer, written, W_Q, k):
-    wanted = constant_scores(written, W_Q, k)
-    scale = k.shape[-1] ** 0.5
-    by_text, by_position = (
-        torch.einsum("tpd,tpd->tp", k, (written.mean(dim=dim, keepdim=True) @ W_Q).expand_as(k))
-        for dim in (1, 0)
-    )
-    mistakes = {
-        "Scores are divided by the square root of d_head.": wanted * scale,
-        "Divide by the square root of d_head, not by d_head.": wanted / scale,
-        "The mean runs over positions alone; take it over texts, too.": by_text / scale,
-        "The mean runs over texts alone; take it over positions, too.": by_position / scale,
-        "This is the sum of what was written; take its mean.": wanted * written[..., 0].numel(),
-        "Each key meets what was written at its own position; take the mean first.": (
-            (k * (written @ W_Q)).sum(dim=-1) / scale
-        ),
-    }
-    compared(answer(written.clone(), W_Q.clone(), k.clone()), wanted, mistakes, within=1e-3)
-    others = wanted[:, 1:].mean()
-    return f"to BOS it adds {wanted[:, 0].mean():.1f}, to the other keys {others:.1f} on average"
+def _one_token_turns(first, second, model):
+    """Two texts, lists of tokens, whose last token stood at two places before: see the tour."""
+    first, second = attempted(first), attempted(second)
+    for text in (first, second):
+        if not isinstance(text, list) or not all(
+            isinstance(token, int) and 1 <= token < model.config.d_vocab for token in text
+        ):
+            raise NotYet(f"A text is a list of whole numbers from 1 to {model.config.d_vocab - 1}.")
+        if len(text) > LONGEST:
+            raise NotYet(f"A text has {len(text)} tokens; at most {LONGEST} are wanted.")
+    if len(first) != len(second):
+        raise NotYet(f"The texts have {len(first)} and {len(second)} tokens: write them as long.")
+    differ = [i for i, pair in enumerate(zip(first, second, strict=True)) if len(set(pair)) > 1]
+    if len(differ) != 1:
+        raise NotYet(f"The texts differ at {len(differ)} places; one token should differ.")
+    A = first[-1]
+    if second[-1] != A:
+        raise NotYet("The texts end in different tokens: exchange another one.")
+    places = [i for i, token in enumerate(first[:-1]) if token == A]
+    if len(places) != 2 or [i for i, token in enumerate(second[:-1]) if token == A] != places:
+        raise NotYet(f"The last token, {A}, should stand at two earlier places, in both texts.")
+    b, c = (place + 1 for place in places)
+    if c == len(first) - 1 or first[b] == first[c]:
+        raise NotYet("Let two different tokens follow the two earlier places.")
+    tokens = torch.tensor([[model.tokenizer.bos, *text] for text in (first, second)])
+    with torch.no_grad():
+        last = model.run_with_cache(tokens)[1]["L1.pattern"][:, 0, -1]
+    (b1, c1), (b2, c2) = ((row[b + 1].item(), row[c + 1].item()) for row in last)
+    odds = (b1 / c1) / (b2 / c2)
+    found = f"the earlier place gets {b1:.2f}, then {b2:.2f}, the later one {c1:.2f}, then {c2:.2f}"
+    if 1 / odds >= FACTOR:
+        raise NotYet(f"The other way round: {found}.")
+    if odds < FACTOR:
+        before = [first[places[0] - 1], second[places[1] - 1]]
+        hint = "try other numbers, since not all tokens match equally well."
+        if before != [first[-2], second[-2]]:
+            hint = "what do the notes say of the token before A, here and at both places?"
+        raise NotYet(f"The odds change by a factor of {odds:.1f} ({found}): {hint}")
+    return f"the odds change by a factor of {odds:.0f}: {found}"
 
 
 CHECKS = {
     "10.1": _key_check,
     "10.2": _cut_key,
-    "10.3": _constant_scores,
+    "10.3": _one_token_turns,
 }

@@ -1,10 +1,11 @@
-"""Figures of notebook 10: three steps, attention with cut paths, heads read through an MLP."""
+"""Figures of notebook 10: a sentence as a head reads it, the circuit, its matches as tables."""
 
 import numpy as np
+import seaborn as sns
 from jaxtyping import Float
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch
+from matplotlib.patches import FancyArrowPatch, Rectangle
 from torch import Tensor
 
 from aot_helpers.models.protocol import Head
@@ -22,16 +23,99 @@ from aot_helpers.showing.diagrams import (
     say,
     word,
 )
-from aot_helpers.showing.forms import grids, panels
+from aot_helpers.showing.forms import TITLE, panels, shown
 
 BLUES, GREENS = (
     LinearSegmentedColormap.from_list("tint", ["white", color]) for color in (KEY, VALUE)
 )
+WEIGHTS = LinearSegmentedColormap.from_list("tint", ["white", "#9CC4E0", KEY])
 STEPS = (  # name, its color, what rows and columns are
     ("1  previous-token head", SHARE, "row: position that attends\ncolumn: position attended to"),
-    ("2  query meets key", QUERY, "row: I am a (query)\ncolumn: before me stands b (key)"),
+    ("2  query meets key", KEY, "row: “I am a” (query)\ncolumn: “before me: b” (key)"),
     ("3  copying", VALUE, "row: token attended to\ncolumn: token raised"),
 )
+OTHER, NEITHER = "#6B6B6B", "#E2E2E2"
+
+
+def readings(rows: dict[str, tuple[list[str], Tensor, str, float]], title: str) -> Figure:
+    """A sentence once for each row, shaded by where its last token attends.
+
+    rows: {label: (tokens, attention weights, the model's best guess, its probability)}.
+    """
+    figure, axis = canvas(9.4, 0.75 + 0.86 * len(rows))
+    y = 0.75 + 0.86 * len(rows) - 0.68
+    for label, (tokens, weights, guess, p) in rows.items():
+        say(axis, 0.12, y, label, ha="left", weight="bold")
+        y -= 0.33
+        x = 0.12
+        for i, (token, weight) in enumerate(zip(tokens, weights.tolist(), strict=True)):
+            text = shown(token) if i else "▸"
+            wide = 0.083 * len(text.replace("\\", "")) + 0.09
+            last = i == len(tokens) - 1
+            look = {"fc": SHADES(weight), "ec": QUERY if last else "0.85", "lw": 1.6 if last else 1}
+            axis.add_patch(Rectangle((x, y - 0.15), wide, 0.3, zorder=3 + last, **look))
+            ink = "white" if weight > 0.5 else QUERY if last else INK
+            say(axis, x + wide / 2, y - 0.01, text, ink, size=10, family="monospace")
+            x += wide + 0.03
+        say(axis, 8.3, y, "→", PALE, size=12)
+        say(axis, 8.5, y, guess, VALUE, size=12, ha="left", weight="bold", family="monospace")
+        say(axis, 9.28, y, f"{p:.0%}", VALUE, ha="right")
+        y -= 0.53
+    return headline(figure, title)
+
+
+def circuit(
+    title: str, A: str = "A", B: str = "B", x: str = "", writers: tuple[str, str] = ("", "")
+) -> Figure:
+    """An induction circuit, its steps numbered; with x, the token before A, its second match, too.
+
+    writers: the heads that look one back and two back.
+    """
+    two = bool(x)
+    text, stream, out = 0.4, 1.72 + 0.12 * two, 3.0 + 0.3 * two
+    tall = 0.8 if two else 0.5
+    low, top = stream - tall / 2 - 0.03, stream + tall / 2 + 0.03
+    figure, axis = canvas(9.4, out + 0.85)
+    places = {"x": 0.6, "A": 1.6, "B": 3.75, "…": 5.05, "x again": 6.1, "A again": 7.4}
+    words = {"A": A, "B": B, "…": "…", "A again": A} | ({"x": x, "x again": x} if two else {})
+    for name, token in words.items():
+        word(axis, places[name], text, token, INK, width=0.8, height=0.42, size=11)
+    at_B, again = places["B"], places["A again"]
+    for place, wide in ((at_B, 2.7), (again, 1.75)):
+        arrow(axis, (place, text + 0.23), (place, low), "0.8", width=1)
+        word(axis, place, stream, "", INK, width=wide, height=tall)
+    notes = [(f"before me: {A}", f"I am {A}"), (f"two before me: {x}", f"before me: {x}")]
+    heights = (stream + 0.19, stream - 0.19) if two else (stream,)
+    say(axis, at_B - 1.23, stream - 0.02, B, VALUE, size=12, ha="left", weight="bold")
+    middle = (at_B + 1.38 + again - 0.9) / 2
+    for y, number, (note, ask) in zip(heights, ("first", "second"), notes, strict=False):
+        say(axis, at_B + 1.24, y - 0.02, note, KEY, size=11, ha="right", weight="bold")
+        say(axis, again, y - 0.02, ask, QUERY, size=11, weight="bold")
+        ends = (again - 0.9, y), (at_B + 1.38, y)
+        line = {"color": SHARE, "linestyle": (0, (4, 2.5)), "lw": 1.7}
+        axis.add_patch(FancyArrowPatch(*ends, arrowstyle="-|>,head_length=6,head_width=3", **line))
+        if two:
+            ground = {"fc": "white", "ec": "none", "pad": 2}
+            say(axis, middle, y, number, SHARE, weight="bold", bbox=ground)
+    arrow(axis, (places["A"] + 0.15, text + 0.24), (at_B - 0.6, low), SHARE, width=2.2)
+    if two:
+        arrow(axis, (places["x"] + 0.1, text + 0.24), (at_B - 1.1, low), SHARE, width=2.2)
+        arrow(axis, (places["x again"] + 0.1, text + 0.24), (again - 0.5, low), SHARE, width=2.2)
+        for place, head in ((1.05, writers[1]), (2.72, writers[0]), (6.15, writers[0])):
+            say(axis, place, 0.98, head, SHARE, ha="right" if place != 2.72 else "left")
+    axis.plot([at_B - 1.0] * 2, [top, out], color=VALUE, lw=2.2)
+    arrow(axis, (at_B - 1.0, out), (again - 0.45, out), VALUE, width=2.2)
+    word(axis, again, out, B, VALUE, width=0.8, height=0.42, size=11)
+    arrow(axis, (again, top), (again, out - 0.25), "0.8", width=1)
+    step = {"ha": "right", "weight": "bold"}
+    leaves = "1 earlier heads\nleave notes" if two else "1 an earlier head\nleaves a note"
+    say(axis, at_B - 1.5, stream - 0.02, leaves, SHARE, **step)
+    meets = "2 queries meet keys" if two else "2 query meets key"
+    say(axis, middle, top + 0.16, meets, SHARE, weight="bold")
+    say(axis, at_B - 1.12, out, f"3 copies {B}", VALUE, **step)
+    for y, name in zip((text, stream, out), ("text", "after layer 0", "next token"), strict=True):
+        say(axis, 9.3, y, name, PALE, ha="right", size=9.5)
+    return headline(figure, title)
 
 
 def three_steps(
@@ -61,42 +145,68 @@ def three_steps(
     return figure
 
 
-def cut_patterns(
-    rows: dict[str, dict[str, Float[Tensor, "query key"]]], whole: float, title: str
-) -> Figure:
-    """A head's attention on a segment written twice, with paths cut: {put in its place: {cut: …}}.
+def _table(axis, values, names: list[str], number: str, title: str, top: float, queries: bool):
+    """A table of 5 × 5 matches: rows are queries, columns are keys."""
+    values = np.round(np.asarray(values, dtype=float), int(number[1])) + 0.0  # no -0.0
+    sns.heatmap(
+        values, vmin=0, vmax=top, cmap=WEIGHTS, cbar=False, ax=axis, annot=True, fmt=number,
+        annot_kws={"size": 10}, linewidths=1.5, linecolor="0.93",
+    )  # fmt: skip
+    for text, value in zip(axis.texts, values.flat, strict=True):
+        small = abs(value) < 0.03 * top
+        text.set(color="0.7" if small else text.get_color(), weight="normal" if small else "bold")
+    axis.set_title(title, **TITLE)
+    below = [name.replace(", ", "\n") for name in names]
+    beside = [name.replace(",", ":") for name in names] if queries else [""] * 5
+    axis.set_xticks(np.arange(5) + 0.5, below, rotation=0)
+    axis.set_yticks(np.arange(5) + 0.5, beside, rotation=0)
+    axis.tick_params(length=0, labelsize=9.5)
+    axis.tick_params(axis="x", labelcolor=KEY)
+    axis.tick_params(axis="y", labelcolor=QUERY)
+    axis.set_xlabel("the key is made from", color=KEY)
+    if queries:
+        axis.set_ylabel("the query is made from", color=QUERY)
 
-    Above each: the share lost of the induction score `whole`, and the attention of the second copy
-    to BOS.
+
+def matches(weights, run, names: list[str], title: str) -> Figure:
+    """Which queries fit which keys, by the weights (%) and in a run (score): two tables."""
+    figure, axes = panels(1, 2, 9.4, 3.9, title=title)
+    left, right = axes[0]
+    on = "by the weights: % of the rows\nwhose largest entry is on the diagonal"
+    _table(left, 100 * np.asarray(weights), names, ".0f", on, 100, True)
+    scored = "in a run: what each match adds\nto the score of the right place"
+    _table(right, run, names, ".1f", scored, 8.0, False)
+    return figure
+
+
+def choice(gap, chances: dict[str, tuple[float, float]], names: list[str], title: str) -> Figure:
+    """The right surname or the other's: a table of 5 × 5 terms, and the model's chances as bars.
+
+    gap: score of the right place less that of the other's. chances: {kept terms: (right, other's)}.
     """
-    named = {}
-    for replace, cuts in rows.items():
-        named[f"{replace} in its place"] = {}
-        for cut, pattern in cuts.items():
-            n = (len(pattern) - 1) // 2
-            lost = 1 - pattern.diagonal(1 - n)[2:].mean() / whole
-            said = f"{cut}:\n{lost:.2f} of the score lost, {pattern[n + 1 :, 0].mean():.2f} on BOS"
-            named[f"{replace} in its place"][said] = pattern
-    note = "Rows are queries, columns are keys; the first column is BOS. Means over the texts."
-    return grids(named, title, cell=0.05, note=note)
-
-
-def query_terms(terms: dict[str, tuple[float, float]], title: str) -> Figure:
-    """The scores of the right place and of BOS as sums: {part of the query: (right place, BOS)}."""
-    rows = {**terms, "score": tuple(sum(both) for both in zip(*terms.values(), strict=True))}
-    names = {"row_names": list(rows), "column_names": ["right place", "BOS"]}
-    names |= {"x_label": "key", "y_label": "from the query's"}
-    note = "Mean scores of the queries of the second copy; the first four rows add up to the last."
-    look = {"number": ".1f", "cell": (1.5, 0.34), "limits": (0, 14), "note": note}
-    return grids({"": {"": list(rows.values())}}, title, **look, **names)
-
-
-def lost_by_parts(lost: Float[Tensor, "layer part"], title: str) -> Figure:
-    """Shares of the induction score that are lost without a part: a row a layer, the MLP last."""
-    heads = [f"head {h}" for h in range(lost.shape[1] - 1)]
-    note = "Share of the induction score lost when a part is taken out of the keys."
-    names = {"row_names": "layer {}", "column_names": [*heads, "MLP"]}
-    return grids({"": {"": lost}}, title, number=".2f", cell=(0.85, 0.36), note=note, **names)
+    figure, (axes,) = panels(1, 2, 9.4, 3.7, title=title, width_ratios=(1.15, 1))
+    table, bars = axes
+    above = "score of the right surname’s place\nabove that of the other’s"
+    _table(table, gap, names, ".1f", above, 2, True)
+    for y, (own, other) in enumerate(chances.values()):
+        left = 0.0
+        rest = 1 - own - other
+        for part, color in ((own, VALUE), (other, OTHER), (rest, NEITHER)):
+            bars.barh(y, part, 0.62, left, color=color)
+            if part > 0.08:
+                ink = INK if color == NEITHER else "white"
+                bars.text(left + part / 2, y, f"{part:.0%}", size=10, color=ink, ha="center",
+                          va="center", weight="bold")  # fmt: skip
+            left += part
+    key = ((0.0, "right surname", VALUE), (0.45, "the other’s", OTHER), (0.79, "neither", PALE))
+    for x, name, color in key:
+        bars.text(x, -0.75, name, size=10, color=color, weight="bold")
+    bars.set(xlim=(0, 1), ylim=(len(chances) - 0.5, -1.1), xticks=[])
+    bars.set_yticks(range(len(chances)), list(chances), size=10)
+    bars.tick_params(length=0)
+    bars.spines[:].set(visible=False)
+    bars.set_title("what the model says, with these terms", **TITLE)
+    return figure
 
 
 def through_mlp(
@@ -107,41 +217,33 @@ def through_mlp(
 ) -> Figure:
     """Who tells a reader's keys what: heads of layer 0 through MLP 0, and all heads straight.
 
-    straight: shares lost of the induction score, a row a layer, the MLP last. passed: what is lost
-    without what each head of layer 0 told MLP 0.
+    straight: fractions lost of the induction score, a row a layer, the MLP last. passed: what is
+    lost without what each head of layer 0 told MLP 0.
     """
-    figure, axis = canvas(8.9, 3.4)
+    figure, axis = canvas(9.4, 3.4)
     heads, mlp, keys = 0.62, 1.72, 2.72
     at = np.linspace(0.9, 5.9, len(passed))
-    middle, mlp_share = at.mean(), float(straight[0, -1])
-    for h, (x, share) in enumerate(zip(at, passed, strict=True)):
-        strong = share > 0.1
+    middle, by_mlp = at.mean(), float(straight[0, -1])
+    for h, (x, lost) in enumerate(zip(at, passed, strict=True)):
+        strong = lost > 0.1
         color = SHARE if strong else PALE
         place = middle + (x - middle) * 0.25
-        arrow(axis, (x, heads + 0.24), (place, mlp - 0.26), color, width=0.8 + 6 * max(share, 0))
+        arrow(axis, (x, heads + 0.24), (place, mlp - 0.26), color, width=0.8 + 6 * max(lost, 0))
         word(axis, x, heads, f"L0H{h}", INK, width=0.8, height=0.4, size=10.5)
-        say(axis, x, heads - 0.36, f"{share:.2f}", color, weight="bold" if strong else "normal")
-    arrow(axis, (middle, mlp + 0.24), (middle, keys - 0.27), SHARE, width=0.8 + 6 * mlp_share)
+        weight = "bold" if strong else "normal"
+        say(axis, x, heads - 0.36, f"{max(lost, 0):.0%}", color, weight=weight)
+    arrow(axis, (middle, mlp + 0.24), (middle, keys - 0.27), SHARE, width=0.8 + 6 * by_mlp)
     word(axis, middle, mlp, "MLP 0", INK, width=1.6, height=0.42, size=11)
     word(axis, middle, keys, f"keys of {reader}", KEY, width=1.9, height=0.42, size=11)
     side = {"ha": "left"}
-    say(
-        axis,
-        middle + 0.25,
-        (mlp + keys) / 2,
-        f"{mlp_share:.2f} lost without it",
-        SHARE,
-        weight="bold",
-        **side,
-    )
+    said = f"{by_mlp:.0%} lost without it"
+    say(axis, middle + 0.25, (mlp + keys) / 2, said, SHARE, weight="bold", **side)
     bend = {"connectionstyle": "arc3,rad=0.35", "color": PALE, "lw": 0.9}
     ends = (at[-1] + 0.42, heads + 0.1), (middle + 0.98, keys)
     axis.add_patch(FancyArrowPatch(*ends, arrowstyle="-|>,head_length=4,head_width=2", **bend))
-    most = float(straight[:, :-1].max())
-    n_heads = straight[:, :-1].numel()
-    say(
-        axis, 6.35, 2.15, f"straight from any of {n_heads} heads:\nat most {most:.2f}", PALE, **side
-    )
+    n_heads, most = straight[:, :-1].numel(), float(straight[:, :-1].max())
+    said = f"straight from any of {n_heads} heads:\nat most {most:.0%} lost"
+    say(axis, 6.6, 2.5, said, PALE, **side)
     say(axis, 6.45, heads, "layer 0", PALE, **side)
-    say(axis, 6.45, heads - 0.36, "lost without what it told MLP 0", PALE, size=9, **side)
+    say(axis, 6.45, heads - 0.36, "lost without what it told MLP 0", PALE, size=9.5, **side)
     return headline(figure, title)
