@@ -1,7 +1,6 @@
 """Notebook 11: heads taken out in several ways, facts that are moved, and its exercises."""
 
 import itertools
-import math
 from functools import partial
 
 import pytest
@@ -10,12 +9,11 @@ import torch
 from aot_helpers.models.handmade import induction_model
 from aot_helpers.models.losses import copy_losses, next_token_losses
 from aot_helpers.models.protocol import Head
-from aot_helpers.reading.interventions import ablate
+from aot_helpers.reading.interventions import ablate, freeze_patterns, merge
 from aot_helpers.reading.norms import frozen_norm
 from aot_helpers.reading.paths import path_terms
 from aot_helpers.teaching.exercises import grade
 from aot_helpers.text.batches import repeated_tokens
-from chapters.nb11_causal_tests import attribution
 from chapters.nb11_causal_tests import figures as causal_drawings
 from chapters.nb11_causal_tests import measure as causal_tests
 from chapters.nb11_causal_tests.exercises import PAGES
@@ -35,23 +33,6 @@ def texts(model):
 @pytest.fixture
 def pair(model):
     return causal_tests.meetings(model.tokenizer, [("Mira Soken", "Pelo Balis")])
-
-
-def test_with_patterns_kept_a_steering_head_is_not_missed(model, texts):
-    tokens, others = texts
-    whole = copy_losses(model, tokens)[1]
-    for by in ("zero", "mean"):
-        edits = causal_tests.without(model, tokens, [Head(0, 3)], by, others, keep_patterns=True)
-        assert copy_losses(model, tokens, edits)[1] == pytest.approx(whole, abs=0.05)
-        free = causal_tests.without(model, tokens, [Head(0, 3)], by, others)
-        assert copy_losses(model, tokens, free)[1] > whole + 5
-
-
-def test_for_the_last_layer_kept_patterns_change_nothing(model, texts):
-    heads = causal_tests.every_head(model, *texts)
-    assert list(heads) == ["zero", "mean", "resample", "mean, attention frozen"]
-    assert all(rises.shape == (8, 2) for rises in heads.values())
-    assert torch.allclose(heads["mean"][4:], heads["mean, attention frozen"][4:], atol=1e-4)
 
 
 def test_the_head_that_says_always_the_same_is_found(model, texts):
@@ -157,7 +138,8 @@ def test_the_trajectory_agrees_with_the_packages_ablations(model, texts):
     found = causal_tests.trajectory(lambda step: model, [4000], repeats, running, given)
     whole = copy_losses(model, repeats)[1]
     for by, keep in found:
-        edits = causal_tests.without(model, repeats, [Head(0, 1)], by, others, keep)
+        edits = ablate(model, [Head(0, 1)], by, others)
+        edits = merge(freeze_patterns(model, repeats), edits) if keep else edits
         expected = copy_losses(model, repeats, edits)[1] - whole
         assert found[by, keep][0, 1, 0].item() == pytest.approx(expected, abs=1e-4)
     last = {by: found[by, True][0, 4:] - found[by, False][0, 4:] for by in ("zero", "mean")}
@@ -171,167 +153,102 @@ def test_a_factor_of_zero_is_zero_ablation(model, texts):
     assert torch.allclose(scaled[1], model(texts[0]), atol=1e-4)
 
 
-@pytest.mark.parametrize("norm", [True, False])
-def test_the_parts_of_self_repair(make_model, some_tokens, norm):
-    model = make_model(d_mlp=4, layer_norm=norm, positions="relative").requires_grad_(False)
-    head, others = Head(1, 0), some_tokens.flip(0)
-    parts, size = attribution.self_repair(model, some_tokens, others, head, start=2)
-    runs, caches = zip(
-        *(
-            model.run_with_cache(some_tokens, edits=edits)
-            for edits in ({}, ablate(model, [head], "mean", others))
-        ),
-        strict=True,
-    )
-
-    def lift(logits):
-        above = logits - logits.mean(dim=-1, keepdim=True)
-        return above[:, 2:-1].gather(-1, some_tokens[:, 3:, None]).mean().item()
-
-    def through(name):
-        less, gain = caches[1][name] - caches[0][name], 1
-        if norm:
-            size = caches[0]["final_resid"].var(dim=-1, correction=0, keepdim=True) + 1e-5
-            less, gain = (
-                (less - less.mean(dim=-1, keepdim=True)) / size.sqrt(),
-                model.ln_final.weight,
-            )
-        return lift(less * gain @ model.W_U)
-
-    # Of layer 1 only this head differs, so that what the layer's heads add differs by it alone.
-    expected = {"direct": through("L1.attn_out"), "MLP": through("L1.mlp_out")}
-    expected["in all"] = lift(runs[1]) - lift(runs[0])
-    expected["layer norm"] = expected["in all"] - expected["direct"] - expected["MLP"]
-    assert parts == pytest.approx(expected, abs=1e-5)
-    assert (abs(parts["layer norm"]) > 1e-3) == norm and abs(parts["MLP"]) > 1e-3
-    stds = [cache["final_resid"][:, 2:-1].std(dim=-1, correction=0) for cache in caches]
-    assert size == pytest.approx((stds[1] / stds[0]).mean().item(), abs=1e-5) and size != 1
-
-
-def test_the_written_ablations_are_the_packages(model, texts):
-    tokens, others = texts
-    donor = model.run_with_cache(others)[1]["L1.z"]
-    for way in ("zero", "mean", "resample"):
-        page = partial(PAGES["11.1"], z_others=donor, heads=[0, 2], way=way)
-        expected = model(tokens, edits=ablate(model, [Head(1, 0), Head(1, 2)], way, others))
-        assert torch.allclose(model(tokens, edits={"L1.z": page}), expected, atol=1e-4)
-
-
-def test_the_pages_are_written(check_page, model, texts):
-    check_page("11.1")
-    check_page("11.3", model=model, tokens=texts[0])
-    check_page("11.5")
-
-
-def knocked(z, z_others, heads, way, *, of_all=False, own=False, over=(0, 1), in_place=False):
-    """The page of 11.1, with mistakes."""
-    new = z if in_place else z.clone()
-    heads = slice(None) if of_all else heads
-    theirs = (z if own else z_others)[:, :, heads]
-    mean = theirs.mean() if over is None else theirs.mean(dim=over, keepdim=True)
-    new[:, :, heads] = {"zero": 0 * theirs, "mean": mean, "resample": theirs}[way]
-    return new
-
-
-def frozen(model, tokens, edits, forget=False, late=False):
-    """The page of 11.3, with mistakes."""
-    pattern = model.run_with_cache(tokens, edits=edits if late else {})[1]["L1.pattern"]
-    return ({} if forget else edits) | {"L1.pattern": pattern}
-
-
 def loss(logits, right):
     return -logits.log_softmax(dim=-1).gather(-1, right[..., None]).mean()
 
 
+@pytest.fixture
+def given(model):
+    return {"11.1": {"truth": WEIGHTS}, "11.2": {"model": model}}
+
+
+def test_the_pages_are_written(check_page, model):
+    check_page("11.2", model=model)
+    check_page("11.3")
+
+
 WEIGHTS = {0.5: 0.99, 1.5: 0.33, 2: 0.03}
-MOVED = {"L0H3, what": -0.0, "L0H3, where": 0.96, "L1H0 and L1H2, what": 1.0}
+LIES = {"zero": "mean", "mean": "zero", "resample": "resample"}
+
+
+def by_lies(box):
+    """The page of 11.2, the other question first."""
+    if box([Head(1, 0), Head(1, 2)])[1] > 9:
+        return "resample"
+    return "zero" if box([Head(0, 2)])[0] > 0.4 else "mean"
+
+
 ANSWERS = [
-    ("11.1", knocked, "solved"),
-    ("11.1", partial(knocked, of_all=True), "All heads"),
-    ("11.1", partial(knocked, own=True), "mean of z itself"),
-    ("11.1", partial(knocked, over=(0,)), "texts alone"),
-    ("11.1", partial(knocked, over=(1,)), "positions alone"),
-    ("11.1", partial(knocked, over=None), "one number"),
-    ("11.1", partial(knocked, in_place=True), "begin with a copy"),
-    ("11.1", lambda z, *_: z, "Nothing has changed"),
-    (
-        "11.1",
-        lambda z, o, heads, way: None if way == "mean" else knocked(z, o, heads, way),
-        "'mean'",
-    ),
-    ("11.2", dict(zip(WEIGHTS, (0.98, 0.27, 0.01), strict=True)), "solved"),
-    ("11.2", dict(zip(WEIGHTS, (0.98, 0.7, 0.01), strict=True)), "1.5: less"),
-    ("11.2", dict.fromkeys(WEIGHTS, ...), "not attempted"),
-    ("11.3", frozen, "solved"),
-    ("11.3", partial(frozen, late=True), "without the head"),
-    ("11.3", partial(frozen, forget=True), "no longer ablated"),
-    ("11.3", lambda model, tokens, edits: {"pattern": 0}, "cannot use"),
-    ("11.4", dict(zip(MOVED, (0, 0.9, 1), strict=True)), "solved"),
-    ("11.4", dict(zip(MOVED, (0, 0.2, 1), strict=True)), "where: more"),
-    ("11.4", dict.fromkeys(MOVED, ...), "not attempted"),
-    ("11.5", lambda w, a, b, right: loss(a + b - w, right), "solved"),
-    ("11.5", lambda w, a, b, right: loss(a, right) + loss(b, right) - loss(w, right), "add losses"),
-    ("11.5", lambda w, a, b, right: loss(a + b, right), "counted twice"),
-    ("11.5", lambda w, a, b, right: loss((a + b) / 2, right), "by half"),
-    ("11.5", lambda w, a, b, right: loss(a, right), "not yet"),
+    ("11.1", dict(zip(WEIGHTS, (0.98, 0.27, 0.01), strict=True)), "solved"),
+    ("11.1", dict(zip(WEIGHTS, (0.98, 0.5, 0.01), strict=True)), "1.5: less"),
+    ("11.1", dict(zip(WEIGHTS, (0.82, 0.99, 1.0), strict=True)), "the 8 alone"),
+    ("11.1", dict(zip(WEIGHTS, (0.45, 1.0, 1.0), strict=True)), "not proportional"),
+    ("11.1", dict(zip(WEIGHTS, (0.01, 0.67, 0.97), strict=True)), "weights of BOS"),
+    ("11.1", dict.fromkeys(WEIGHTS, ...), "not attempted"),
+    ("11.2", by_lies, "solved (at most 2 experiments"),
+    ("11.2", lambda box: None, "not attempted"),
+    ("11.2", lambda box: LIES[PAGES["11.2"](box)], "The mean leaves that"),
+    ("11.2", lambda box: "mean" if PAGES["11.2"](box) != "zero" else "zero", "something false"),
+    ("11.2", lambda box: 7, "for every box, got 7"),
+    ("11.3", lambda w, a, b, right: loss(a + b - w, right), "solved"),
+    ("11.3", lambda w, a, b, right: loss(a, right) + loss(b, right) - loss(w, right), "add losses"),
+    ("11.3", lambda w, a, b, right: loss(a + b, right), "counted twice"),
+    ("11.3", lambda w, a, b, right: loss((a + b) / 2, right), "by half"),
+    ("11.3", lambda w, a, b, right: loss(a, right), "not yet"),
 ]
 
 
 @pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
-def test_an_answer_is_judged(model, texts, capsys, number, answer, expected):
-    given = {"11.2": {"truth": WEIGHTS}, "11.3": {"model": model, "tokens": texts[0]}}
-    given["11.4"] = {"truth": MOVED}
+def test_an_answer_is_judged(given, capsys, number, answer, expected):
     grade(number, answer, **given.get(number, {}))
     assert expected in capsys.readouterr().out
+
+
+def test_boxes_replace_heads_as_ablate_does(model, texts):
+    tokens, others = texts
+    whole, heads = copy_losses(model, tokens), [Head(0, 1)]
+    boxes = causal_tests.boxes(model, tokens, others, seed=3)
+    assert {box.keywords["way"] for box in boxes.values()} == {"zero", "mean", "resample"}
+    for box in boxes.values():
+        edits = ablate(model, heads, box.keywords["way"], others)
+        expected = [a - b for a, b in zip(copy_losses(model, tokens, edits), whole, strict=True)]
+        assert box(heads) == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_lift_of_a_note_is_what_it_adds_to_scores(model, texts):
+    cache = model.run_with_cache(texts[0])[1]
+    found = causal_tests.lifts(model, cache, Head(0, 2), Head(1, 0))
+    weights, reads = model.head_weights(Head(0, 2)), model.head_weights(Head(1, 0))
+    token, k = 77, cache["L1.k"][:, :, 0]
+    query = model.W_E[token] @ weights.W_V @ weights.W_O @ reads.W_Q
+    scores = k @ query / k.shape[-1] ** 0.5
+    expected = scores[:, 0].mean() - scores[:, 1:].mean()
+    assert found[token].item() == pytest.approx(expected.item(), abs=1e-3)
+
+
+def test_the_head_of_the_threshold_is_found(model, texts):
+    found = list(causal_tests.thresholds(model, *texts).values())
+    assert found[0] == "L0H2" and 7 < float(found[1]) < 8
+    by_zero, by_mean, no_match = map(float, found[2:5])
+    assert by_zero > 0.5 > 0.3 > max(by_mean, no_match)
+    assert min(map(float, found[5].split())) > 1 and float(found[6]) > 9
 
 
 def test_figures_can_be_read(model, pair):
     drawings, rise = causal_drawings, torch.tensor([0.0] * 5 + [7.0] + [1.5] * 4)
     said = dict.fromkeys(("the text", "it says", "the other text"), pair[0]["clean"])
-    tables = {"first copy": {"zero": torch.arange(8.0), "mean": -torch.ones(8)}}
-    names = [f"L{i}H{h} some role" for i in range(2) for h in range(4)]
-    m = torch.tensor([3.0, 2.0])
+    m, rests = torch.tensor([3.0, 2.0]), {"whole": 0.5, "without": 0.2, "random": 0.45}
+    notes = {f"L0H{h}": torch.linspace(h, h + 3, 40) for h in range(4)}
+    leads = {f"run {i}": torch.randn(6, 20) for i in range(3)}
     check_figures(
         drawings.loss_by_place({"zero": {"L0H3": rise, "L0H2": rise / 4}}, "title"),
-        drawings.two_texts(model.tokenizer, said, "title"),
-        drawings.one_fact(model.tokenizer, pair[0], "title"),
-        drawings.by_head(tables, names, "title", most=7),
-        drawings.running_total({"one": 7.3, "two": -8.0, "three": 0.2}, "title", "x", "all"),
+        drawings.three_ways({w: {"L0H3": rise, "L0H2": rise} for w in ("zero", "mean")}),
+        drawings.two_texts(model.tokenizer, said),
+        drawings.lifts(notes, "title"),
+        drawings.leads(leads, 10, "title"),
+        drawings.resting({"L2H0": rests, "L2H1": rests}, "title"),
         drawings.losses_by_difference({"nothing out": (m, 1 / m)}, "title"),
     )
-
-
-def test_a_running_total_goes_from_sum_to_sum():
-    figure = causal_drawings.running_total({"one": 7.0, "two": -9.0}, "title", "x", "all")
-    bars = [sorted((bar.get_x(), bar.get_x() + bar.get_width())) for bar in figure.axes[0].patches]
-    assert bars == [[0, 7], [-2, 7], [-2, 0]]
-
-
-def test_what_heads_change_of_a_logit_adds_up(model, texts):
-    tokens, others = texts
-    edits = ablate(model, [Head(0, 2)], "zero")
-    runs = [model.run_with_cache(tokens, edits=each)[1] for each in ({}, edits)]
-    changes = attribution.logit_changes(model, tokens, *runs, start=16)
-    in_all = changes.pop("in all")
-    assert sum(changes.values()) == pytest.approx(in_all, abs=1e-3) and abs(in_all) > 0.1
-    above = [each["logits"] - each["logits"].mean(dim=-1, keepdim=True) for each in runs]
-    right = [each[:, 16:-1].gather(-1, tokens[:, 17:, None]).mean() for each in above]
-    assert in_all == pytest.approx((right[1] - right[0]).item(), abs=1e-4)
-
-
-def test_attention_and_guesses_in_both_copies():
-    tokens = torch.tensor([[0, 5, 6, 7, 8, 5, 6, 7, 8]])  # length 4: guesses at 1, 2, 3
-    guesses = torch.tensor([9, 5, 5, 8, 5, 5, 5, 5, 5])  # read at 1 and 2, not yet read at 3
-    logits = torch.nn.functional.one_hot(guesses, 10)[None].float()
-    pattern = torch.zeros(1, 2, 9, 9)
-    pattern[:, 0, :5, 0], pattern[:, 1, :5, 0] = 1, 0.5
-    for query in range(5, 9):
-        pattern[:, :, query, query - 3] = 0.8
-    run = {"L1.pattern": pattern, "logits": logits}
-    found = attribution.in_both_copies(run, tokens, heads=[0, 1])
-    sure = math.e / (math.e + 9)  # of a logit of 1 beside nine of 0
-    assert list(found.values()) == pytest.approx([0.75, 2 / 3, sure, 0.8])
-    assert attribution.in_both_copies(run, tokens, [1])["first copy, attention to BOS"] == 0.5
 
 
 def path_logits(model, tokens):

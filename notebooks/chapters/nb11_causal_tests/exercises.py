@@ -1,37 +1,31 @@
-"""The exercises of notebook 11: ablations, a threshold, frozen attention, a fact, two heads.
+"""The exercises of notebook 11: a threshold, three ablations without labels, two heads out.
 
 PAGES are the package's versions of what the reader writes; each is its folded solution.
 """
 
-from aot_helpers.models.losses import copy_losses
+import torch
+
 from aot_helpers.models.protocol import Head
-from aot_helpers.reading.interventions import ABLATIONS, ablate
+from aot_helpers.reading.interventions import ABLATIONS
 from aot_helpers.teaching.exercises import NotYet, attempted
-from aot_helpers.teaching.exercises.references import against, compared, draw, near
+from aot_helpers.teaching.exercises.references import against, draw, near, read_guesses
+from aot_helpers.text.batches import repeated_tokens
+from chapters.nb11_causal_tests.measure import boxes
 
-NEAR_WEIGHT, NEAR_SHARE = 0.1, 0.2  # of 11.2 and of 11.4
+NEAR_WEIGHT = 0.1  # of 11.1
+N = 22  # tokens of the segments on which 11.2 is tried out
 
 
-def knock_out(z, z_others, heads, way):
-    """What a layer's heads write, z [text, pos, head, d_head], with some of the heads knocked out.
+def which_way(box):
+    """How a box replaces heads: "zero", "mean" or "resample".
 
-    way: "zero"; "mean" or "resample" of z_others, the same activation of other texts.
+    box(heads): by how much the losses of the first and of the second copy rise without the heads.
     """
-    z = z.clone()
-    if way == "zero":
-        new = 0
-    elif way == "mean":
-        new = z_others[:, :, heads].mean(dim=(0, 1))
-    elif way == "resample":
-        new = z_others[:, :, heads]
-    z[:, :, heads] = new
-    return z
-
-
-def freeze_attention(model, tokens, edits):
-    """The edits, and layer 1 attends as in a run on these tokens without them."""
-    _, cache = model.run_with_cache(tokens)
-    return edits | {"L1.pattern": cache["L1.pattern"]}
+    if box([Head(0, 2)])[0] > 0.5:
+        return "zero"  # the constant is gone
+    if box([Head(1, 0), Head(1, 2)])[1] > 9:
+        return "resample"  # worse than knowing nothing
+    return "mean"
 
 
 def loss_without_both(whole, without_a, without_b, right):
@@ -44,93 +38,61 @@ def loss_without_both(whole, without_a, without_b, right):
     return -log_p.gather(-1, right[..., None]).mean()
 
 
-PAGES = {"11.1": knock_out, "11.3": freeze_attention, "11.5": loss_without_both}
+PAGES = {"11.2": which_way, "11.3": loss_without_both}
 
 
-def _placed(z, heads, new):
-    z = z.clone()
-    z[:, :, heads] = new
-    return z
-
-
-def _knock_out(answer):
-    z, others = draw(2, 3, 4, 5), draw(2, 3, 4, 5, seed=1)
-    for way in ABLATIONS:
-        for heads in ([2], [0, 3]):
-            given, theirs = z.clone(), others[:, :, heads]
-            found = answer(given, others.clone(), heads, way)
-            if way == "zero":
-                attempted(found)
-            if found is None:
-                raise NotYet(f"For way={way!r} nothing is returned.")
-            known = {
-                "Nothing has changed.": z,
-                "All heads of the layer have changed.": knock_out(z, others, [0, 1, 2, 3], way),
-                "This is the mean of z itself; take that of z_others.": knock_out(z, z, heads, way),
-            }
-            if way == "mean":
-                known |= {
-                    "The mean runs over texts alone; take it over positions, too.": _placed(
-                        z, heads, theirs.mean(dim=0)
-                    ),
-                    "The mean runs over positions alone; take it over texts, too.": _placed(
-                        z, heads, theirs.mean(dim=1, keepdim=True)
-                    ),
-                    "The mean is one number; each of the d_head numbers has its own.": _placed(
-                        z, heads, theirs.mean()
-                    ),
-                }
-            try:
-                compared(found, knock_out(z, others, heads, way), known)
-            except NotYet as problem:
-                raise NotYet(f"For way={way!r} and heads={heads}: {problem}") from None
-            if not given.equal(z):
-                raise NotYet("Your page changes the z that it is given; begin with a copy of it.")
-    return "three replacements; each takes away what the head knows of this text"
+def _weights(match, constant):
+    """{factor: attention weight} of a key that beats BOS by match - constant * factor."""
+    return {f: torch.sigmoid(torch.tensor(match - constant * f)).item() for f in (0.5, 1.5, 2)}
 
 
 def _threshold(answer, truth):
+    given = dict(read_guesses(answer, truth))
+    known = {
+        "The factor changes the 8 alone, not the whole difference of 3.": {
+            f: _weights(3 * f, 0)[f] for f in truth
+        },
+        "A weight is not proportional to the factor; first find the difference of the scores.": {
+            f: min(0.9 * f, 1) for f in truth
+        },
+        "These are the weights of BOS; the right token has the rest.": {
+            f: 1 - weight for f, weight in truth.items()
+        },
+    }
+    for said, mistake in known.items():
+        if all(abs(given[f] - mistake[f]) < 0.06 for f in truth):
+            raise NotYet(said)
     near(answer, truth, NEAR_WEIGHT)
     return "the score difference is a straight line in the factor, its softmax is nearly a step"
 
 
-def _attention_frozen(answer, model, tokens):
-    for head in (3, 1):
-        zeroed = ablate(model, [Head(0, head)], "zero")
-        found = attempted(answer(model, tokens, dict(zeroed)))
-        if not isinstance(found, dict):
-            raise NotYet(f"Edits are wanted, {{name: what takes its place}}; got {found!r:.60}.")
-        try:
-            losses = copy_losses(model, tokens, found)
-        except (ValueError, TypeError, RuntimeError) as error:
-            raise NotYet(f"The model cannot use these edits: {error}") from None
-        wanted = copy_losses(model, tokens, freeze_attention(model, tokens, zeroed))
-        known = {
-            "the head is no longer ablated; keep the edits that are given": {},
-            "layer 1 attends as it does without the head; take its pattern from the whole model": (
-                zeroed
-            ),
-        }
-        if _apart(losses, wanted):
-            why = [
-                said
-                for said, e in known.items()
-                if not _apart(losses, copy_losses(model, tokens, e))
-            ]
-            why = why or [f"the second copy's loss is {losses[1]:.3f}, {wanted[1]:.3f} is expected"]
-            raise NotYet(f"With L0H{head} zero-ablated: {why[0]}.")
-    return "the head's output is gone, but layer 1 attends where it would have attended with it"
+WHY = {  # what tells two ways apart
+    frozenset(["zero", "mean"]): "Which head writes much whatever the text? The mean leaves that.",
+    frozenset(["mean", "resample"]): "Which heads say something false when they read another text?",
+}
 
 
-def _apart(one, two):
-    return max(abs(a - b) for a, b in zip(one, two, strict=True)) > 1e-3
+def _which(answer, model):
+    tokens, others = (repeated_tokens(1024, N, 8, model.tokenizer.bos, seed=i) for i in (7, 8))
+    counts, wanted = [], ", ".join(map(repr, ABLATIONS))
+    for seed in range(2):  # in two orders
+        for box in boxes(model, tokens, others, seed).values():
+            way, tried = box.keywords["way"], []
 
+            def counted(heads, box=box, tried=tried):
+                tried.append(heads)
+                return box(heads)
 
-def _facts(answer, truth):
-    near(answer, truth, NEAR_SHARE)
-    return (
-        "the previous-token head moves where to look, the induction heads bring what stands there"
-    )
+            found = answer(counted)
+            if not counts:
+                attempted(found)
+            if found not in ABLATIONS:
+                raise NotYet(f"One of {wanted} is wanted for every box, got {found!r:.40}.")
+            if found != way:
+                why = WHY.get(frozenset([found, way]), "What can only one of the two do?")
+                raise NotYet(f"You take a {way} box for a {found} box. {why}")
+            counts.append(len(tried))
+    return f"at most {max(counts)} experiments a box"
 
 
 def _loss(logits, right):
@@ -165,10 +127,4 @@ def _both(answer):
     return "what two heads do to the logits adds up, if neither reads the other"
 
 
-CHECKS = {
-    "11.1": _knock_out,
-    "11.2": _threshold,
-    "11.3": _attention_frozen,
-    "11.4": _facts,
-    "11.5": _both,
-}
+CHECKS = {"11.1": _threshold, "11.2": _which, "11.3": _both}

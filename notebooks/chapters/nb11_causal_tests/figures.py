@@ -1,35 +1,35 @@
-"""Figures of notebook 11: losses by place, texts token by token, terms that add up, all heads."""
+"""Figures of notebook 11: losses by place, a threshold, texts token by token, a saturated loss."""
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, VALUE
-from aot_helpers.showing.forms import grids, lines, name_points, panels
+from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE, VALUE
+from aot_helpers.showing.forms import dots, lines, name_points, panels
 from aot_helpers.showing.texts import token_rows
 from aot_helpers.text.tokenization import Tokenizer
 
 Texts = Int[Tensor, "text pos"]
 
-SIGNED = LinearSegmentedColormap.from_list("signed", [KEY, "white", QUERY])
+LOOSE = "#A9A9A9"  # what is no match
 
 
 def loss_by_place(rises: dict[str, dict[str, Float[Tensor, " place"]]], title: str) -> Figure:
     """The rise of the loss at each token of a text written twice: {panel: {head: rises}}.
 
-    Gray is the second copy from its second token on, where the next token can be copied.
+    The first token is left out. Gray is the second copy from its second token on, where the next
+    token can be copied.
     """
     length = len(next(iter(next(iter(rises.values())).values()))) // 2
     data = {
-        panel: {head: (range(1, 2 * length + 1), each) for head, each in some.items()}
+        panel: {head: (range(2, 2 * length + 1), each[1:]) for head, each in some.items()}
         for panel, some in rises.items()
     }
     figure = lines(
         data, title, "token of the text", "rise of the loss (nats)", marker="",
-        colors={"L0H3": QUERY, "L0H2": KEY}, levels={0: ""}, y_range=(-0.6, 8.4),
+        colors={"L0H3": KEY, "L0H2": QUERY}, levels={0: ""}, y_range=(-0.6, 8.4),
         height=2.6,
     )  # fmt: skip
     for axis in figure.axes:
@@ -39,7 +39,72 @@ def loss_by_place(rises: dict[str, dict[str, Float[Tensor, " place"]]], title: s
     return figure
 
 
-def two_texts(tokenizer: Tokenizer, texts: dict[str, Texts], title: str, most: int = 12) -> Figure:
+def three_ways(rises: dict[str, dict[str, Float[Tensor, " place"]]]) -> Figure:
+    """`loss_by_place` for the three ablations; its title answers what the tour asks before."""
+    return loss_by_place(rises, "L0H3 is missed in all three ways, L0H2 only when zeros replace it")
+
+
+def lifts(found: dict[str, Float[Tensor, " token"]], title: str) -> Figure:
+    """How far the note on each token lifts BOS: {head that writes it: [token]}."""
+    figure, axes = panels(len(found), 1, 8.6, 0.62 * len(found) + 0.7, title=title, sharex=True)
+    every = np.concatenate([np.asarray(each) for each in found.values()])
+    bins = np.arange(np.floor(every.min()), np.ceil(every.max()) + 0.25, 0.25)
+    most = max(each.mean() for each in found.values())
+    for axis, (head, each) in zip(axes[:, 0], found.items(), strict=True):
+        color = QUERY if each.mean() == most else LOOSE
+        axis.hist(np.asarray(each), bins, color=color)
+        axis.set_ylabel(
+            head, rotation=0, ha="right", va="center", color=color if color == QUERY else INK
+        )
+        axis.set_yticks([])
+        axis.spines["left"].set_visible(False)
+        axis.axvline(0, color="0.5", lw=1, ls="--", zorder=0)
+    axes[-1, 0].set_xlabel(
+        "what the note on a token adds to the score of BOS, compared with other keys"
+    )
+    return figure
+
+
+def leads(rows: dict[str, Float[Tensor, "text query"]], first: int, title: str) -> Figure:
+    """By how much the best other key beats BOS, {run: [text, query]}; `first` queries are of the
+    first copy, which has no match.
+    """
+    key = {"■ first copy: nothing to find": PALE, "■ second copy: a true match": SHARE}
+    figure, axes = panels(
+        len(rows), 1, 8.6, 1.0 * len(rows) + 0.6, title=title, key=key, sharex=True, sharey=True
+    )
+    every = np.concatenate([np.ravel(each) for each in rows.values()])
+    bins = np.arange(np.floor(every.min()), np.ceil(every.max()) + 0.4, 0.4)
+    for axis, (name, each) in zip(axes[:, 0], rows.items(), strict=True):
+        for part, color in ((each[:, :first], LOOSE), (each[:, first:], SHARE)):
+            axis.hist(np.ravel(part), bins, color=color, alpha=0.85)
+        axis.set_ylabel(name, rotation=0, ha="right", va="center", color=INK)
+        axis.set_yticks([])
+        axis.spines["left"].set_visible(False)
+        axis.axvline(0, color=INK, lw=1.2)
+    top = axes[0, 0]
+    for x, said, side in (
+        (-0.25, "← rests on BOS", "right"),
+        (0.25, "attends elsewhere →", "left"),
+    ):
+        top.text(x, 1.1, said, color=INK, ha=side, size=10, transform=top.get_xaxis_transform())
+    axes[-1, 0].set_xlabel("score of the best other key minus score of BOS")
+    return figure
+
+
+def resting(found: dict[str, dict[str, float]], title: str) -> Figure:
+    """Attention to BOS of each head, {head: {what was taken out of its query: weight}}.
+
+    The first is the whole query, the second the one without its bias, the third a control.
+    """
+    kinds = list(next(iter(found.values())))
+    return dots(
+        {"": found}, title, "attention to BOS in the first copy", x_range=(0, None), width=7.4,
+        colors=dict(zip(kinds, (INK, QUERY, LOOSE), strict=True)),
+    )  # fmt: skip
+
+
+def two_texts(tokenizer: Tokenizer, texts: dict[str, Texts], most: int = 12) -> Figure:
     """Tokens of second copies, a line for each {label: BOS, then a segment twice}.
 
     Green are tokens of the first of the texts, blue those of the last. Of many texts the one is
@@ -58,68 +123,8 @@ def two_texts(tokenizer: Tokenizer, texts: dict[str, Texts], title: str, most: i
     for label, line in lines.items():
         pairs = zip(line, own, other, strict=True)
         rows[label] = line, [VALUE if t == a else KEY if t == b else "" for t, a, b in pairs]
+    title = "With its induction heads resampled, the model recites the other text"
     return token_rows(rows, title)
-
-
-def one_fact(tokenizer: Tokenizer, prompts: dict[str, Texts], title: str) -> Figure:
-    """The first text of each kind without its BOS; orange is what differs from the first kind."""
-    lines = {kind: tokenizer.token_strings(text[0, 1:]) for kind, text in prompts.items()}
-    clean, rows = next(iter(lines.values())), {}
-    for kind, line in lines.items():
-        rows[kind] = line, [QUERY if a != b else "" for a, b in zip(line, clean, strict=True)]
-    return token_rows(rows, title)
-
-
-def by_head(
-    tables: dict[str, dict[str, Float[Tensor, " head"]]],
-    names: list[str],
-    title: str,
-    most: float,
-) -> Figure:
-    """A number for each head in each way of replacing its output: {panel: {way: [head]}}.
-
-    names: of the heads; what follows the first word stands below it. most: the full color, orange
-    above zero and blue below.
-    """
-    ways = list(next(iter(tables.values())))
-    rows = {
-        panel: {"": torch.stack(list(each.values())).round(decimals=2) + 0.0}
-        for panel, each in tables.items()
-    }
-    figure = grids(
-        rows, title, number=".2f", row_names=ways, column_names="{}", colors=SIGNED,
-        limits=(-most, most), cell=(0.85, 0.34),
-    )  # fmt: skip
-    for axis in figure.axes:
-        axis.set_xticks(axis.get_xticks(), [name.replace(" ", "\n", 1) for name in names])
-    return figure
-
-
-def running_total(terms: dict[str, float], title: str, x_label: str, total: str) -> Figure:
-    """Terms added one after the other: each bar goes from the sum before a term to that after it.
-
-    The last bar is the sum, under the name `total`.
-    """
-    figure, axes = panels(1, 1, 8.6, 0.32 * (len(terms) + 1) + 0.7, title=title)
-    (axis,) = axes[0]
-    ends = np.cumsum(list(terms.values()))
-    for y, (term, end) in enumerate(zip(terms.values(), ends, strict=True)):
-        color = VALUE if term > 0 else QUERY
-        axis.barh(y, term, left=end - term, height=0.6, color=color)
-        axis.plot([end, end], [y - 0.3, y + 1.3], color="0.6", lw=1, zorder=0)
-    axis.barh(len(terms), ends[-1], height=0.6, color=INK)
-    widths = [*terms.values(), ends[-1]]
-    for y, (width, end) in enumerate(zip(widths, [*ends, ends[-1]], strict=True)):
-        right = max(end, end - width) if y < len(terms) else max(end, 0)
-        said = f"{width:+.2f}".replace("-", "−")
-        axis.annotate(said, (right, y), (6, 0), textcoords="offset points", va="center", size=10)
-    axis.axvline(0, color="0.6", lw=1, ls="--", zorder=0)
-    axis.set_yticks(range(len(widths)), [*terms, total])
-    axis.set(xlabel=x_label, ylim=(len(terms) + 0.6, -0.6))
-    axis.tick_params(axis="y", length=0)
-    axis.spines["left"].set_visible(False)
-    axis.margins(x=0.1)
-    return figure
 
 
 def losses_by_difference(
