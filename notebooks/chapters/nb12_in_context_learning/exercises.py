@@ -1,54 +1,24 @@
-"""The exercises of notebook 12: the in-context score, a score that lies, a trick, one layer.
+"""The exercises of notebook 12: a score that lies, a model that counts, one text for three.
 
 PAGES are the package's versions of what the reader writes; each is its folded solution.
 """
 
-from functools import partial
+from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
 
-from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.teaching.exercises import NotYet, attempted
-from aot_helpers.teaching.exercises.references import against, draw, near
+from aot_helpers.teaching.exercises.references import against, draw
 from chapters.nb12_in_context_learning.measure import LENGTH, losses_of
 
 EARLY, LATE = (4, 12), (96, 127)  # tokens 5 to 12 and 97 to 127, counted from 1
-LEAST_STARTS, MOST_STARTS = 100, 600  # of 12.2
-NEAR = 0.02  # of 12.4
+LEAST_STARTS, MOST_STARTS = 100, 600  # of 12.1
+COUNTS_BACK, MOST_WORDS = 31, 60  # of 12.3
 
 
-def in_context_score(losses, early=(4, 12), late=(96, 127)):
-    """Losses [text, index] -> mean loss of the late tokens minus that of the early ones (nats)."""
-    return losses[:, late[0] : late[1]].mean() - losses[:, early[0] : early[1]].mean()
-
-
-PAGES = {"12.1": in_context_score}
-
-
-def _flawed(mean=torch.mean, begin=0, end=0):
-    """A score with a mistake that many make: another mean, ranges that are shifted."""
-
-    def score(losses, early=EARLY, late=LATE):
-        parts = [losses[:, a + begin : b + end] for a, b in (early, late)]
-        return mean(parts[1]) - mean(parts[0])
-
-    return score
-
-
-_MISTAKES = {
-    "The sign is turned round: it is late minus early.": lambda *given: -in_context_score(*given),
-    "You count from 1: in Python the first column is 0.": _flawed(begin=-1, end=-1),
-    "You take one column too many: the end of a range is left out.": _flawed(end=1),
-    "One number is wanted: take the mean over the texts, too.": _flawed(lambda x: x.mean(dim=1)),
-    "Take means, not sums: the ranges differ in length.": _flawed(torch.sum),
-    "You compare two single columns; average over each range.": _flawed(lambda x: x[:, 0].mean()),
-}
-_TRIALS = [
-    (draw(3, 127),),
-    (draw(5, 128, seed=1), (2, 6), (40, 100)),
-    (draw(1, 20, seed=2), (0, 1), (19, 20)),
-]
+def _in_context_score(losses):
+    return losses[:, slice(*LATE)].mean() - losses[:, slice(*EARLY)].mean()
 
 
 def _cheat(answer, model, line, goal):
@@ -66,7 +36,7 @@ def _cheat(answer, model, line, goal):
     if starts.min() < 0 or starts.max() > last:
         raise NotYet(f"A piece must lie in the line: places are 0 to {last}.")
     texts = F.pad(line.unfold(0, LENGTH, 1)[starts], (1, 0), value=model.tokenizer.bos)
-    score = in_context_score(losses_of(model, texts)).item()
+    score = _in_context_score(losses_of(model, texts)).item()
     said = f"without layers the score is {score:+.2f} nats"
     if score <= goal:
         return f"{said}, and nothing was learned in context: your early tokens are harder"
@@ -82,43 +52,71 @@ def _patterns(distances, n=41):
     return scores.masked_fill(torch.ones(n, n).triu(1).bool(), -1e9).softmax(dim=-1)
 
 
-def _favorite_distances(pattern, least=1):
-    n = pattern.shape[-1]
-    return [max(range(least, n), key=lambda d: head.diagonal(-d).mean()) for head in pattern]
+def favorite_distances(pattern):
+    """Pattern [head, query, key] -> [head]: the distance (1 or more) with the most attention."""
+    far = range(1, pattern.shape[-1])
+    return [max(far, key=lambda d: head.diagonal(-d).mean()) for head in pattern]
 
+
+def _from(least, total=torch.mean):
+    def find(pattern):
+        far = range(least, pattern.shape[-1])
+        return [max(far, key=lambda d: total(head.diagonal(-d))) for head in pattern]
+
+    return find
+
+
+PAGES = {"12.2": favorite_distances}
 
 _compare_distances = against(
-    _favorite_distances,
-    [(_patterns([3, 1, 12, 7]),)],
+    favorite_distances,
+    [(_patterns([3, 1, 12, 7]),), (_patterns([38, 2, 5]),)],
     {
-        "A head that attends to itself attends 0 back; only distances from 1 on count.": partial(
-            _favorite_distances, least=0
-        )
+        "A head that attends to itself attends 0 back; only distances from 1 on count.": _from(0),
+        "Take the mean over the queries, not the sum: few queries have a token far back.": (
+            _from(1, torch.sum)
+        ),
     },
 )
 
 
-def _find_distances(answer):
-    _compare_distances(answer)
-    return "a favorite distance is no induction, which has none"
+def _distances(answer):
+    def listed(pattern):
+        found = answer(pattern)
+        return [int(each) for each in found] if isinstance(found, Iterable) else found
+
+    _compare_distances(listed)
+    return "a head that counts has a favorite distance; a head that matches has none"
 
 
-def _one_layer(score, copied, copies, texts):
-    """What is left of one layer's score with other tokens for names, and what it copies of them.
+def _unmask(text, says, models):
+    """One text after which two models say what was foretold, and the third neither.
 
-    copies: the notebook's measure, a function of a model and a text; texts: as they are, changed.
+    says: {name: word} of the first two models, the one that matches and the one that counts.
     """
-    one, (plain, changed) = load_checkpoint("stories-1l"), texts
-    left = in_context_score(losses_of(one, changed)).item()
-    truth = {"score with names of other tokens": left, "share copied": copies(one, plain)}
-    near(dict(zip(truth, (score, copied), strict=True)), truth, NEAR)
-    said = f"{copied:.2f} of the tokens inside known names, and a score of {left:+.2f} with"
-    return f"{said} other names: this score, too, is made of names that training has shown"
+    matches, counts, neither = models
+    if not isinstance(text, str) or not isinstance(says, dict) or set(says) != {matches, counts}:
+        raise NotYet(f"A text, and a dict with a word for {matches} and one for {counts}, please.")
+    foretold = {name: attempted(word) for name, word in says.items()}
+    tokenizer = models[matches].tokenizer
+    tokens = tokenizer.encode(" " + " ".join(text.split()), bos=True)
+    if not COUNTS_BACK < len(tokens) - 1 <= MOST_WORDS:
+        limits = f"{COUNTS_BACK + 1} to {MOST_WORDS}"
+        raise NotYet(f"This text has {len(tokens) - 1} tokens; {limits} are wanted.")
+    if tokens[-1] not in tokens[:-1]:
+        raise NotYet(f"The last token stands nowhere before, so {matches} has nothing to find.")
+    said = {
+        name: tokenizer.token_strings(model(tokens[None])[0, -1:].argmax(dim=-1))[0].strip()
+        for name, model in models.items()
+    }
+    for name, word in foretold.items():
+        if said[name] != str(word).strip():
+            raise NotYet(f"{name} says {said[name]!r}, and not {str(word).strip()!r}.")
+    if said[matches] == said[counts]:
+        raise NotYet("Both say the same: what followed last time stands 31 back here.")
+    if said[neither] in (said[matches], said[counts]):
+        raise NotYet(f"{neither} says {said[neither]!r}, too: does a piece of a name come again?")
+    return ", ".join(f"{name}: {word!r}" for name, word in said.items())
 
 
-CHECKS = {
-    "12.1": against(in_context_score, _TRIALS, _MISTAKES),
-    "12.2": _cheat,
-    "12.3": _find_distances,
-    "12.4": _one_layer,
-}
+CHECKS = {"12.1": _cheat, "12.2": _distances, "12.3": _unmask}

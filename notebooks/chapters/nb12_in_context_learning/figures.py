@@ -1,25 +1,32 @@
-"""Figures of notebook 12: a text with more of it in sight, losses by the index of the token."""
+"""Figures of notebook 12: losses by the index of the token, and texts shaded by three models."""
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from aot_helpers.showing.diagrams import PALE, SHARE
-from aot_helpers.showing.forms import lines
-from aot_helpers.showing.texts import shaded_texts
+from aot_helpers.models.losses import next_token_losses
+from aot_helpers.models.protocol import Model
+from aot_helpers.showing.diagrams import INK, PALE
+from aot_helpers.showing.forms import TITLE, lines, panels
+from aot_helpers.showing.texts import SURPRISE, shaded_texts, token_rows
+from chapters.nb12_in_context_learning.measure import Texts
 
 COLORS = {  # of the models, in every figure
     "no layers": "0.6",
     "stories-2l": "#137177",
+    "without its two\ninduction heads": "#137177",
     "fixed-length": "#C78A3B",
     "no-repeats": "#A23B72",
-    "without induction heads": SHARE,
-    "without two other heads": "#C78A3B",
 }
+KIND = {"an invented name": "#8C6D1F", "three words": INK}  # of what the friend is called
 EDGES = [2, 3, 5, 9, 17, 33, 65, 97, 128]  # ranges of the index; the last is that of the score
+INDEX = {n: str(n) for n in (2, 4, 8, 16, 32, 64, 127)}  # ticks
+CROWD = "0.78"  # of lines that are told apart by nothing
 
 
 def more_context(
@@ -41,39 +48,54 @@ def more_context(
     return shaded_texts(rows, title, key=key, below="#777777")
 
 
+def means_over_ranges(losses: Float[Tensor, "text index"]) -> tuple[list[float], list[float]]:
+    """Where ranges of the index lie on a log scale, and the mean loss in each."""
+    mean, borders = np.asarray(losses.mean(dim=0)), list(itertools.pairwise(EDGES))
+    return [np.sqrt(a * (b - 1)) for a, b in borders], [
+        mean[a - 1 : b - 1].mean() for a, b in borders
+    ]
+
+
 def by_index(
     curves: dict[str, Float[Tensor, "text index"]],
     title: str,
     ranges: tuple[tuple[int, int], ...] = (),
     score_of: str = "",
+    crowd: Sequence[Float[Tensor, "text index"]] = (),
+    crowd_name: str = "",
 ) -> Figure:
     """Mean loss by the index of the token (on a log scale, from the second token on).
 
-    curves: {name of COLORS: losses}; a faint dot for each index, a line for means over ranges.
+    curves: {name of COLORS: losses}; a faint dot for each index, a line for means over ranges;
+    what is without something is dashed, without dots.
     ranges: the early and the late indices of the in-context score, (first, last) from 1, as gray
-    bands; score_of: the curve whose score is drawn as an arrow.
+    bands; score_of: the curve whose score is drawn as an arrow. crowd: losses drawn as thin gray
+    lines, which share a name.
     """
     means = {name: np.asarray(losses.mean(dim=0)) for name, losses in curves.items()}
-    borders = list(itertools.pairwise(EDGES))
-    middles = [np.sqrt(a * (b - 1)) for a, b in borders]
-    data = {
-        name: (middles, [mean[a - 1 : b - 1].mean() for a, b in borders])
-        for name, mean in means.items()
-    }
+    data = {name: means_over_ranges(losses) for name, losses in curves.items()}
     top = max(3.4, 1.3 * max(max(y) for _, y in data.values()))
+    styles = {name: "--" for name in curves if name.startswith("without")}
     figure = lines(
         {"": data}, title, "token index (log scale)", "loss (nats)", colors=COLORS, marker="",
-        x_log=True, x_ticks={n: str(n) for n in (2, 4, 8, 16, 32, 64, 127)}, y_range=(0, top),
+        styles=styles, x_log=True, x_ticks=INDEX, y_range=(0, top),
     )  # fmt: skip
     (axis,) = figure.axes
     axis.set_xlim(1.9, 130)
+    if crowd:
+        drawn = [means_over_ranges(losses) for losses in crowd]
+        for x, y in drawn:
+            axis.plot(x, y, color=CROWD, lw=1.1, zorder=1)
+        look = {"color": "0.5", "size": 9.5, "va": "center", "annotation_clip": False}
+        at = (1, max(y[-1] for _, y in drawn))
+        axis.annotate(
+            crowd_name, at, (4, 0), xycoords=axis.get_yaxis_transform(),
+            textcoords="offset points", **look,
+        )  # fmt: skip
     for name, mean in means.items():
-        axis.plot(range(1, len(mean) + 1), mean, ".", color=COLORS[name], ms=3.5, alpha=0.35)
-    for (first, last), name in zip(ranges, ("early", "late"), strict=False):
-        axis.axvspan(first, last, color="0.93", zorder=0)
-        axis.text(
-            np.sqrt(first * last), 0.96 * top, name, color=PALE, ha="center", va="center", size=10
-        )
+        if name not in styles:
+            axis.plot(range(1, len(mean) + 1), mean, ".", color=COLORS[name], ms=3.5, alpha=0.35)
+    shade_ranges(axis, ranges, top)
     if score_of:
         early, late = (means[score_of][a - 1 : b].mean() for a, b in ranges)
         color, at = COLORS[score_of], np.sqrt(ranges[1][0] * ranges[1][1])
@@ -83,4 +105,95 @@ def by_index(
         number = f"{late - early:+.2f}".replace("-", "−")
         said = f"in-context score\n{number} nats"
         axis.text(at / 1.07, 1.62, said, color=color, weight="bold", va="center", ha="right")
+    return figure
+
+
+def shade_ranges(axis, ranges: tuple[tuple[int, int], ...], top: float) -> None:
+    """The early and the late indices of the score as gray bands."""
+    for (first, last), name in zip(ranges, ("early", "late"), strict=False):
+        axis.axvspan(first, last, color="0.93", zorder=0)
+        look = {"color": PALE, "ha": "center", "va": "center", "size": 10}
+        axis.text(np.sqrt(first * last), 0.96 * top, name, **look)
+
+
+def alike_and_unlike(
+    losses: dict[str, Float[Tensor, "text index"]],
+    copied: dict[str, dict[int, float]],
+    ranges: tuple[tuple[int, int], ...],
+    title: str,
+) -> Figure:
+    """Models on stories, by the index of the token, beside the same models on random tokens.
+
+    copied: {model: {length of the segment: share of its second copy that is predicted right}}.
+    """
+    key = {f"— {name}": COLORS[name] for name in losses}
+    figure, axes = panels(1, 2, 9.4, 3.1, title=title, key=key)
+    stories, random_tokens = axes[0]
+    for name, each in losses.items():
+        stories.plot(*means_over_ranges(each), color=COLORS[name], lw=2)
+        lengths, shares = zip(*copied[name].items(), strict=True)
+        random_tokens.plot(
+            lengths, [100 * share for share in shares], "-o", color=COLORS[name], lw=2, ms=4
+        )
+    stories.set_title("on stories", **TITLE)
+    stories.set(xlabel="token index (log scale)", ylabel="loss (nats)", xscale="log", ylim=(0, 3.4))
+    stories.set_xticks(list(INDEX), list(INDEX.values()))
+    stories.set_xticks([], minor=True)
+    stories.set_xlim(1.9, 130)
+    shade_ranges(stories, ranges, 3.4)
+    random_tokens.set_title("on random tokens, written twice", **TITLE)
+    random_tokens.set(
+        xlabel="length of the segment (tokens)", ylabel="copied (%)", ylim=(-3, 106), xlim=(6, 65)
+    )
+    random_tokens.set_xticks([8, 16, 24, 32, 40, 50, 63])
+    return figure
+
+
+@torch.no_grad()
+def written_twice(tokens: Texts, models: dict[str, Model], title: str, note: str = "") -> Figure:
+    """How little each model expected each token of a text that is written twice, a row a model."""
+    strings, rows = [], {}
+    for name, model in models.items():
+        strings = model.tokenizer.token_strings(tokens[0, 1:])
+        losses = next_token_losses(model(tokens), tokens)[0]
+        rows[name] = strings, 1 - (-losses).exp()
+    return token_rows(rows, title, shade=SURPRISE, gap_at=len(strings) // 2, note=note)
+
+
+@torch.no_grad()
+def excerpt(text: Texts, models: dict[str, Model], begin: int, title: str) -> Figure:
+    """The rest of a text from a token on, shaded by its losses, a row a model; what came before."""
+    (ends,) = (text[1:] == text[0]).nonzero(as_tuple=True)  # filled up with BOS
+    end = int(ends[0]) + 1 if len(ends) else len(text)
+    strings = next(iter(models.values())).tokenizer.token_strings(text[:end])
+    rows = {"read before": (strings[1:begin], [-1.2] * (begin - 1))}
+    for name, model in models.items():
+        losses = next_token_losses(model(text[None]), text[None])[0]
+        rows[name] = strings[begin:], losses[begin - 1 : end - 1].tolist()
+    key = "orange: loss, full color at 6 nats"
+    return shaded_texts(rows, title, key=key, letters=88, below="#777777")
+
+
+def halves(
+    looks: dict[str, dict[str, float]], copies: dict[str, dict[str, float]], title: str
+) -> Figure:
+    """The two halves of one head in each model, with names and with words: {model: {kind: %}}."""
+    key = {f"■ {kind}": color for kind, color in KIND.items()}
+    figure, axes = panels(1, 2, 9.2, 2.5, title=title, key=key, sharey=True)
+    texts = (
+        "looking: attention to what followed last time",
+        "copying: tokens that raise themselves most",
+    )
+    for axis, found, said in zip(axes[0], (looks, copies), texts, strict=True):
+        for i, kinds in enumerate(found.values()):
+            for j, (kind, value) in enumerate(kinds.items()):
+                y, percent = i + 0.34 * (j - 0.5), 100 * value
+                axis.barh(y, percent, 0.3, color=KIND[kind], alpha=0.85)
+                axis.text(percent + 1.5, y, f"{percent:.0f} %", va="center", size=9.5)
+        axis.set_title(said, **TITLE)
+        axis.set(xlim=(0, 112), xlabel="%", ylim=(len(found) - 0.5, -0.5))
+        axis.set_yticks(range(len(found)), list(found))
+        axis.tick_params(axis="y", length=0, labelsize=10)
+    for label, name in zip(axes[0, 0].get_yticklabels(), looks, strict=True):
+        label.set(color=COLORS[name], weight="bold")
     return figure

@@ -1,10 +1,12 @@
 """Notebook 12: what more text before a token is worth, and how far a rule of copying goes."""
 
 import itertools
+import random
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aot_helpers.models.checkpoints import load_measurements
@@ -12,6 +14,7 @@ from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Edits, Head, Model, all_heads
 from aot_helpers.reading.heads import earlier_copies, head_scores, induction_scores
 from aot_helpers.text.batches import token_stream
+from aot_helpers.text.corpora import load_corpus
 
 LENGTH = 127  # tokens of text in a piece, after BOS
 N_LAST = 8  # the tokens that are predicted with every length of context
@@ -20,6 +23,11 @@ SKILLS = {  # of an entry of a run's log; higher is better
     "copying": lambda found: found["copy accuracy"]["32"],
 }
 WEIGHTS = torch.tensor([0, *(0.01 + i * 0.0245 for i in range(41))], dtype=torch.float64)
+WORDS = """
+tower harbour island garden hills mill sea forest market school river bridge winter night day
+evening afternoon morning kite key bell drum lamp book clock flute boat map rain snow wind sun
+fog thunder bread soup apples cheese honey fish
+""".split()  # of the stories, each of them one token after a space  # noqa: SIM905
 Texts = Int[Tensor, "text pos"]
 Losses = Float[Tensor, "text next"]
 
@@ -36,12 +44,12 @@ def cut(texts: list[Int[Tensor, " _"]], n: int, bos: int) -> Int[Tensor, "n 128"
 
 
 @torch.no_grad()
-def losses_of(model: Model, texts: Texts, edits: Edits | None = None) -> Losses:
-    """Loss (nats) of every next token, twenty-five texts at a time.
+def losses_of(model: Model, texts: Texts, edits: Edits | None = None, at_once: int = 25) -> Losses:
+    """Loss (nats) of every next token, so many texts at a time.
 
     Entry t of a row is the loss of the token with t tokens of text (and BOS) before it.
     """
-    return torch.cat([next_token_losses(model(t, edits=edits), t) for t in texts.split(25)])
+    return torch.cat([next_token_losses(model(t, edits=edits), t) for t in texts.split(at_once)])
 
 
 @torch.no_grad()
@@ -168,3 +176,46 @@ def largest_gain(name: str, value_of, within: int = 200) -> float:
     """The most that a run gained within so many steps. value_of: of one entry of its log."""
     log = load_measurements(name)
     return largest_rise(log["steps"], list(map(value_of, log["measured"])), within)[0]
+
+
+class Cast(NamedTuple):
+    """Stories with two people each, and where a name that was read before goes on.
+
+    hero, friend: [text, query, key], True at the keys that followed the query's token in earlier
+    mentions of that person.
+    """
+
+    tokens: Int[Tensor, "text pos"]
+    hero: Bool[Tensor, "text query key"]
+    friend: Bool[Tensor, "text query key"]
+
+
+def cast(tokenizer, renamed: bool = False, n_texts: int = 60, n_words: int = 3) -> Cast:
+    """The beginnings of unread stories: BOS and up to 127 tokens, filled up with BOS.
+
+    renamed: the friend, who never opens a story, is called by words that stand nowhere else in it.
+    """
+    found = load_corpus("stories", "test", quiet=True)
+    rng, rows, follows = random.Random(0), [], []
+    for text, (hero, friend) in zip(found.texts, found.truth.names, strict=True):
+        if text.startswith(friend) or set(hero.split()) & set(friend.split()):
+            continue
+        words = rng.sample([word for word in WORDS if word not in text], n_words)
+        name = " ".join(words) if renamed else friend
+        tokens = tokenizer.encode(text.replace(friend, name), bos=True)[: LENGTH + 1]
+        rows.append(F.pad(tokens, (0, LENGTH + 1 - len(tokens)), value=tokenizer.bos))
+        people = [tokenizer.encode(f" {who}").tolist() for who in (hero, name)]
+        follows.append(torch.stack([_goes_on(rows[-1].tolist(), who) for who in people]))
+        if len(rows) == n_texts:
+            break
+    return Cast(torch.stack(rows), *torch.stack(follows, dim=1))
+
+
+def _goes_on(text: list[int], name: list[int]) -> Bool[Tensor, "query key"]:
+    """True where a query inside a later mention of the name meets what followed in earlier ones."""
+    follows = torch.zeros(len(text), len(text), dtype=torch.bool)
+    starts = [i for i in range(len(text)) if text[i : i + len(name)] == name]
+    for i, j in itertools.combinations(starts, 2):
+        for k in range(len(name) - 1):
+            follows[j + k, i + k + 1] = True
+    return follows
