@@ -137,14 +137,14 @@ def test_the_favorite_words_are_one_line_from_edge_to_edge(turns):
 
 
 def test_figures_can_be_read():
-    classes = torch.arange(16).view(1, 4, 4) % 5
+    classes = torch.arange(16).view(4, 4) % 5
     check_figures(
         strips.moved_and_ablated(NET, FACTS, 3, [0, 9], 1, [1, 0], "a"),
         figures.class_map(PREDICT, THETA, FACTS, "a", (1, 1)),
         figures.growing({0: NET, 1: NET}, np.eye(2), FACTS, "a"),
         figures.growing({0: NET, 1: NET}, np.eye(2), FACTS, "a", np.eye(2)),
         figures.attention(NET, PREDICT, lambda theta2, Q, K: 2 * theta2, "title"),
-        figures.held_maps({"a": classes, "b": classes}, (0, 1), THETA, title="title"),
+        figures.held_maps({"a": classes, "b": classes}, 0, THETA, title="title"),
         diagrams.drawn_whole(NET, title="title"),
         diagrams.onto_circle(NET.W_E[0], THETA, titles=("left", "right")),
     )

@@ -21,7 +21,7 @@ from chapters.torus import palette as torus_colors
 from chapters.torus import render as torus_render
 from chapters.torus import surfaces as torus_surfaces
 from chapters.torus import training as torus_training
-from chapters.torus.journey import Journey
+from chapters.torus.journey import STAGES, Journey
 from chapters.torus.networks import TorusNets, new_nets
 from chapters.torus.surfaces import angle_colors, ring, turns
 from chapters.torus.training import (
@@ -553,6 +553,11 @@ def test_the_journey_begins_flat_and_ends_on_the_cells_of_the_unembedding(journe
     assert np.abs(mesh[..., 2]).max() < 0.01 and np.ptp(mesh[..., 0]) == pytest.approx(
         np.ptp(mesh[..., 1]), rel=0.01
     )
+    # as on every map, the first word runs to the right and the second up
+    view = torus_render.camera(*STAGES[0][2:])
+    for axis, along in ((0, mesh @ view[0]), (1, mesh @ view[1])):
+        steps = np.diff(along, axis=1 - axis)
+        assert (steps > 0).all() and np.abs(np.diff(along, axis=axis)).max() < 0.02 * steps.min()
     torus_mesh, _ = journey.shape(2)
     for first, last in ((torus_mesh[0], torus_mesh[-1]), (torus_mesh[:, 0], torus_mesh[:, -1])):
         assert np.abs(first - last).max() < 1e-6

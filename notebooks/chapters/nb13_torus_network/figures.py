@@ -24,9 +24,8 @@ from chapters.torus.palette import (
     show_small,
 )
 from chapters.torus.torus_maps import frontier, show_facts, show_map
-from chapters.torus.winding import changes
 
-PINK = "#E8487F"  # seen on dark and on white
+PINK, EDGE = "#E8487F", "#F5A300"  # seen on dark and on white
 DASHED = {"color": "white", "lw": 2.2, "ls": (0, (2, 1.6)), "zorder": 3}
 
 
@@ -90,7 +89,7 @@ def growing(
         end, said = (len(without) - 1, np.asarray(without)[-1].mean()), "without\nattention\nscores"
         below.annotate(said, end, (5, 0), textcoords="offset points", va="center", color="#C77F00")
     below.scatter(steps, accuracy[steps, 0], color=INK, s=26, zorder=4)
-    below.set(ylim=(0, 1.05), yticks=[0, 0.5, 1], ylabel="share of\nfacts known")
+    below.set(ylim=(0, 1.05), yticks=[0, 0.5, 1], ylabel="fraction of\nfacts known")
     below.set_xlabel("training step (black: the network of the maps, gray: the others)")
     below.spines[["top", "right"]].set_visible(False)
     return figure
@@ -106,11 +105,13 @@ def attention(net: torus.TorusNets, predict: Callable, favorite: Callable, title
     weights = torus.attend(net, *torus.on_grid(n)).a1[0].view(-1, n, n)
     classes = predict(*(each.float() for each in torus.grid(n))).argmax(dim=-1)
     figure, axes = forms.panels(
-        1, len(weights), 10, 3.4, title=title, key={"— decision boundaries": PINK},
+        1, len(weights), 10, 3.4, title=title,
+        key={"— decision boundaries": PINK, "— edge of the head's pattern": EDGE},
         figure_class=Painting,
     )  # fmt: skip
     for h, (axis, weight) in enumerate(zip(axes[0], weights, strict=True)):
         image = show_map(axis, weight, theta, cmap=SHARES, vmin=0, vmax=1)
+        frontier(axis, weight - 0.5, EDGE, 1.8)
         for k in classes.unique():
             frontier(axis, (classes == k).float() - 0.5, PINK, 1.2)
         _favorite(axis, favorite, net.W_Q[0, h], net.W_K[0, h])
@@ -133,52 +134,73 @@ def _favorite(axis, favorite, Q, K):
 
 
 def held_maps(
-    maps: Mapping[str, Int[torch.Tensor, "1 n n"]], held: tuple[int, int], theta, *, title: str
+    maps: Mapping[str, Int[torch.Tensor, "n n"]], first: int, theta, *, title: str
 ) -> Figure:
-    """Class maps of one network, each with its own changes per turn.
+    """Class maps of one network side by side.
 
-    maps: {what varies: classes}. held: the pair (i, j) at which the rest stays; i is marked.
+    maps: {its title: classes [θ2, θ1]}. first: the first word whose column is marked.
     """
     figure, axes = forms.panels(1, len(maps), 10, 4.2, title=title, figure_class=Painting)
     for axis, (name, classes) in zip(axes[0], maps.items(), strict=True):
-        show_map(axis, CLASS_COLORS[classes[0]], theta)
-        axis.axvline(theta[held[0]], **DASHED)
-        axis.set_title(f"{name}\n{changes(classes).item():.1f} changes per turn", **forms.TITLE)
+        show_map(axis, CLASS_COLORS[classes], theta)
+        axis.axvline(theta[first], **DASHED)
+        axis.set_title(name, **forms.TITLE)
         axis.set_ylabel("second word" if axis is axes[0, 0] else "")
     return figure
 
 
-def show_leads(more: Mapping[str, Float[torch.Tensor, " net"]], title: str) -> None:
-    """Show how much more the pattern winds than the values: a dot for each network.
+def pattern_against_values(counts: Mapping[str, Float[torch.Tensor, "3 net"]], title: str) -> None:
+    """Show each network's changes per turn by its pattern alone, over those by its values alone.
 
-    more: {kind of network: changes per turn by the pattern alone, less those by the values alone}.
+    counts: {kind of network: changes per turn by both, by the pattern alone, by the values alone}.
     """
-    label = "changes per turn by the pattern (QK) alone, less those by the values (OV) alone"
-    rows = {name: {"": each} for name, each in more.items()}
-    show_small(forms.dots({"": rows}, title, label, number=".2f", levels={0: ""}))
+    figure, axes = forms.panels(1, 1, 6.6, 5.2, title=title)
+    axis, end = axes[0, 0], 1.05 * max(float(each[1:].max()) for each in counts.values())
+    axis.plot([0, end], [0, end], color=PALE, lw=1, ls="--")
+    axis.text(0.97 * end, 0.92 * end, "as many", color=PALE, rotation=45, ha="right", va="top",
+              rotation_mode="anchor")  # fmt: skip
+    looks = (
+        {"fc": "#7B3F99", "marker": "o", "zorder": 3},
+        {"fc": "#B8B8B8", "marker": "D", "zorder": 2},
+    )
+    for (name, (_, pattern, values)), look in zip(counts.items(), looks, strict=True):
+        axis.scatter(values, pattern, s=40, ec="white", lw=0.7, label=name, **look)
+    axis.set(xlim=(0, end), ylim=(0, end), aspect="equal")
+    axis.set_xlabel("changes per turn by the values (OV) alone")
+    axis.set_ylabel("changes per turn by the pattern (QK) alone")
+    axis.legend(loc="lower right", frameon=False)
+    axis.spines[["top", "right"]].set_visible(False)
+    show_small(figure)
 
 
 def capacity(
     by_heads: Mapping[int, Float[torch.Tensor, " net"]],
     by_words: Mapping[int, Float[torch.Tensor, " net"]],
-    tables: Sequence[float],
+    tables: Sequence[float] | None = None,
     *,
     title: str,
 ) -> Figure:
     """Accuracy of every network by the number of heads and by the number of words.
 
     by_heads, by_words: {how many: accuracies}. tables: the accuracy of the best table of the second
-    word, for each number of words.
+    word, for each number of words, drawn as a dashed line.
     """
-    flat = [tables[list(by_words).index(5)]] * len(by_heads)
+    note = "Line and band: median and range of 50 networks."
+    if tables is None:
+        flat = None
+    else:
+        flat = [tables[list(by_words).index(5)]] * len(by_heads)
+        note = "Networks: median and range of 50. Best table: of the second word alone."
     panels = {}
     for name, groups, table in (("five words", by_heads, flat), ("three heads", by_words, tables)):
         runs = np.stack([np.asarray(each) for each in groups.values()], axis=1)
-        panels[name] = {"networks": (list(groups), runs), "best table": (list(groups), table)}
+        panels[name] = {"networks": (list(groups), runs)}
+        if table is not None:
+            panels[name]["best table"] = (list(groups), table)
     figure = forms.lines(
-        panels, title, "number of heads", "share of facts known", colors={"best table": PALE},
+        panels, title, "number of heads", "fraction of facts known", colors={"best table": PALE},
         styles={"best table": "--"}, y_range=(0, 1.05), width=10,
-        note="Networks: median and range of 50. Best table: of the second word alone.",
+        note=note,
     )  # fmt: skip
     figure.axes[1].set_xlabel("number of words")
     return figure

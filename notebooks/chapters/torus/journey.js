@@ -8,7 +8,7 @@
   function place(t, theta1, theta2, written) {
     const rolled = Math.max(ease(t, 0), 1e-3), bent = Math.max(ease(t, 1), 1e-3), turned = ease(t, 2), strength = turned ** 3, power = 1 - ease(t, 3);
     const tube = mix(1, 0.52, ease(t, 1)) * (1 - turned) / rolled, turn = (theta1 - Math.PI) * rolled, swing = (theta2 - Math.PI) * bent, wide = 1 / bent - tube * Math.sin(turn);
-    const at = [wide * Math.sin(swing), 1 / bent - wide * Math.cos(swing) - bent, tube * (1 - rolled - Math.cos(turn))];
+    const at = [-wide * Math.sin(swing), 1 / bent - wide * Math.cos(swing) - bent, tube * (1 - rolled - Math.cos(turn))];
     for (let i = 0; i < 3; i++) at[i] += strength * (offset[i] + written[i]);
     const far = Math.hypot(...at) ** (power - 1);
     return t > 3 ? at.map(x => x * far) : at; }

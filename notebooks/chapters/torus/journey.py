@@ -1,7 +1,8 @@
 """A whole network on one mesh: its map becomes a tube, a torus, what the heads make of it, a globe.
 
 The circle of second words is the ring of the torus, so that the ring is what is left of it without
-heads: their residual stream. First words go around the tube.
+heads: their residual stream. First words go around the tube. At time 0 the map lies as in every
+other figure: the first word to the right, the second up.
 """
 
 import math
@@ -18,17 +19,17 @@ from chapters.torus.render import camera, lit, look, pearl, texture
 TUBE = 0.52  # of the torus, whose ring has radius 1
 # (name, what is said of it, elevation and azimuth from which it is seen) at times 0, 1, 2 …
 STAGES = (
-    ("The map.", "What the network answers after any two words; pearls are the 25 facts.", 66, -90),
-    ("A tube.", "The first word's angle comes back to itself: left and right are glued.", 34, -70),
+    ("The map.", "First word to the right, second word up; pearls are the 25 facts.", 66, 0),
+    ("A tube.", "The first word's angle comes back to itself: left and right are glued.", 34, 20),
     ("A torus.", "So does the second word's: top and bottom are glued, and no edge is left.",
-     42, -62),
+     42, 28),
     ("Heads turned up.", "They add what they write for each pair, and the torus crumples.",
-     20, -60),
+     8, 80),
     ("Onto the globe.", "Only directions count for the answer: every point slides outward.",
-     26, -30),
+     -14, 130),
     ("Pearls in cells.",
      "The unembedding divides the globe: {known} of {all} facts lie in their Voronoi cell.",
-     32, 0),
+     -28, 180),
 )  # fmt: skip
 
 
@@ -46,7 +47,7 @@ class Journey:
 
     def __init__(self, net: torus.TorusNets, facts, n: int = 48):
         u, v = torus.PLANE.numpy()
-        self.turned = np.stack([-v, u, np.cross(u, v)]) / torus.RADIUS
+        self.turned = np.stack([v, u, np.cross(v, u)]) / torus.RADIUS
         self.net, self.facts, self.n = net.double(), np.asarray(facts), n
         self.offset = self.turned @ self.net.W_pos[0, 1].numpy()
         angle = np.arange(n + 1) * 2 * math.pi / n
@@ -69,7 +70,7 @@ class Journey:
         turn, swing = (theta1 - math.pi) * rolled, (theta2 - math.pi) * bent
         wide = 1 / bent - tube * np.sin(turn)
         up = tube * (1 - rolled - np.cos(turn))
-        at = np.stack([wide * np.sin(swing), 1 / bent - wide * np.cos(swing) - bent, up], -1)
+        at = np.stack([-wide * np.sin(swing), 1 / bent - wide * np.cos(swing) - bent, up], -1)
         at = at + turned**3 * (self.offset + written)
         return at * np.linalg.norm(at, axis=-1, keepdims=True) ** (power - 1) if t > 3 else at
 

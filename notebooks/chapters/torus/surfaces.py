@@ -26,9 +26,9 @@ RING, TUBE = 1.0, 0.52  # radii of the torus in space
 
 
 def ring(theta1, theta2, tube: float = TUBE):
-    """Points [.., 3] of the torus in space: θ1 goes round the ring, θ2 around its tube."""
-    out = RING + tube * np.sin(theta2)
-    return np.stack([out * np.cos(theta1), out * np.sin(theta1), tube * np.cos(theta2)], -1)
+    """Points [.., 3] of the torus in space: θ1 goes around the tube, θ2 round the ring."""
+    out = RING + tube * np.sin(theta1)
+    return np.stack([out * np.cos(theta2), out * np.sin(theta2), tube * np.cos(theta1)], -1)
 
 
 def turns(n_rows: int, n_columns: int):
@@ -44,11 +44,15 @@ def angle_colors(n: int):
 
 
 def folded(s, t, rolled: float, bent: float):
-    """Points [.., 3] of a sheet, s and t from -1/2 to 1/2; rolled, bent: 0 (flat) to 1 (closed)."""
+    """Points [.., 3] of a sheet, s and t from -1/2 to 1/2; rolled, bent: 0 (flat) to 1 (closed).
+
+    s runs to the right and is rolled into a tube, t runs up and is bent into a ring.
+    """
     rolled, bent = max(rolled, 1e-3), max(bent, 1e-3)
-    turn, swing, wide = TURN * t * rolled, TURN * s * bent, RING / bent
+    turn, swing, wide = TURN * s * rolled, TURN * t * bent, RING / bent
     out, up = TUBE / rolled * np.sin(turn), TUBE / rolled * (1 - np.cos(turn))
-    return np.stack([(wide - out) * np.sin(swing), wide - (wide - out) * np.cos(swing), up], -1)
+    across, along = (wide + out) * np.cos(swing) - wide, (wide + out) * np.sin(swing)
+    return np.stack([across, along, up], -1)
 
 
 def gluing(predict: Callable, *, title: str) -> Figure:
@@ -56,11 +60,11 @@ def gluing(predict: Callable, *, title: str) -> Figure:
 
     predict: see `palette.predictor`.
     """
-    frames = {"the map": (0, 0), "top meets bottom: a tube": (0.62, 0),
-              "left meets right: a ring": (1, 0.6), "a torus": (1, 1)}  # fmt: skip
+    frames = {"the map": (0, 0), "left meets right: a tube": (0.62, 0),
+              "top meets bottom: a ring": (1, 0.6), "a torus": (1, 1)}  # fmt: skip
     figure, axes = forms.panels(1, 4, 10, 2.3, title=title, figure_class=Strip)
-    colors, view = painted(predict, cells=420), camera(48, -72)
-    s, t = np.meshgrid(np.linspace(-0.5, 0.5, 49), np.linspace(-0.5, 0.5, 37))
+    colors, view = painted(predict, cells=420), camera(50, -82)
+    s, t = np.meshgrid(np.linspace(-0.5, 0.5, 37), np.linspace(-0.5, 0.5, 49))
     for axis, (name, fold) in zip(axes[0], frames.items(), strict=True):
         points, (width, height) = centered(folded(s, t, *fold)), (270, 210)
         reach = _reach(points, view, width, height)
@@ -86,7 +90,7 @@ def torus_in_space(
     theta, facts = np.asarray(theta), np.asarray(facts)
     pairs = ring(theta.repeat(len(theta)), np.tile(theta, len(theta)), TUBE + 0.045)
     view, reach, size = camera(elevation, azimuth), 1.78, (660, 500)
-    image, labels = rendered(ring(*turns(33, 65)), painted(predict, cells=560), view, *size, reach,
+    image, labels = rendered(ring(*turns(65, 33)), painted(predict, cells=560), view, *size, reach,
                              (pairs, facts), shadow=TUBE)  # fmt: skip
     figure, axes = forms.panels(1, 1, 6.2, 4.75, title=title, figure_class=Shaded)
     axis = axes[0, 0]
@@ -107,8 +111,8 @@ def _arrows(axis, view):
     edge, dark = ([withStroke(linewidth=wide, foreground=INK)] for wide in (5, 3))
     text = {"fontsize": 11, "weight": "bold", "color": "white", "path_effects": dark, "zorder": 7}
     for name, starts, ends, side, aside in (
-        ("first word", (28, 58), (72, 58), "center", (0.0, -0.13)),
-        ("second word", (2, 12), (2, 72), "right", (-0.07, 0.0)),
+        ("second word", (58, 28), (58, 72), "center", (0.0, -0.13)),
+        ("first word", (12, 2), (72, 2), "right", (-0.07, 0.0)),
     ):
         x, y, _ = view @ ring(*np.radians(np.linspace(starts, ends, 31)).T, TUBE + 0.01).T
         way = FancyArrowPatch(path=Path(np.stack([x, y], -1)), arrowstyle="-|>", color="white",

@@ -85,18 +85,18 @@
     63 * Math.max(0, (x * half[0] + y * half[1] + z * half[2]) / long) ** 40];
   torusView.canvas.width = torusView.canvas.height = T; torusView.scale(T / torusView.size, T / torusView.size);
   let azimuth = W.azimuth, elevation = W.elevation, eyes;
-  const ring = (t1, t2, tube = TUBE) => { const out = 1 + tube * Math.sin(t2); return [out * Math.cos(t1), out * Math.sin(t1), tube * Math.cos(t2)]; };
+  const ring = (t1, t2, tube = TUBE) => { const out = 1 + tube * Math.sin(t1); return [out * Math.cos(t2), out * Math.sin(t2), tube * Math.cos(t1)]; };
   const place = p => { const [x, y, z] = eyes.map(axis => dot(axis, p)); return [T / 2 + scale * x, T / 2 - scale * y, z]; };
   function solid() {
     const [ca, sa, ce, se] = [Math.cos(azimuth * radians), Math.sin(azimuth * radians), Math.cos(elevation * radians), Math.sin(elevation * radians)];
     eyes = [[-sa, ca, 0], [-se * ca, -se * sa, ce], [ce * ca, ce * sa, se]]; depth.fill(-Infinity);
-    const R = 60, C = 120, points = [];
+    const R = 120, C = 60, points = [];
     for (let r = 0; r <= R; r++) for (let c = 0; c <= C; c++) points.push([...place(ring(c / C * TURN, r / R * TURN)), c / C, r / R]);
     for (let r = 0; r < R; r++) for (let c = 0; c < C; c++) { const k = r * (C + 1) + c;
       for (const [a, b, d] of [[k, k + 1, k + C + 2], [k, k + C + 2, k + C + 1]]) fill(points[a], points[b], points[d]); }
     for (let i = 0; i < T * T; i++) if (depth[i] > -Infinity) {
       const [c1, s1, c2, s2] = [Math.cos(across[i] * TURN), Math.sin(across[i] * TURN), Math.cos(along[i] * TURN), Math.sin(along[i] * TURN)];
-      const n = [s2 * c1, s2 * s1, c2];
+      const n = [s1 * c2, s1 * s2, c1];
       [bright[i], gloss[i]] = lit(dot(eyes[0], n), dot(eyes[1], n), dot(eyes[2], n)); } }
   function fill(a, b, d) {
     const area = (b[0] - a[0]) * (d[1] - a[1]) - (d[0] - a[0]) * (b[1] - a[1]);
