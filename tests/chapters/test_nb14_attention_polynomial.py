@@ -9,7 +9,7 @@ import torch
 from chapters.nb14_attention_polynomial import exercises, figures, lines
 from chapters.nb14_attention_polynomial.view import SweepView
 from chapters.torus import networks as torus
-from chapters.torus import surfaces, winding
+from chapters.torus import palette, surfaces, winding
 from chapters.torus.networks import new_nets
 from chapters.torus.training import load_run
 from figure_checks import check_figures
@@ -77,7 +77,8 @@ def test_given_shares_are_carried():
 def test_the_reader_s_pages_agree_with_the_weights():
     theta1, theta2 = torus.grid(12)
     waves = torch.stack([wave(theta1, theta2).flatten() for wave in torus.HARMONICS.values()])
-    found = exercises.fourier(torus.attend(NETS, *torus.on_grid(12)).scores, waves)
+    scores = torus.attend(NETS, *torus.on_grid(12)).scores
+    found = scores @ waves.T / (waves * waves).sum(dim=1)  # the waves are orthogonal
     assert torch.allclose(found, torus.coefficients(NETS))
     E = torus.circle(torch.tensor([0, math.pi / 2]).double()).T
     at, (p1, p2) = torus.circle(TURN), NETS.W_pos[0]
@@ -121,16 +122,13 @@ def test_figures_can_be_read():
         figures.factored(PRODUCT, THETA, "a"),
         figures.sum_of_waves(HEAD, THETA, "a"),
         figures.film(PRODUCT, "d", n=4),
+        figures.columns_and_conics(HEAD, THETA, [0, 1], "d"),
+        figures.in_colors(NETS[0], 0, palette.predictor(NETS[0]), THETA, "d"),
         figures.fans({"a": HEAD, "b": HEAD}, "c", n=12),
     )
 
 
 # ---- exercises ----
-
-
-def fit(values, waves):
-    """The coefficients by least squares, where the page uses that the waves are orthogonal."""
-    return torch.linalg.lstsq(waves.T, values.T).solution.T
 
 
 def line(x2, W, E, p1):
@@ -139,8 +137,8 @@ def line(x2, W, E, p1):
     return torch.stack([score[1] - score[0], score[2] - score[0], score[0]])
 
 
-MOVES = {"W_Q times 2": False, "W_K times -1": False, "W_V times 2": False, "W_pos times 2": True}
-WILD = [0, 0, 0, 0, 0, 0, 0, 1, 0, -1, 0]
+RULED = {"BE": [-0.6, 0.8, -0.4], "ACD": [0.6, -0.8, 0.4], "BC": None, "AE": None}
+SETS = {"any line": 22, "lines of one direction": 10}
 ANSWERS = [
     ("14.1", exercises.line_of, "solved"),
     ("14.1", line, "solved"),
@@ -148,26 +146,25 @@ ANSWERS = [
     ("14.1", lambda *given: line(*given)[:2], "not yet"),
     ("14.1", lambda x2, W, E, p1: line(x2, W.T, E, p1), "not yet"),
     ("14.1", lambda *given: None, "not attempted"),
-    ("14.2", exercises.fourier, "solved"),
-    ("14.2", fit, "solved"),
-    ("14.2", lambda values, waves: values @ waves.T / waves.shape[1], "not yet"),
-    ("14.2", lambda values, waves: 2 * values @ waves.T / waves.shape[1], "not yet"),
-    ("14.2", lambda values, waves: values @ waves.T, "not yet"),
-    ("14.2", lambda values, waves: None, "not attempted"),
-    ("14.3", WILD, "solved"),
-    ("14.3", torch.tensor([0, 0, 0, 0, 0, 0, 0, 1, 2, -1, -2]), "solved"),
-    ("14.3", [1, *[0] * 10], "not yet"),
-    ("14.3", [*[0] * 9, 1, 0], "not yet"),
+    ("14.2", RULED, "solved"),
+    ("14.2", RULED | {"BE": [0.6, -0.8, 0.4]}, "not yet"),
+    ("14.2", RULED | {"BE": None}, "not yet"),
+    ("14.2", RULED | {"BC": [0.0, 1.0, 0.0]}, "not yet"),
+    ("14.2", RULED | {"AE": ...}, "not yet"),
+    ("14.2", dict.fromkeys(RULED, ...), "not attempted"),
+    ("14.3", [[1, 0], [0, -1]], "solved"),
+    ("14.3", torch.tensor([[0.3, 1.0], [1.0, 0.0]]), "solved"),
+    ("14.3", [[0, -1], [1, 0]], "not yet"),
+    ("14.3", [[1, 0], [0, 1]], "not yet"),
     ("14.3", ..., "not attempted"),
-    ("14.4", MOVES, "solved"),
-    ("14.4", MOVES | {"W_V times 2": True}, "not yet"),
-    ("14.4", MOVES | {"W_pos times 2": False}, "not yet"),
-    ("14.4", {"W_Q times 2": False}, "not yet"),
-    ("14.4", MOVES | {"W_V times 2": ...}, "not attempted"),
+    ("14.4", SETS, "solved"),
+    ("14.4", SETS | {"any line": 20}, "not yet"),
+    ("14.4", SETS | {"lines of one direction": 6}, "not yet"),
+    ("14.4", SETS | {"any line": ...}, "not attempted"),
 ]
 
 
 @pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
 def test_an_answer_is_judged(verdict, number, answer, expected):
-    given = {"net": load_run("heads3-dim3").nets[0]} if number == "14.4" else {}
+    given = {"theta": torus.angles(load_run("heads3-dim3").nets[0])[0]} if number == "14.2" else {}
     assert verdict(number, answer, **given) == expected

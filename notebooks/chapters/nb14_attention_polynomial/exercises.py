@@ -1,6 +1,6 @@
-"""The exercises of notebook 14: a line, Fourier coefficients, a wild head, and zero sets."""
+"""The exercises of notebook 14: a line, the sets that it can select, and a wild head."""
 
-import dataclasses
+import math
 
 import torch
 
@@ -8,23 +8,11 @@ from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from aot_helpers.teaching.exercises.references import compared, draw, read_numbers
 from chapters.torus import networks as torus
 
-CHANGES = {  # what is multiplied by what, and why the zero set moves or stays
-    "W_Q times 2": ("W_Q", 2, "twice the score is zero at the same places"),
-    "W_K times -1": ("W_K", -1, "dark and white change places, and what lies between them?"),
-    "W_V times 2": ("W_V", 2, "values are averaged with the weights; do they stand in the score?"),
-    "W_pos times 2": ("W_pos", 2, "positions stand in the score beside words, which do not double"),
-}
-
 
 def line_of(x2, W, E, p1):
     """The straight line of one second word; see the notebook."""
     g, h = x2 @ W @ E, x2 @ W @ (p1 - x2)
     return torch.cat([g, h[None]])
-
-
-def fourier(values, waves):
-    """The Fourier coefficients of some functions; see the notebook."""
-    return values @ waves.T / (waves * waves).sum(dim=1)
 
 
 def _line(page):
@@ -56,68 +44,96 @@ def _line(page):
     )
 
 
-def _fourier(page):
-    theta1, theta2 = torus.grid(12)
-    waves = torch.stack([wave(theta1, theta2).flatten() for wave in torus.HARMONICS.values()])
-    right = draw(4, 11).double()  # of four functions
-    values = right @ waves
-    product, size = values @ waves.T, (waves * waves).sum(dim=1)
-    mistakes = {
-        "Divide by the waves' own squares: those of a cosine have the mean 1/2, not 1.": product
-        / waves.shape[1],
-        "The constant wave's squares have the mean 1, not 1/2: divide by each wave's own.": 2
-        * product
-        / waves.shape[1],
-        "A sum over all places grows with their number: divide by the waves' squares.": product,
-        "Divide by the sum of the waves' squares, not by its root.": product / size.sqrt(),
-    }
-    gap = compared(page(values, waves), right, mistakes)
-    return (
-        f"eleven numbers found again in four functions, to {gap:.0e}: no wave is in another's way, "
-        "so each can be measured alone"
-    )
-
-
-def _moves(answer, net):
-    if not isinstance(answer, dict) or set(answer) != set(CHANGES):
-        raise NotYet(f"A dictionary with True or False for each of {', '.join(CHANGES)}, please.")
-    if any(each is ... for each in answer.values()):
+def _ruled(answer, theta):
+    if not isinstance(answer, dict):
+        raise NotYet("A dictionary {set: its three numbers, or None}, please.")
+    if all(each is ... for each in answer.values()):
         raise NotAttempted
-    first = torus.attend(net, *torus.on_grid(60)).scores > 0
-    wrong = []
-    for name, (weights, factor, why) in CHANGES.items():
-        changed = dataclasses.replace(net, **{weights: factor * getattr(net, weights)})
-        then = torus.attend(changed, *torus.on_grid(60)).scores > 0
-        same = (first == then).all() or (first != then).all()
-        if answer[name] is not (not bool(same)):
-            wrong.append(f"{name} ({why})")
-    if wrong:
-        raise NotYet(f"Not right yet: {'; '.join(wrong)}.")
-    return "the size and the sign of a score do not move its zero set, and values are not in it"
+    points = {
+        name: (math.cos(at), math.sin(at))
+        for name, at in zip("ABCDE", theta.tolist(), strict=False)
+    }
+    round_the_circle = "".join(sorted(points, key=lambda name: theta["ABCDE".index(name)].item()))
+    for wanted, line in answer.items():
+        # the words of an arc stand together, and so do all others
+        possible = any(
+            set(wanted) == set((2 * round_the_circle)[i : i + len(wanted)]) for i in range(5)
+        )
+        if line is ...:
+            raise NotYet(f"{wanted} is still open.")
+        if line is None:
+            if possible:
+                raise NotYet(
+                    f"There is a line for {wanted}: its words are neighbors on the circle."
+                )
+            continue
+        g0, g1, h = read_numbers(line, 3, name=wanted).tolist()
+        chosen = {name: g0 * x + g1 * y + h for name, (x, y) in points.items()}
+        found = "".join(name for name, score in chosen.items() if score > 0)
+        if set(found) != set(wanted):
+            swapped = set(found) == set(points) - set(wanted)
+            said = f"for {wanted}, your line selects {found or 'no word'}"
+            raise NotYet(
+                f"{said}: the right line, with its arrow on the wrong side."
+                if swapped
+                else f"{said}. Draw it: which words are on the side of the arrow?"
+            )
+    return (
+        f"around the circle the words stand in the order {round_the_circle}, and a line selects "
+        "neighbors; any others need more than one head"
+    )
 
 
 def _wild(answer):
     if answer is ...:
         raise NotAttempted
-    given = read_numbers(answer, 11)
-    if (given[7:9] + given[9:]).abs().max() > 1e-6:
-        raise NotYet(
-            "No head can have these: the last two are the two before them with the other sign."
+    M = read_numbers(answer, 2, 2).double()
+    turn = (torch.arange(360, dtype=torch.float64) + 0.31) * math.pi / 180
+    around = torch.stack([turn.cos(), turn.sin()], dim=1)  # [place, 2]
+    firsts = around[::3] @ torch.tensor([[1.0, 0.005], [-0.005, 1.0]], dtype=torch.float64)
+    own = ((around @ M) * around).sum(dim=1)
+    changes = torus.crossings((firsts @ M.T @ around.T) - own)
+    most, part = changes.max().item(), (changes == 4).double().mean().item()
+    if part < 0.9:
+        turned = (M - M.T).norm() > (M + M.T).norm()
+        hint = (
+            "a turn looks for the same angle further on, whatever the word is"
+            if turned or (M[0, 0] - M[1, 1]).abs() + (M[0, 1] + M[1, 0]).abs() < 1e-6
+            else "what remains of M without its mean diagonal and its turn should be most of it"
         )
-    turn = (torch.arange(360) + 0.31) * torch.pi / 180
-    around = torus.crossings(torus.polynomial(given, turn[::3, None] + 0.005, turn))
-    share = (around == 4).float().mean().item()
-    if share < 0.9:
         raise NotYet(
-            f"The head changes sides four times at {share:.0%} of the first words; make it 90%."
+            f"At most {most} changes of side, and four at {part:.0%} of the first words ({hint})."
         )
-    return f"four changes at {share:.0%} of the first words: no head can do more"
+    return f"four changes at {part:.0%} of the first words: no head can do more"
 
 
-PAGES = {"14.1": line_of, "14.2": fourier}
+def _sets(answer):
+    if not isinstance(answer, dict) or any(each is ... for each in answer.values()):
+        raise NotAttempted
+    right = {"any line": 22, "lines of one direction": 10}
+    mistakes = {
+        ("any line", 20): "the empty set and all five words are sets, too",
+        ("any line", 11): "a line has an arrow: each cut selects one side or the other",
+        ("any line", 10): "two cuts between neighbors: count the pairs of gaps, and both sides",
+        ("lines of one direction", 6): "the dark side can change: count both arrows",
+        ("lines of one direction", 5): "the dark side can change: count both arrows",
+        ("lines of one direction", 12): "no word and all words are selected by both arrows",
+        ("lines of one direction", 8): "the empty set and all five words are sets, too",
+    }
+    wrong = []
+    for name, number in right.items():
+        if answer.get(name) != number:
+            why = mistakes.get((name, answer.get(name)), "draw five points on a circle and count")
+            wrong.append(f"{name} ({why})")
+    if wrong:
+        raise NotYet(f"Not right yet: {'; '.join(wrong)}.")
+    return "with n words n(n - 1) + 2 sets, but only 2n if the line cannot turn"
+
+
+PAGES = {"14.1": line_of}
 CHECKS = {
     "14.1": _line,
-    "14.2": _fourier,
+    "14.2": _ruled,
     "14.3": _wild,
-    "14.4": _moves,
+    "14.4": _sets,
 }

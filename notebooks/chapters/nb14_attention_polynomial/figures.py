@@ -22,6 +22,7 @@ from chapters.torus.palette import (
     TURN,
     Painting,
     letter_color,
+    painted,
 )
 from chapters.torus.torus_maps import dot, frontier, show_map
 
@@ -120,6 +121,93 @@ def sweeping(
     return figure
 
 
+def columns_and_conics(
+    coefficients: Float[Tensor, " 11"], theta: Float[Tensor, " word"], shown: Sequence[int],
+    title: str,
+) -> Figure:  # fmt: skip
+    """A head's map with a column for some words that come first, beside the columns' conics.
+
+    theta: the angle of each word. shown: the words that come first. A dot: the head is undecided.
+    """
+    figure, axes = forms.panels(
+        1, 2, 10, 4.5, title=title, figure_class=Painting,
+        note="Discs: second words. Each curve: the score of one first word is zero.",
+    )  # fmt: skip
+    columns, plane = axes[0]
+    _attention(columns, torus.polynomial(coefficients, *torus.grid(200)), theta)
+    x, y = np.meshgrid(*[np.linspace(-EDGE, EDGE, 300)] * 2)
+    _plane(plane)
+    _words(plane, theta, 190)
+    around = torch.arange(3600, dtype=torch.float64) * TURN / 3600
+    for k in shown:
+        columns.axvline(theta[k], color="white", lw=3.6)
+        columns.axvline(theta[k], color=CLASS_COLORS[k], lw=2.2)
+        plane.contour(x, y, _score_in_plane(coefficients, theta[k], x, y), levels=[0],
+                      colors=[CLASS_COLORS[k]], linewidths=2.2, zorder=2)  # fmt: skip
+        dark = torus.polynomial(coefficients, theta[k], around) > 0
+        for at in around[dark != dark.roll(1)].tolist():
+            dot(columns, (theta[k], at), k, 52, letter=False)
+            dot(plane, (math.cos(at), math.sin(at)), k, 52, letter=False)
+    return figure
+
+
+def _score_in_plane(coefficients, first, x, y):
+    """The score of one first word and any second point (x, y) of the plane, not of the circle only.
+
+    The waves of 2 θ2 and the constant are quadratic in the point: x² + y² is 1 on the circle.
+    """
+    one, c1, s1, c2, s2, same, turned, plus, plus_sin, twice, twice_sin = coefficients.tolist()
+    cos, sin = math.cos(first), math.sin(first)
+    from_words = one + same + c1 * cos + s1 * sin - same * (x * x + y * y)
+    across = c2 + (same + plus) * cos + (plus_sin - turned) * sin
+    up = s2 + (turned + plus_sin) * cos + (same - plus) * sin
+    return from_words + across * x + up * y + twice * (x * x - y * y) + twice_sin * 2 * x * y
+
+
+def in_colors(net: torus.TorusNets, head: int, predict, theta, title: str) -> Figure:
+    """What one head mixes and writes, what the others write, their sum, and the network's answers.
+
+    Three numbers are a color, as red, green and blue. net: one network. predict: see
+    `palette.predictor`. Orange, black in the last map: where a head is undecided; in the last two
+    maps for all heads.
+    """
+    n = 200
+    run = torus.attend(net, *torus.on_grid(n))
+    edges = run.scores[0].view(-1, n, n)
+    position, word = run.position_part[0, head], run.word_part[0, head]
+    wrote = run.out[0]
+    mixed = _as_colors([position, word, position + word], n)
+    others = [h for h in range(len(wrote)) if h != head]
+    written = _as_colors([wrote[head], *wrote[others], wrote.sum(dim=0)], n)
+    names = ["position", "+ word", "= what the head mixes", "after $W_V W_O$: what it writes"]
+    names += [f"+ head {h}" for h in others] + ["= the three heads together", "the answers"]
+    pictures = [*mixed, *written, painted(predict, n)]
+    whose = [[head]] * 4 + [[h] for h in others] + [range(len(wrote))] * 2
+    figure, axes = forms.panels(
+        2, 4, 10, 5.6, title=title,
+        note="Three numbers are drawn as red, green and blue, with gray for zero; the last map is "
+        "in the words' colors.",
+    )  # fmt: skip
+    for axis, name, picture, heads in zip(axes.flat, names, pictures, whose, strict=True):
+        show_map(axis, picture, theta, on_grid=name != "the answers")
+        for h in heads:
+            frontier(axis, edges[h], INK if name == "the answers" else "#E69F00", 1.4)
+        axis.set_title(name, **forms.TITLE)
+        axis.set(xlabel="", ylabel="")
+    for axis in axes[-1]:
+        axis.set_xlabel("first word")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("second word")
+    return figure
+
+
+def _as_colors(vectors, n: int):
+    """Vectors [place, 3] as maps of colors [n, n, 3] on one scale: zero is gray, extremes cut."""
+    vectors = torch.stack(list(vectors))
+    reach = vectors.abs().flatten().quantile(0.985)
+    return (0.5 + vectors / (2 * reach)).clamp(0, 1).view(-1, n, n, 3).numpy()
+
+
 def factored(product: Product, theta: Float[Tensor, " word"], title: str) -> Figure:
     """A head of d_head 1: query times difference of keys is the score; and its lines."""
     figure, axes = forms.panels(
@@ -197,13 +285,12 @@ def _hues(angles: Float[Tensor, " place"]) -> Float[Tensor, "place 3"]:
     return 0.5 + 0.42 * (angles[:, None] - TURN * torch.arange(3) / 3).cos()
 
 
-def film(product: Product, title: str, n: int = 8) -> Figure:
-    """Maps of heads of d_head 1 with their frontiers, in two rows, from one head.
+def film(product: Product, title: str, n: int = 4) -> Figure:
+    """Maps of heads of d_head 1 with their frontiers, in a row, from one head.
 
     From frame to frame φ goes once around, and t goes up and down by 1.5 B.
     """
-    figure, axes = forms.panels(2, -(-n // 2), 7.6, 30.4 / n + 0.9, title=title,
-                                figure_class=Painting)  # fmt: skip
+    figure, axes = forms.panels(1, n, 10, 3, title=title, figure_class=Painting)
     figure.sharpness = 1  # a page holds it twice
     for k, axis in enumerate(axes.flat):
         turn = k * TURN / n
@@ -211,7 +298,7 @@ def film(product: Product, title: str, n: int = 8) -> Figure:
         moved = product._replace(phi=product.phi + turn, t=lift * product.B)
         query, keys = moved.factors(*torus.grid(160))
         _attention(axis, query * keys, zeros=(query, keys))
-        axis.set_title(f"φ + {math.degrees(turn):.0f}°, t = {lift:.1f} B", **forms.TITLE)
+        axis.set_title(f"φ + {math.degrees(turn):.0f}°, t/B = {lift + 0:.1f}", **forms.TITLE)
     _name_angles(axes)
     return figure
 
