@@ -1,148 +1,46 @@
-"""The exercises of notebook 15: terms of the logits, coverage and chance, votes, assigned heads."""
+"""The exercises of notebook 15: coverage by chance, votes, a loss that makes heads removable."""
 
-import torch
 import torch.nn.functional as F
 
-from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
+from aot_helpers.teaching.exercises import NotAttempted, NotYet
 from aot_helpers.teaching.exercises.references import against, draw, read_numbers
 
 
-def logit_terms(x1, x2, weights, W_V, W_O, W_U):
-    """The logits [1 + head, pair, word] of the residual connection and of each head alone.
-
-    x1, x2: the two words, [pair, 3]; weights: the heads' attention weights on the first word,
-    [head, pair]; W_V, W_O: [head, 3, 3].
-    """
-    a = weights[..., None]
-    heads = (a * x1 + (1 - a) * x2) @ W_V @ W_O @ W_U
-    return torch.cat([(x2 @ W_U)[None], heads])
-
-
-def _with_residual(x1, x2, *more):
-    terms = logit_terms(x1, x2, *more)
-    return torch.cat([terms[:1], terms[1:] + terms[:1]])
-
-
-TERM_MISTAKES = {
-    "The attention weight on the first word multiplies x1, and 1 minus it multiplies x2.": (
-        lambda x1, x2, weights, *W: logit_terms(x1, x2, 1 - weights, *W)
-    ),
-    "The residual connection is the second word, x2: that is where the prediction is made.": (
-        lambda x1, x2, *more: torch.cat(
-            [logit_terms(x2, x1, *more)[:1], logit_terms(x1, x2, *more)[1:]]
-        )
-    ),
-    "The residual connection is a term of its own: do not add it to the heads.": _with_residual,
-    "The first term, the residual connection, is missing.": lambda *all: logit_terms(*all)[1:],
-    "The residual connection comes first, and the heads after it.": (
-        lambda *all: logit_terms(*all).roll(-1, dims=0)
-    ),
-    "These are the heads' sum and not their terms: keep the dimension of the heads.": (
-        lambda *all: torch.stack([logit_terms(*all)[0], logit_terms(*all)[1:].sum(dim=0)])
-    ),
-}
-
-
-def _terms(answer):
-    against(logit_terms, [_network(3, 25, 5, 0), _network(2, 7, 4, 9)], TERM_MISTAKES)(answer)
-    return "the four terms add up to the logits of the network, so each can be asked alone"
-
-
-def coverage(alone):
-    """(share of the facts that some head knows alone, the same by chance), each [...].
+def by_chance(alone):
+    """How many facts at least one head would know if its facts were at random places, [...].
 
     alone: [..., head, fact], whether a head alone is right.
     """
-    accuracy = alone.float().mean(dim=-1)  # [..., head]
-    return alone.any(dim=-2).float().mean(dim=-1), 1 - (1 - accuracy).prod(dim=-1)
+    missed = 1 - alone.float().mean(dim=-1)  # [..., head]
+    return alone.shape[-1] * (1 - missed.prod(dim=-1))
 
 
-# What each says of an answer (covered, chance) that is made of `alone` and the heads' accuracies.
-COVERAGE_MISTAKES = {
-    "`covered` counts facts twice that two heads know. Ask which facts any head knows.": (
-        lambda alone, accuracy: (accuracy.sum(dim=-1), coverage(alone)[1])
+def _shares(alone):
+    return alone.float().mean(dim=-1)
+
+
+CHANCE_MISTAKES = {
+    "You add up what the heads know, and so count facts twice that two heads know. Ask which facts "
+    "all heads miss.": lambda alone: alone.float().sum(dim=(-2, -1)),
+    "These are the facts that all heads miss. The others are covered.": (
+        lambda alone: alone.shape[-1] * (1 - _shares(alone)).prod(dim=-1)
     ),
-    "`covered` is the share that every head knows; one head is enough.": (
-        lambda alone, accuracy: (alone.all(dim=-2).float().mean(dim=-1), coverage(alone)[1])
+    "These are the facts that every head knows; one head is enough.": (
+        lambda alone: alone.shape[-1] * _shares(alone).prod(dim=-1)
     ),
-    "`chance` adds the shares, and so counts facts twice that two heads know. Ask which facts all "
-    "heads miss.": lambda alone, accuracy: (coverage(alone)[0], accuracy.sum(dim=-1)),
-    "`chance` is the share that all heads miss. The rest is covered.": (
-        lambda alone, accuracy: (coverage(alone)[0], (1 - accuracy).prod(dim=-1))
+    "This is a fraction. Multiply it by the number of facts.": (
+        lambda alone: by_chance(alone) / alone.shape[-1]
     ),
-    "The two are exchanged: first what is covered, then chance.": (
-        lambda alone, accuracy: coverage(alone)[::-1]
+    "These are the facts that the heads do cover. Ask how many it would be at random places.": (
+        lambda alone: alone.any(dim=-2).float().sum(dim=-1)
     ),
 }
 
 
-def _coverage(answer):
-    if answer is ...:
-        raise NotAttempted
-    for alone in (draw(4, 3, 25) < -0.4, draw(3, 25, seed=1) < -0.2, draw(2, 2, 9, seed=2) < 0):
-        given = attempted(answer(alone))
-        if not isinstance(given, tuple | list) or len(given) != 2:
-            raise NotYet("Two things are wanted: return covered, chance.")
-        given = [torch.as_tensor(each).double() for each in given]
-        if any(each.shape != alone.shape[:-2] for each in given):
-            shapes = ", ".join(str(list(each.shape)) for each in given)
-            raise NotYet(
-                f"For `alone` of the shape {list(alone.shape)} both should have the shape "
-                f"{list(alone.shape[:-2])}; yours have {shapes}. Heads are dim -2, facts dim -1."
-            )
-        right, accuracy = coverage(alone), alone.float().mean(dim=-1)
-        if not _close(given, right):
-            wrong = (
-                said
-                for said, mistake in COVERAGE_MISTAKES.items()
-                if _close(given, mistake(alone, accuracy))
-            )
-            right = [each.tolist() for each in right]
-            raise NotYet(next(wrong, f"For the same heads expected {right}, got {given}."))
-    return "the chance level is exact, because heads are permuted independently"
-
-
-def _close(given, expected) -> bool:
-    pairs = zip(given, expected, strict=True)
-    return all(torch.allclose(one, other.double(), atol=1e-5) for one, other in pairs)
-
-
-def penalty(from_heads, owners, facts):
-    """The mean cross-entropy of what the assigned head of each fact answers alone."""
-    return F.cross_entropy(from_heads[owners, torch.arange(len(facts))], facts)
-
-
-PENALTY_MISTAKES = {
-    "You sum the heads: that asks the whole. Take the logits of each fact's owner only.": (
-        lambda from_heads, owners, facts: F.cross_entropy(from_heads.sum(dim=0), facts)
-    ),
-    "You ask every head for every fact. Take the logits of each fact's owner only.": (
-        lambda from_heads, owners, facts: F.cross_entropy(
-            from_heads.flatten(0, 1), facts.repeat(len(from_heads))
-        )
-    ),
-    "You sum over the facts; take their mean.": (lambda *given: len(given[-1]) * penalty(*given)),
-}
-
-
-def _penalty(answer):
-    against(penalty, [_example(3, 25, 5, 0), _example(2, 9, 3, 5)], PENALTY_MISTAKES)(answer)
-    return "the penalty leaves open what a head says about facts that are not its own"
-
-
-def _network(n_heads, n_pairs, d_vocab, seed):
-    """Two words of each pair, attention weights, and the matrices of heads and unembedding."""
-    x1, x2 = draw(2, n_pairs, 3, seed=seed)
-    W_V, W_O = draw(2, n_heads, 3, 3, seed=seed + 1)
-    weights = draw(n_heads, n_pairs, seed=seed + 2).sigmoid()
-    return x1, x2, weights, W_V, W_O, draw(3, d_vocab, seed=seed + 3)
-
-
-def _example(n_heads, n_pairs, d_vocab, seed):
-    """Logits of heads, the assigned head of each pair and the facts."""
-    from_heads = draw(n_heads, n_pairs, d_vocab, seed=seed)
-    owners = draw(n_pairs, n_heads, seed=seed + 1).argmax(dim=1)
-    return from_heads, owners, draw(n_pairs, d_vocab, seed=seed + 2).argmax(dim=1)
+def _by_chance(answer):
+    trials = [(draw(4, 3, 25) < -0.4,), (draw(3, 25, seed=1) < -0.2,), (draw(2, 2, 9, seed=2) < 0,)]
+    against(by_chance, trials, CHANCE_MISTAKES)(answer)
+    return "exact, and no random number was drawn"
 
 
 def _votes(answer):
@@ -167,10 +65,75 @@ def _votes(answer):
     return "a head can be needed for a fact that it gets wrong, and not for one that it knows"
 
 
-PAGES = {"15.1": logit_terms, "15.2": coverage, "15.4": penalty}
-CHECKS = {
-    "15.1": _terms,
-    "15.2": _coverage,
-    "15.3": _votes,
-    "15.4": _penalty,
+def nats(logits, facts):
+    """Cross-entropy of each fact: logits [..., fact, word], facts [..., fact] → [..., fact]."""
+    return -(logits.log_softmax(dim=-1) * F.one_hot(facts, logits.shape[-1])).sum(dim=-1)
+
+
+def _mean_over(chosen, badly):
+    return (badly * chosen).sum(dim=(1, 2)) / chosen.sum(dim=(1, 2))
+
+
+def _rest(terms):
+    return terms.sum(dim=1, keepdim=True) - terms[:, 1:]
+
+
+def ask_without(terms, owns, facts):
+    """How badly networks without one head know the facts of the other heads, [net].
+
+    terms: [net, 1 + head, fact, word]; owns: [net, head, fact]; facts: [net, fact].
+    """
+    return _mean_over(~owns, nats(_rest(terms), facts[:, None]))
+
+
+WITHOUT_MISTAKES = {
+    "You ask the network without a head for all facts, the head's own as well. Then no head would "
+    "be needed for anything. Ask for the facts of the others.": (
+        lambda terms, owns, facts: nats(_rest(terms), facts[:, None]).mean(dim=(1, 2))
+    ),
+    "You ask for the head's own facts. They are the ones that should go with it.": (
+        lambda terms, owns, facts: _mean_over(owns, nats(_rest(terms), facts[:, None]))
+    ),
+    "You ask the head alone for the facts of the others. Take its term out of the sum of all.": (
+        lambda terms, owns, facts: _mean_over(~owns, nats(terms[:, 1:], facts[:, None]))
+    ),
+    "You ask the whole network. Take each head's term out of the sum.": (
+        lambda terms, owns, facts: _mean_over(
+            ~owns, nats(terms.sum(dim=1, keepdim=True).expand_as(terms[:, 1:]), facts[:, None])
+        )
+    ),
+    "The residual connection is missing: it stays when a head goes. Sum all four terms.": (
+        lambda terms, owns, facts: _mean_over(
+            ~owns, nats(_rest(terms) - terms[:, :1], facts[:, None])
+        )
+    ),
+    "This is a sum over the facts; take their mean.": (
+        lambda terms, owns, facts: (nats(_rest(terms), facts[:, None]) * ~owns).sum(dim=(1, 2))
+    ),
+    "You divide by the number of all facts of all heads. The mean is over those that are asked "
+    "for: divide by their number.": (
+        lambda terms, owns, facts: (nats(_rest(terms), facts[:, None]) * ~owns).mean(dim=(1, 2))
+    ),
+    "Keep the networks apart: one number for each, [net].": (
+        lambda terms, owns, facts: ask_without(terms, owns, facts).mean()
+    ),
 }
+
+
+def _without(answer):
+    against(ask_without, [_example(2, 3, 25, 5, 0), _example(3, 2, 9, 3, 5)], WITHOUT_MISTAKES)(
+        answer
+    )
+    return "now the network is asked to know the facts of the others without a head"
+
+
+def _example(n_nets, n_heads, n_facts, d_vocab, seed):
+    """Terms of some networks, which head each fact is assigned to, and the facts."""
+    terms = draw(n_nets, 1 + n_heads, n_facts, d_vocab, seed=seed)
+    owners = draw(n_nets, n_facts, n_heads, seed=seed + 1).argmax(dim=-1)
+    owns = F.one_hot(owners, n_heads).transpose(1, 2).bool()
+    return terms, owns, draw(n_nets, n_facts, d_vocab, seed=seed + 2).argmax(dim=-1)
+
+
+PAGES = {"15.1": by_chance, "15.3": ask_without}
+CHECKS = {"15.1": _by_chance, "15.2": _votes, "15.3": _without}

@@ -1,6 +1,6 @@
-"""What each head knows alone, and what chance would give."""
+"""What each head says alone, what the sum of the terms says, and what is lost without a head."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from textwrap import fill
 
 import torch
@@ -10,22 +10,10 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from aot_helpers.showing import forms
-from chapters.torus import networks as torus
-from chapters.torus.networks import TorusNets
-from chapters.torus.palette import (
-    CLASS_COLORS,
-    INK,
-    NAMES,
-    PALE,
-    Painting,
-    letter_color,
-    painted,
-    predictor,
-)
-from chapters.torus.torus_maps import show_facts, show_map
+from chapters.torus.palette import CLASS_COLORS, INK, NAMES, PALE, Painting, letter_color
 
 Facts = Int[Tensor, " pair"]
-OTHER = "#D55E00"  # of heads asked for the facts of another network
+EMPTY, DARK = "#EFEFEF", "#5F5F5F"
 
 
 def hoped(facts: Facts, owners: Int[Tensor, " pair"], title: str) -> Figure:
@@ -37,122 +25,114 @@ def hoped(facts: Facts, owners: Int[Tensor, " pair"], title: str) -> Figure:
     cards = {"the network": owners >= 0}
     cards |= {f"{'=+'[h > 0]} head {h} (made up)": owners == h for h in range(3)}
     for axis, (name, known) in zip(axes[0], cards.items(), strict=True):
-        _card(axis, facts, known, NAMES[:5])
+        _card(axis, facts, torch.where(known, facts, -1))
         axis.set_title(name, **forms.TITLE)
         axis.set(xlabel="second word", ylabel="first word")
     return figure
 
 
-def alone(net: TorusNets, facts: Facts, title: str) -> Figure:
-    """The map of a network, and what each head answers alone, without the residual connection.
-
-    A large dot with its letter: a fact that is known; a small one: it is not.
-    """
-    figure, axes = forms.panels(1, 4, 10, 3.0, title=title, figure_class=Painting)
-    predictors = {"all terms": predictor(net)}
-    predictors |= {f"head {h} alone": predictor(net, torch.eye(3)[h], False) for h in range(3)}
-    theta = torus.angles(net)[0]
-    for axis, (name, predict) in zip(axes[0], predictors.items(), strict=True):
-        known = predict(theta[:, None], theta[None]).argmax(dim=-1).flatten() == facts
-        show_map(axis, painted(predict, cells=260), theta, on_grid=False)
-        show_facts(axis, theta, facts, known)
-        axis.set_title(f"{name}: {known.sum()} of {len(facts)}", **forms.TITLE)
-        axis.set_ylabel("second word" if axis is axes[0, 0] else "")
-    return figure
-
-
-def permutation_null(draws: Int[Tensor, " draw"], found: int, chance: float, title: str) -> Figure:
-    """How often random sets cover so many facts, and how many the heads cover.
-
-    draws: the facts covered in each permutation. chance: the mean that is expected of them.
-    """
-    key = {"▮ permutations of the same three heads": "#A0A0A0", f"¦ chance: {chance:.1f}": PALE}
-    key[f"| the three heads: {found}"] = CLASS_COLORS[0]
-    figure, axes = forms.panels(1, 1, 8.4, 2.4, title=title, key=key, figure_class=Painting)
-    axis, fewest = axes[0, 0], int(min(draws)) - 1
-    counts = torch.bincount(draws, minlength=26) / len(draws)
-    axis.bar(range(26), counts.numpy(), width=0.82, color="#C8C8C8")
-    axis.axvline(chance, color=PALE, lw=1.4, ls="--")
-    axis.axvline(found, color=CLASS_COLORS[0], lw=2.6)
-    axis.set(xlim=(fewest - 0.6, 25.6), xticks=range(fewest, 26), ylabel="share of draws")
-    axis.set_xlabel("facts covered, of 25")
-    return figure
-
-
-def coverage(
-    found: Mapping[str, tuple[Float[Tensor, " net"], forms.Interval]], title: str
+def said(
+    whole: Int[Tensor, " pair"],
+    heads: Int[Tensor, "head pair"],
+    facts: Facts,
+    title: str,
+    assigned: Sequence[str] = ("", "", ""),
 ) -> Figure:
-    """Chance-corrected coverage: a dot for each network, and all together with an interval.
+    """The word that a network says after each pair, and each head alone; in color where right.
 
-    found: {what is asked for: (of each network, of all)}.
+    assigned: to each head, the next words.
     """
-    rows = {
-        name: {"one network": each, "all 50, 95 %": mean} for name, (each, mean) in found.items()
-    }
-    return forms.dots(
-        {"": rows}, title, "chance-corrected coverage", apart=True,
-        colors={"one network": "#9A9A9A", "all 50, 95 %": INK},
-        levels={0: "chance", 1: "all facts"},
-        note="Upper row: a dot for each network, a bar at their median. "
-        "Below: all 50, a ratio of means.",
+    figure, axes = forms.panels(1, 4, 10, 2.7, title=title, figure_class=Painting)
+    cards = {"the network": whole}
+    for h, (words, its) in enumerate(zip(heads, assigned, strict=True)):
+        cards[f"head {h} ({', '.join(its)})" if its else f"head {h} alone"] = words
+    for axis, (name, words) in zip(axes[0], cards.items(), strict=True):
+        _card(axis, facts, words)
+        axis.set_title(f"{name}: {(words == facts).sum()} right", **forms.TITLE)
+        axis.set(xlabel="second word", ylabel="first word")
+    return figure
+
+
+def covered(found: Float[Tensor, " net"], chance: Float[Tensor, " net"], title: str) -> Figure:
+    """How many facts the heads of each network cover, and how many they would by chance."""
+    figure, axes = forms.panels(1, 1, 8.6, 1.9, title=title)
+    axis, rows = axes[0, 0], {"by chance": (chance, PALE), "trained heads": (found, INK)}
+    draw = torch.Generator().manual_seed(0)
+    for y, (values, color) in enumerate(rows.values()):
+        shaken = y + 0.44 * (torch.rand(len(values), generator=draw) - 0.5)
+        axis.scatter(values, shaken, s=20, color=color, alpha=0.55, lw=0)
+        mean = values.mean().item()
+        axis.plot([mean, mean], [y - 0.32, y + 0.32], color=color, lw=3)
+    axis.axvline(25, color=PALE, lw=1.2, ls="--", zorder=0)
+    axis.annotate("all 25, as hoped", (25, 1), (-5, -2), ha="right", va="top", color=PALE, size=10,
+                  xycoords=axis.get_xaxis_transform(), textcoords="offset points")  # fmt: skip
+    axis.set(yticks=range(2), yticklabels=list(rows), ylim=(1.45, -0.7), xlim=(10.5, 25.4))
+    axis.set_xlabel("facts covered by three heads (a dot for each network, a bar at the mean)")
+    axis.tick_params(axis="y", length=0)
+    axis.spines["left"].set_visible(False)
+    return figure
+
+
+def sum_of_terms(terms: Float[Tensor, "term word"], title: str) -> Figure:
+    """The four terms of the logits of one fact, with the word that each says, and their sum."""
+    rows = torch.cat([terms, terms.sum(dim=0, keepdim=True)])
+    names = ["residual connection", *(f"head {h}" for h in range(len(terms) - 1)), "their sum"]
+    says = [f"{name} says {NAMES[row.argmax()]}" for name, row in zip(names, rows, strict=True)]
+    top = terms.abs().max().item()
+    figure = forms.grids(
+        {"": {"": rows}}, title, row_names=says, column_names=list(NAMES[: rows.shape[1]]),
+        number=".1f", colors="RdBu", limits=(-1.25 * top, 1.25 * top), cell=(0.85, 0.42),
+        x_label="logit of each next word (blue: raised, red: lowered)",
     )  # fmt: skip
+    axis = figure.axes[0]
+    axis.axhline(len(terms), color=INK, lw=2)
+    for y, row in enumerate(rows):
+        box = Rectangle((row.argmax() + 0.03, y + 0.04), 0.94, 0.92, fill=False, ec=INK, lw=2)
+        axis.add_patch(box)
+    return figure
 
 
-def knowledge(
-    rows: Mapping[str, tuple[Bool[Tensor, "head pair"], forms.Interval, forms.Interval]],
+def lost(
+    rows: Mapping[str, Bool[Tensor, "head pair"]],
+    owns: Bool[Tensor, "head pair"],
     facts: Facts,
     title: str,
 ) -> Figure:
-    """Which facts each head knows alone, one row a network, and the coverage of 50 such networks.
+    """The facts that a network loses without each head, one row for each kind of training.
 
-    rows: {kind of network: (known, chance-corrected coverage, the same asked for other facts)}.
+    rows: {kind of training: lost facts}. owns: the facts that are meant to be lost, in color.
     """
+    key = {"in color: lost, as hoped": INK, "dark: lost, though it is another head’s fact": DARK}
     figure, axes = forms.panels(
-        len(rows), 4, 10, 1.45 * len(rows) + 0.4, title=title, width_ratios=(1, 1, 1, 2.6),
-        key={"● own facts": INK, "● other facts": OTHER}, figure_class=Painting,
-        note="Tables: one network of each kind. Right: 50 of each, with 95 % intervals.",
-    )  # fmt: skip
-    scale = figure.add_subplot(axes[0, 0].get_gridspec()[:, 3])
-    for axis in axes[:, 3]:
-        axis.remove()
-    for row, (cards, (name, (known, *scores))) in enumerate(zip(axes, rows.items(), strict=True)):
-        for h, axis in enumerate(cards[:3]):
-            _card(axis, facts, known[h], NAMES[:5], size=9)
-            axis.set_title("" if row else f"head {h}", **forms.TITLE)
-        said = fill(name, 18) + f"\n({known.any(dim=0).sum()} of {len(facts)} covered)"
-        cards[0].set_ylabel(said, rotation=0, ha="right", va="center", size=10.5)
-        for down, score, color in zip((-0.1, 0.15), scores, (INK, OTHER), strict=True):
-            _interval(scale, row + down, score, color)
-    scale.set(xlim=(-0.13, 1.09), ylim=(len(rows) - 0.5, -0.5), yticks=[])
-    for x, name in ((0, "chance"), (1, "all facts covered")):
-        scale.axvline(x, color=PALE, lw=1.2, ls="-" if x else "--", zorder=0)
-        scale.annotate(name, (x, 1), (0, 3), xycoords=scale.get_xaxis_transform(), color=PALE,
-                       textcoords="offset points", ha="right" if x else "left")  # fmt: skip
-    scale.set_xlabel("chance-corrected coverage")
-    scale.spines[["top", "left", "right"]].set_visible(False)
+        len(rows), 3, 9.2, 2.25 * len(rows) + 0.3, title=title, key=key, figure_class=Painting
+    )
+    for line, (name, gone) in zip(axes, rows.items(), strict=True):
+        for h, axis in enumerate(line):
+            _card(axis, facts, torch.where(gone[h], facts, -1), dark=gone[h] & ~owns[h])
+            axis.set_title(f"without head {h}", **forms.TITLE)
+        line[0].set_ylabel(
+            fill(name, 17), rotation=0, ha="right", va="center", size=11, labelpad=12
+        )
     return figure
 
 
-def _interval(axis, y, score, color):
-    axis.plot([score.low, score.high], [y, y], color=color, lw=2)
-    axis.scatter(score.value, y, s=50, color=color)
-    axis.text(score.high + 0.025, y, f"{round(score.value, 2) + 0:.2f}", color=color, va="center")
+def _card(axis, facts, words, dark=None):
+    """Words as a table, first words down and second words across; in color where they are right.
 
-
-def _card(axis, facts, known, names, size: float = 11):
-    """The facts as a table, first words down and second words across; in color where known.
-
-    names: of the words, along the edges. size: of the letters in the cells of known facts.
+    words: one for each pair, -1 where a cell stays empty. dark: where a word stands on dark gray.
     """
-    for k, (fact, is_known) in enumerate(zip(facts.tolist(), known, strict=True)):
+    for k, (fact, word) in enumerate(zip(facts.tolist(), words.tolist(), strict=True)):
         row, column = divmod(k, 5)
-        color = CLASS_COLORS[fact] if is_known else "#EFEFEF"
+        known = word == fact
+        color, letter = (CLASS_COLORS[fact], letter_color(fact)) if known else (EMPTY, "#8A8A8A")
+        if dark is not None and dark[k]:
+            color, letter = DARK, "white"
         axis.add_patch(Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fc=color, lw=0))
-        if is_known:
-            axis.text(column, row + 0.03, NAMES[fact], fontsize=size, color=letter_color(fact),
-                      ha="center", va="center", weight="bold")  # fmt: skip
+        if word >= 0:
+            axis.text(column, row + 0.03, NAMES[word], fontsize=11, color=letter, ha="center",
+                      va="center", weight="bold" if known else "normal")  # fmt: skip
     axis.set(xlim=(-0.5, 4.5), ylim=(4.5, -0.5), aspect="equal")
-    axis.set_xticks(range(len(names)), names, size=size)
-    axis.set_yticks(range(len(names)), names, size=size)
+    axis.set_xticks(range(5), NAMES[:5], size=11)
+    axis.set_yticks(range(5), NAMES[:5], size=11)
     axis.tick_params(length=0, pad=2)
     axis.spines[:].set_visible(False)

@@ -22,17 +22,6 @@ def terms(
     return seen.out @ nets.W_U[:, None], seen.residual @ nets.W_U
 
 
-def parts(net: TorusNets) -> tuple[Tensor, ...]:
-    """Of one network, what its logits are made of: x1, x2, attention weights, W_V, W_O, W_U.
-
-    x1, x2: the words of all pairs with their positions, [pair, 3]; weights: of the heads on the
-    first word, [head, pair]; W_V, W_O: [head, 3, 3]; W_U: [3, word].
-    """
-    x1, x2 = (words[0] + at for words, at in zip(pairs(net), net.W_pos[0], strict=True))
-    weights = attend(net, *pairs(net)).a1[0]
-    return x1, x2, weights, net.W_V[0], net.W_O[0], net.W_U[0]
-
-
 def right_alone(
     nets: TorusNets, targets: Int[Tensor, "net pair"], residual: bool = False
 ) -> Answers:
@@ -121,45 +110,6 @@ class Coverage(NamedTuple):
         """Chance-corrected coverage with its 95% interval."""
         low, high = self.resampled(seed).quantile(ENDS).tolist()
         return Interval(low, self.corrected(), high)
-
-
-def interval(measured: Callable, *answers: Answers, seed: int = 0) -> Interval:
-    """A measure of networks, with its 95% interval over 2,000 resamplings of them.
-
-    measured: [..., net, head, pair] → [...]; of several answers it is given the same networks.
-    """
-    drawn = resampled_nets(len(answers[0]), seed)
-    low, high = measured(*(each[drawn] for each in answers)).quantile(ENDS).tolist()
-    return Interval(low, measured(*answers).item(), high)
-
-
-def lead(measured: Callable, own: Answers, other: Answers, seed: int = 0) -> Interval:
-    """How much larger a measure is in one kind of answers than in another of the same networks."""
-    return interval(lambda one, two: measured(one) - measured(two), own, other, seed=seed)
-
-
-def over_texts(
-    alone: Bool[Tensor, "head text pos"], need: Bool[Tensor, "text pos"], seed: int = 0
-) -> Interval:
-    """Chance-corrected coverage of the predictions in `need`, with its 95% interval over texts.
-
-    Chance: as if what each head knows alone stood at random predictions of all texts.
-    """
-    known, total = (alone & need).sum(dim=-1).double(), need.sum(dim=-1).double()
-    covered = (alone.any(dim=0) & need).sum(dim=-1).double()
-
-    def corrected(texts):  # [..., text]
-        of = total[texts].sum(dim=-1)
-        chance = 1 - (1 - known[:, texts].sum(dim=-1) / of).prod(dim=0)
-        return (covered[texts].sum(dim=-1) / of - chance) / (1 - chance)
-
-    low, high = corrected(resampled_nets(len(need), seed)).quantile(ENDS.double()).tolist()
-    return Interval(low, corrected(torch.arange(len(need))).item(), high)
-
-
-def told(interval: Interval) -> str:
-    """A value with the ends of its interval, in words."""
-    return f"{interval.value:.2f} ({interval.low:.2f} to {interval.high:.2f})"
 
 
 def coverage_of(answers: Answers, seed: int = 0) -> Coverage:
