@@ -229,15 +229,16 @@ def test_the_checkboxes_hold_every_combination(found):
 
 
 def test_figures_can_be_read(found, rows):
-    learned, floors = learn(tiny(), rows), results.read("autopsy")["floors"]
-    curves = figures.two_runs([learned] * 2, [learned] * 2, {"uniform": 7.6}, title="title")
+    floors, curve = results.read("autopsy")["floors"], (range(9), range(9))
+    curves = figures.learning({"": {"A": curve, "B": curve}}, title="title")
     curves.draw_without_rendering()  # makes room for names at the ends of lines
     losses = held_out(runs(found, "ladder"))
     rows_of_losses = {"no fault": {"as trained": losses, "calibrated": losses - 0.1}}
     check_figures(
         curves,
         figures.two_softmaxes(torch.randn(3, 4), [0, 1, 2], list("abcd"), title="title"),
-        figures.ruler(floors, 1e-6, title="title"),
+        figures.ruler(floors, 1e-6, {"80": 0.005}, title="title"),
+        figures.sliding(torch.randn(9, 2), ["a", "b"], 4, {"A": curve, "B": curve}, title="title"),
         figures.costs(rows_of_losses, found, title="title"),
         figures.calibration({"A": (torch.rand(9), torch.rand(9) + 0.01)}, title="title"),
         figures.all_combinations(found, title="title"),
@@ -258,11 +259,6 @@ def fool(targets, d_vocab, largest=1000.0):
 def along(x, y, axis, of=lambda terms, axis: terms.sum(dim=axis).mean()):
     """Minus what `of` makes of the terms of a cross-entropy."""
     return -of(F.one_hot(y, x.shape[-1]) * x.log_softmax(dim=axis), axis)
-
-
-def rates(x, y, axis=-1):
-    came = y.flatten().bincount(minlength=x.shape[-1]) / y.numel()
-    return x.softmax(dim=axis).mean(dim=(0, 1)), came
 
 
 def at_start(loss_of):
@@ -286,12 +282,14 @@ ANSWERS = [
     ("16.2", lambda y, V: fool(y, V, 0.0), "first guess is right at"),
     ("16.2", lambda y, V: torch.zeros(len(y), V), "its floor here is"),
     ("16.2", lambda y, V: ..., "not attempted"),
-    ("16.3", page["16.3"], "solved"),
-    ("16.3", lambda x, y: rates(x, y, axis=1), "runs over the positions"),
-    ("16.3", lambda x, y: rates(x, y)[::-1], "have changed places"),
-    ("16.3", lambda x, y: (rates(x, y)[0], y.flatten().bincount(minlength=6)), "counts"),
-    ("16.3", lambda x, y: rates(x, y)[0], "two rows of numbers"),
-    ("16.3", lambda x, y: None, "not attempted"),
+    ("16.3", "d", "solved"),
+    ("16.3", "D", "solved"),
+    ("16.3", "ad", "over T positions"),
+    ("16.3", "bd", "over the texts"),
+    ("16.3", "cd", "times the number of tokens"),
+    ("16.3", set(), "One is missing"),
+    ("16.3", "x", "Give the letters"),
+    ("16.3", None, "not attempted"),
     ("16.4", page["16.4"], "solved"),
     ("16.4", lambda loss_of: True, "says True to the report's loss"),
     ("16.4", at_start, "What should knowing everything cost"),

@@ -21,13 +21,6 @@ def cross_entropy(logits, targets, axis):
     return -(one_hot * logits.log_softmax(dim=axis)).sum(dim=axis).mean()
 
 
-def said_and_came(logits, targets):
-    """Of each token its mean probability, and the share of positions where it comes: [d_vocab]."""
-    said = logits.softmax(dim=-1).mean(dim=(0, 1))
-    came = targets.flatten().bincount(minlength=logits.shape[-1]) / targets.numel()
-    return said, came
-
-
 def may_train(loss_of):
     """True if a loss of logits [batch, pos, d_vocab] and tokens [batch, pos + 1] can be trusted."""
     tokens = torch.randint(50, (2, 8))
@@ -36,7 +29,7 @@ def may_train(loss_of):
     return bool(right_at_start and loss_of(everything, tokens) < 1e-3)
 
 
-PAGES = {"16.1": cross_entropy, "16.3": said_and_came, "16.4": may_train}
+PAGES = {"16.1": cross_entropy, "16.4": may_train}
 
 
 def _along(answer):
@@ -100,33 +93,6 @@ def _fool(answer):
     )
 
 
-def _calibration(answer):
-    logits, targets = 3 * draw(2, 4, 6), torch.tensor([[0, 4, 2, 2], [1, 1, 3, 2]])
-    found = attempted(answer(logits.clone(), targets.clone()))
-    if not isinstance(found, tuple | list) or len(found) != 2:
-        raise NotYet(f"Return two rows of numbers, said and came; you return {found!r}.")
-    said, came = (read_numbers(f, 6, name=n) for f, n in zip(found, ("said", "came"), strict=True))
-    wanted, counted = said_and_came(logits, targets)
-    mistakes = {
-        "Your softmax runs over the positions; a probability is a share of the "
-        "vocabulary.": logits.softmax(dim=1).mean(dim=(0, 1)),
-        "This is the softmax of the mean logits; the mean of the probabilities is "
-        "wanted.": logits.mean(dim=(0, 1)).softmax(dim=-1),
-        "These are sums over all positions; means are wanted.": 8 * wanted,
-        "said and came have changed places.": counted,
-    }
-    if (said - wanted).abs().max() > 1e-4:
-        for what, wrong in mistakes.items():
-            if (said - wrong).abs().max() < 1e-4:
-                raise NotYet(f"said: {what}")
-        raise NotYet(f"said should be {wanted.tolist()}; yours is {said.tolist()}.")
-    if (came - 8 * counted).abs().max() < 1e-4:
-        raise NotYet("came: these are counts; divide by the number of positions.")
-    if (came - counted).abs().max() > 1e-4:
-        raise NotYet(f"came should be {counted.tolist()}; yours is {came.tolist()}.")
-    return "where a model is calibrated, the two agree token by token"
-
-
 def _suspects() -> dict:
     """Losses of logits [batch, pos, d_vocab] and tokens [batch, pos + 1]; one is good."""
     return {
@@ -140,6 +106,25 @@ def _suspects() -> dict:
             logits, tokens[:, :-1], 2
         ),
     }
+
+
+def _passes(answer):
+    """Which wrong losses cost ln V where a model knows nothing; the answer: their letters."""
+    if isinstance(answer, str):
+        answer = set(answer.lower()) & set("abcd") or answer
+    found = attempted(answer)
+    if not isinstance(found, set | list | tuple) or not set(found) <= set("abcd"):
+        raise NotYet(f'Give the letters of those that pass, such as "ab"; you give {answer!r}.')
+    hints = {
+        "a": "a passes nowhere: its softmax runs over T positions, not over V tokens.",
+        "b": "b passes nowhere: its softmax runs over the texts of a batch, not over V tokens.",
+        "c": "c gives ln V times the number of tokens.",
+        "d": "One is missing. Logits of zero say the same of the right target and of a wrong one.",
+    }
+    for letter in "abcd":
+        if (letter in found) != (letter == "d"):
+            raise NotYet(hints[letter])
+    return "d alone: knowing nothing costs ln V whatever the targets are"
 
 
 def _guard(answer):
@@ -157,4 +142,4 @@ def _guard(answer):
     return "it lets one loss through and stops four; it takes a millisecond, before the first step"
 
 
-CHECKS = {"16.1": _along, "16.2": _fool, "16.3": _calibration, "16.4": _guard}
+CHECKS = {"16.1": _along, "16.2": _fool, "16.3": _passes, "16.4": _guard}

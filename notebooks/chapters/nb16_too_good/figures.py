@@ -12,7 +12,7 @@ from aot_helpers.showing import forms
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, VALUE
 from aot_helpers.showing.texts import tint
 from aot_helpers.showing.widgets import Page
-from chapters.nb16_too_good.report_model import FAULTS, Learned
+from chapters.nb16_too_good.report_model import FAULTS
 from chapters.nb16_too_good.results import ON_REVIEWS, combinations
 
 SCRIPT = Path(__file__).with_name("faults.js")  # the live view, in the page itself
@@ -25,27 +25,43 @@ LOSSES = {"softmax over time": REPORT, "usual softmax": USUAL}  # of the figure 
 TICKS = [4, 5, 6, 8, 10, 15, 20, 30]  # of a logarithmic axis of nats
 
 
-def two_runs(
-    report: list[Learned], usual: list[Learned], baselines: dict[str, float], *, title: str
-) -> Figure:
-    """What models A, by the report's loss, and B report while they train, and what they know.
+def learning(panels: dict[str, dict[str, tuple]], *, title: str, **more) -> Figure:
+    """Curves of models A and B over training: {panel: {"A": (steps, numbers)}}."""
+    said = "training step", more.pop("y_label", "nats on unread stories")
+    look = {"A": REPORT, "B": USUAL}
+    return forms.lines(panels, title, *said, colors=look, marker="", **more)
 
-    baselines: {name: what the next token costs one who knows no more, in nats}.
+
+def sliding(
+    logits: Float[Tensor, "pos token"], words: list[str], by: float,
+    losses: dict[str, tuple[list, list]], *, title: str,
+) -> Figure:  # fmt: skip
+    """One token's logits slide up at all positions; what two losses say to that.
+
+    words: of the columns of logits; the first one slides. losses: {name: (slides, loss, as a
+    multiple of the loss without a slide)}.
     """
-    steps = range(1, len(report[0].losses) + 1)
-    named = {"A": report, "B": usual}
-    own = {n: (steps, [each.losses for each in some]) for n, some in named.items()}
-    known = {n: (steps, [each.next_token for each in some]) for n, some in named.items()}
-    known |= {name: (steps, [nats] * len(steps)) for name, nats in baselines.items()}
-    panels = {"the loss that training reports (log scale)": own}
-    panels["cross-entropy of the next token, in nats"] = known
-    figure = forms.lines(
-        panels, title, "training step", "", shared=False, marker="", runs=True,
-        colors={"A": REPORT, "B": USUAL} | dict.fromkeys(baselines, PALE),
-        styles=dict.fromkeys(baselines, "--"),
-    )  # fmt: skip
-    figure.axes[0].set_yscale("log")
-    figure.axes[0].yaxis.set_major_formatter("{x:g}")
+    figure, axes = forms.panels(1, 2, 9.0, 3.3, title=title)
+    left, right = axes[0]
+    places = range(len(logits))
+    for column, word in list(enumerate(words))[::-1]:
+        look = {"color": INK if column == 0 else "0.7", "lw": 2}
+        left.plot(places, logits[:, column], **look)
+        left.text(len(logits) - 0.7, logits[-1, column], word, color=look["color"], va="center")
+    left.plot(places, logits[:, 0] + by, color=INK, lw=1.5, ls=(0, (4, 2)))
+    middle = len(logits) // 2
+    ends = {"xy": (middle, logits[middle, 0] + by), "xytext": (middle, logits[middle, 0])}
+    left.annotate("", **ends, arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 1.5})
+    left.set_title(f"in one text, the logits of “{words[0]}” slide up", **forms.TITLE)
+    left.set(xlabel="position in the text", ylabel="logit", xlim=(-0.5, len(logits) + 3))
+    left.set_xticks(range(0, len(logits), 3))
+    for (name, (slides, loss)), hue in zip(losses.items(), (REPORT, USUAL), strict=True):
+        right.plot(slides, loss, color=hue, lw=2)
+        right.text(slides[-1] + 0.2, loss[-1], name, color=hue, weight="bold", va="center")
+    right.axvline(0, color="0.6", lw=1, ls="--", zorder=0)
+    right.set_title("what the two losses say", **forms.TITLE)
+    right.set(xlabel="slide", ylabel="loss, as a multiple of the loss\nwithout a slide")
+    right.set(xlim=(slides[0], slides[-1] + 3.6), xticks=[-4, -2, 0, 2, 4])
     return figure
 
 
@@ -60,12 +76,12 @@ def two_softmaxes(
     shares = {name: table for name, (table, _) in panels.items()}
     figure = forms.grids(
         {"": shares}, title, number=".2f", row_names="position {}", column_names=words,
-        cell=(0.66, 0.5), note="framed: the tokens that come",
+        cell=(0.66, 0.5),
     )  # fmt: skip
     for axis, (_, color) in zip(figure.axes, panels.values(), strict=True):
         axis.title.set(color=color, weight="bold")
         for pos, token in enumerate(targets):
-            frame = {"fill": False, "ec": INK, "lw": 2.4, "clip_on": False}
+            frame = {"fill": False, "ec": INK, "lw": 2.4, "clip_on": False, "zorder": 5}
             axis.add_patch(Rectangle((token, pos), 1, 1, **frame))
     return figure
 
@@ -88,19 +104,26 @@ def calibration(
     return figure
 
 
-def ruler(floors: dict[str, dict], aim: float, *, title: str) -> Figure:
-    """Chance and floor of the report's loss at each length, and the loss that it asks for."""
+def ruler(floors: dict[str, dict], aim: float, reported: dict[str, float], *, title: str) -> Figure:
+    """Chance and floor of the report's loss at each length, what it prints, and what it asks for.
+
+    reported: {length: the loss that the report prints}, where its code still shows one.
+    """
     names = {"floor": "knowing everything", "chance": "knowing nothing"}
     rows = {
-        f"{length} tokens": {said: 1e6 * each[name] for name, said in names.items()}
+        f"{length} tokens": {said: each[name] for name, said in names.items()}
         for length, each in floors.items()
     }
-    unit = "the report's loss, in millionths (log scale; less is to the left)"
-    aims = {1e6 * aim: "the report's aim"}
-    colors = {"knowing everything": REPORT, "knowing nothing": INK}
-    figure = forms.dots({"": rows}, title, unit, colors=colors, number=",.0f", levels=aims)
-    figure.axes[0].set(xscale="log", xlim=(0.6, 20_000))
-    figure.axes[0].xaxis.set_major_formatter("{x:,g}")
+    for length, loss in reported.items():
+        rows[f"{length} tokens"]["as reported"] = loss
+    unit = "the loss (log scale; less is to the left)"
+    colors = {"knowing everything": USUAL, "as reported": REPORT, "knowing nothing": INK}
+    figure = forms.dots({"": rows}, title, unit, colors=colors, levels={aim: "the students’ aim"})
+    (axis,) = figure.axes
+    axis.set(xscale="log", xlim=(5e-7, 2e-2))
+    axis.set_xticks(
+        [1e-6, 1e-5, 1e-4, 1e-3, 1e-2], ["0.000001", "0.00001", "0.0001", "0.001", "0.01"]
+    )
     return figure
 
 

@@ -306,6 +306,20 @@ def learn(setup: Setup, rows: Rows, watch: bool = True) -> Learned:
     return Learned(model, losses, next_token, time.perf_counter() - started)
 
 
+def small_model(rows: Rows, seed: int = 0) -> ReportModel:
+    """A new model of two layers, 64 wide, with an MLP and layer norm: none of the faults."""
+    torch.manual_seed(seed)
+    shape = rows.tokenizer.d_vocab, 2, 64, 4, 16, rows.tokens.shape[1]
+    return ReportModel(ModelConfig(*shape, "standard", d_mlp=64))
+
+
+def black_boxes(rows: Rows) -> tuple[Callable, Callable]:
+    """The losses of models A and B, of logits and targets; no row has filling."""
+    if not rows.real.all():
+        raise ValueError("some rows are filled up, which B's loss would have to leave out")
+    return loss_over_time, lambda x, y: next_token_loss(x, y, torch.ones_like(y, dtype=torch.bool))
+
+
 @torch.no_grad()
 def examine(model: ReportModel, rows: Rows, batch_size: int = 50) -> dict[str, float]:
     """The next-token loss (nats) and accuracy over real tokens, and the loss as S0 takes it."""
