@@ -5,7 +5,6 @@ from itertools import combinations
 
 import pytest
 import torch
-from pandas import DataFrame
 
 from aot_helpers.models.losses import copy_losses
 from aot_helpers.models.protocol import Head
@@ -266,100 +265,75 @@ def test_the_chance_of_more_counts_pairs():
     assert moving.chance_of_more(some, others) == pytest.approx((0 + 0 + 2 * (0.5 + 1)) / 6)
 
 
-def without_chance(patterns, named):
-    return (patterns.argmax(dim=-1) == named)[..., 3:].double().mean(dim=-1)
-
-
-def mean_first(four, stands):
-    four = four.mean(dim=1)
-    shares = four / four.sum(dim=-1, keepdim=True)
-    return torch.stack([shares[stands == place].mean(dim=0) for place in range(4)])
-
-
 ANSWERS = [
-    ("17.1", [solutions.fit], "solved"),
-    ("17.1", [without_chance], "not yet"),
-    ("17.1", [lambda patterns, named: solutions.fit(patterns, named).mean(dim=0)], "not yet"),
-    ("17.1", [lambda patterns, named: None], "not attempted"),
-    ("17.2", [solutions.rival], "solved"),
-    ("17.2", [lambda words: [1] * len(words)], "not yet"),  # *topic* itself
-    ("17.2", [lambda words: [0] * len(words)], "not yet"),
-    ("17.2", [lambda words: [len(words) - 1] * len(words)], "not yet"),
-    ("17.2", [lambda words: [1]], "not yet"),
-    ("17.2", [lambda words: None], "not attempted"),
-    ("17.3", [solutions.place_table], "solved"),
-    ("17.3", [mean_first], "not yet"),
-    ("17.3", [lambda four, stands: solutions.place_table(four, stands).T], "not yet"),
-    ("17.3", [lambda four, stands: 0.5], "not yet"),
-    ("17.3", [lambda four, stands: None], "not attempted"),
-    ("17.4", [0.9, 0.1], "solved"),
-    ("17.4", [0.5, 0.1], "not yet"),
+    ("17.1", [solutions.rival], "solved"),
+    ("17.1", [lambda words: [1] * len(words)], "not yet"),  # *topic* itself
+    ("17.1", [lambda words: [0] * len(words)], "not yet"),
+    ("17.1", [lambda words: [len(words) - 1] * len(words)], "not yet"),
+    ("17.1", [lambda words: [1]], "not yet"),
+    ("17.1", [lambda words: None], "not attempted"),
+    ("17.2", ["I liked it.\nYou will, too."], "solved"),
+    ("17.2", ["This movie is great."], "not yet"),
+    ("17.2", ["This movie is great. " * 30], "not yet"),
+    ("17.2", [7], "not yet"),
+    ("17.2", [...], "not attempted"),
+    ("17.3", [0.9, 0.1], "solved"),
+    ("17.3", [0.5, 0.1], "not yet"),
 ]
-HINTS = [
-    ("17.1", without_chance, "chance is not taken off"),
-    ("17.3", mean_first, "before the mean over queries"),
-]
-
-
-@pytest.mark.parametrize(("number", "answer", "hint"), HINTS)
-def test_a_likely_mistake_is_named(capsys, number, answer, hint):
-    grade(number, answer)
-    assert hint in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("kind", ["topic", "previous", "first", "two back"])
-def test_the_readers_fit_is_the_one_of_the_evidence(maps, kind):
-    rows = torch.arange(10)
-    named = {"topic": 1, "previous": rows - 1, "first": 0, "two back": rows - 2}[kind]
-    found = solutions.fit(torch.stack([m.words for m in maps]), named).mean(dim=0)
-    torch.testing.assert_close(found, study.fits(maps, kind), atol=1e-6, rtol=0)
-
-
-def test_the_readers_table_is_the_one_of_the_evidence(model):
-    moved = moving.in_all_orders(model.tokenizer, ["movie", "plot"])
-    stands = torch.tensor([order.index(1) for order in moving.ORDERS])
-    each = [model.run_with_cache(m)[1]["L0.pattern"][:, 1, 5:, 1:5].double() for m in moved]
-    found = sum(solutions.place_table(four, stands) for four in each) / 2
-    expected = moving.place_table(moving.seen_places(model, moved)[1])
-    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
-def test_an_answer_is_judged(model, liking, verdict, number, answer, expected):
+def test_an_answer_is_judged(model, placed, liking, verdict, number, answer, expected):
     text = repeated_tokens(2048, 32, 4, seed=5)
-    given = {"17.2": liking, "17.4": {"model": model, "head": Head(1, 3), "text": text}}
-    assert verdict(number, *answer, **given.get(number, {})) == expected
+    asleep = {"model": placed, "head": Head(0, 1)}
+    waits = {"model": model, "head": Head(1, 3), "text": text}
+    given = {"17.1": liking, "17.2": asleep, "17.3": waits}
+    assert verdict(number, *answer, **given[number]) == expected
+
+
+def test_the_name_itself_is_no_rival(capsys, liking):
+    grade("17.1", lambda words: [1] * len(words), **liking)
+    assert "*topic* itself" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="session")
+def placed():
+    return study.load("imdb-1l-placed")
 
 
 @pytest.fixture(scope="session")
 def liking():
     """Maps of one head that attends to a noun that it likes, or else to the first word."""
-    noun = {"movie": 1, "plot": 0, "girl": 0, "scene": 0}
-    maps = []
-    for topic, at in noun.items():
-        words = torch.full((1, 10, 10), 0.01).tril()
-        words[0, torch.arange(1, 10), at] = 1
+    texts, maps = [], []
+    for topic, at in {"movie": 1, "plot": 0, "girl": 0, "scene": 0}.items():
+        words = torch.full((10, 10), 0.01).tril()
+        words[torch.arange(1, 10), at] = 1
         said = f"My {topic} is so on and off a b c".split()
-        text = study.Text(torch.arange(11), [-1, *range(10)], said)
-        maps.append(study.Maps(text, words, None))
-    return {"one": maps[0], "maps": maps, "head": 0}
+        texts.append(study.Text(torch.arange(11), [-1, *range(10)], said))
+        maps.append(words)
+    return {"one": texts[0].words, "texts": texts, "maps": torch.stack(maps)}
+
+
+def test_a_head_that_wakes_at_line_breaks_is_found(placed):
+    found = study.sleepers(placed, ["This movie is very good.\n\nThe"])
+    assert "L0H1" in found["rest on BOS"]
+    assert "L0H1" in found["of these, wake at line breaks"]
 
 
 def test_figures_can_be_read(maps):
     text, words, _ = maps[0]
-    named = torch.cat([torch.arange(7) % 2, torch.arange(3)])
-    fits = solutions.fit(torch.rand(30, 2, 10, 10), named)
-    held = [(m, n, 0.1 * i) for i, m in enumerate(["a", "b-seed1"]) for n in ("topic", "first")]
-    held = DataFrame(held, columns=["model", "name", "fit"])
-    heads = [("a", "L0H0", 0, 0.1, 7.0), ("b-seed1", "L1H3", 1, 0.99, 0.2)]
-    every = DataFrame(heads, columns=["model", "head", "layer", "to BOS", "cost"])
+    rates = {"the topic": torch.rand(3, 2), "a wrong name": torch.rand(3, 2)}
+    ten = torch.rand(11, 11).tril()
+    some = torch.rand(40)
     check_figures(
         drawings.writing(text.words, {"L0H0": words[0], "L1H3": words[7]}, 6, "title"),
-        drawings.heads(torch.rand(8, 11, 11).tril(), text.words, "title"),
-        drawings.rows_hit(fits[:, 0], fits[:, 1], "title"),
-        drawings.names_fitted(held, {"one": ["a"], "other": ["b-seed1"]}, "title"),
-        drawings.word_or_place(held.assign(index=held["fit"]), {0.75: "made"}, "title"),
-        drawings.costs(every, "title"),
-        drawings.in_gpt2({"topic": torch.rand(2)}, [-0.3, 0.4], ["L0H0", "L0H1"], "title"),
+        drawings.name_on_prompts(
+            rates, ["house", "movie", "film"], ["This {} is", "My {}"], "title"
+        ),
+        drawings.moved_nouns({"movie": torch.rand(4, 4), "film": torch.rand(4, 4)}, "title"),
+        drawings.with_and_without_bos(ten[1:, 1:], ten, list("abcdefghij"), "title"),
+        drawings.change_by_token(some, some, some > 0.5, ("other", "line break"), "title"),
+        drawings.on_a_text(ten, ["BOS", *"abcdefghi", "\n"], "title"),
+        drawings.asleep_and_awake(ten, ten, "title"),
         drawings.spread({"one": [0.1, 0.1, 0.5]}, {"one": 0.23}, "title"),
     )

@@ -1,13 +1,14 @@
-"""Figures of notebook 17: a model that writes, a detector on single prompts."""
+"""Figures of notebook 17: a model that writes, names on many prompts, a head asleep and awake."""
+
+from collections.abc import Mapping
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
-from pandas import DataFrame
 from torch import Tensor
 
-from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE
-from aot_helpers.showing.forms import SMALL, dots, grids, panels, points, shown
+from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHADES, SHARE
+from aot_helpers.showing.forms import TITLE, grids, panels, points, shown
 
 
 def writing(
@@ -31,101 +32,93 @@ def writing(
     return figure
 
 
-def heads(pattern: Float[Tensor, "head query key"], words: list[str], title: str) -> Figure:
-    """The attention patterns of eight heads with BOS, and what each gives to BOS on average."""
-    by_head = {
-        f"L0H{number} (BOS: {each[1:, 0].mean():.4f})": each for number, each in enumerate(pattern)
-    }
-    tokens = ["BOS", *words]
-    names = list(by_head)
-    rows = {"heads 0 to 3": names[:4], "heads 4 to 7": names[4:]}
+def name_on_prompts(
+    rates: Mapping[str, Float[Tensor, "noun opening"]], nouns: list[str], openings: list[str],
+    title: str, n_rows: int = 7,
+) -> Figure:  # fmt: skip
+    """How many rows each prompt hits, a table for each name; nouns by their rate in the first."""
+    order = next(iter(rates.values())).mean(dim=1).argsort(descending=True).tolist()
+    tables = {name: {"": (n_rows * each[order]).T.round()} for name, each in rates.items()}
+    note = (
+        f"in each cell: how many of the {n_rows} rows attend most to the word named (0 is left out)"
+    )
     return grids(
-        {row: {name: by_head[name] for name in some} for row, some in rows.items()}, title,
-        row_names=tokens, column_names=tokens, cell=0.16,
+        tables, title, number=".0f", least=1, limits=(0, n_rows), cell=(0.27, 0.24), note=note,
+        row_names=[each.replace("{}", "…") for each in openings],
+        column_names=[nouns[i] for i in order],
+    )  # fmt: skip
+
+
+def moved_nouns(tables: Mapping[str, Float[Tensor, "stands_at place"]], title: str) -> Figure:
+    """Where each noun stands, and which of four places is attended to."""
+    places = ["1st", "2nd", "3rd", "4th"]
+    return grids(
+        {"": tables}, title, number=".0%", row_names=places, column_names=places, cell=(0.48, 0.4),
+        x_label="place attended to", y_label="the noun stands at",
+    )  # fmt: skip
+
+
+def with_and_without_bos(
+    among: Float[Tensor, "word seen"], pattern: Float[Tensor, "query key"], words: list[str],
+    title: str,
+) -> Figure:  # fmt: skip
+    """One head's map without BOS and with it, on the same axes; each word is one token."""
+    left_out = np.full(pattern.shape, np.nan)
+    left_out[1:, 1:] = among
+    names = ["BOS", *map(shown, words)]
+    panels_ = {"BOS left out, as before": left_out, "all of the attention": np.asarray(pattern)}
+    return grids(
+        {"": panels_}, title, row_names=names, column_names=names, cell=(0.31, 0.27),
         x_label="token attended to (key)", y_label="token that attends (query)",
     )  # fmt: skip
 
 
-def rows_hit(
-    fits: Float[Tensor, " prompt"], null: Float[Tensor, " prompt"], title: str, n_rows: int = 7
+def change_by_token(
+    on_bos: Float[Tensor, " token"], change: Float[Tensor, " token"], special, kinds, title: str
 ) -> Figure:
-    """On how many prompts a name hits so many rows: measured above, a random word's below."""
-    key = {"■ the name": SHARE, "■ permutation null: a random word in each row": PALE}
-    figure, axes = panels(1, 1, 8.4, 2.6, title=title, key=key)
-    axis, values = axes[0, 0], np.unique(np.round(np.concatenate([fits, null]), 4))
-    low, step = values[0], np.diff(values).min()
-    for some, color, sign in ((fits, SHARE, 1), (null, PALE, -1)):
-        n_hit = np.round((np.asarray(some) - low) / step).astype(int)
-        counts = np.bincount(n_hit, minlength=n_rows + 1)
-        axis.bar(range(n_rows + 1), sign * counts, 0.8, color=color, alpha=0.85)
-        for x, count in enumerate(counts):
-            side = "bottom" if sign > 0 else "top"
-            axis.text(x, sign * (count + 3), count, ha="center", va=side, size=SMALL)
-    axis.axhline(0, color=INK, lw=0.8)
-    axis.set_xticks(range(n_rows + 1), [f"{k}\n{low + k * step:.2f}" for k in range(n_rows + 1)])
-    axis.set(xlabel=f"rows hit, of {n_rows} (below: fit)", ylabel="prompts", yticks=[])
-    axis.margins(y=0.16)
+    """What each token leaves to BOS, and how much its prediction changes without the head."""
+    x, y, special = map(np.asarray, (on_bos, change, special))
+    data = {kinds[0]: (x[~special], y[~special]), kinds[1]: (x[special], y[special])}
+    return points(
+        {"": data}, title, "attention that the head gives to BOS at this token",
+        "change without it (nats)", colors=dict(zip(kinds, (PALE, QUERY), strict=True)),
+        width=7.2, height=2.9,
+    )  # fmt: skip
+
+
+def on_a_text(pattern: Float[Tensor, "query key"], tokens: list[str], title: str) -> Figure:
+    """One head's whole attention pattern; the rows of line breaks have orange names."""
+    names = ["BOS", *map(shown, tokens[1:])]
+    figure = grids(
+        {"": {"": pattern}}, title, row_names=names, column_names=names, cell=0.185,
+        x_label="token attended to (key)", y_label="token that attends (query)",
+        note="⏎ is a line break, · a space",
+    )  # fmt: skip
+    for label in figure.axes[0].get_yticklabels():
+        if label.get_text() == "⏎":
+            label.set(color=QUERY, weight="bold")
     return figure
 
 
-def names_fitted(held: DataFrame, groups: dict[str, list[str]], title: str) -> Figure:
-    """The held-out fits of each name, a dot for each model and half of the prompts."""
-    rows = {
-        name: {group: each[each["model"].isin(models)]["fit"] for group, models in groups.items()}
-        for name, each in held.groupby("name", sort=False)
-    }
-    note = "a dot for each model and half of the prompts; a head made by hand has a fit of 1"
-    axis = "fit of the best head: 0 is chance, 1 is always"
-    levels = {0.5: "half-way"}
-    return dots({"": rows}, title, axis, apart=True, levels=levels, note=note)
-
-
-def word_or_place(topic: DataFrame, levels: dict[float, str], title: str) -> Figure:
-    """The index of each model's best topic heads, two dots a model."""
-    rows = {
-        f"{'with' if 'mlp' in model else 'no'} MLP, seed {_seed(model)}": {"": each["index"]}
-        for model, each in topic.groupby("model", sort=False)
-    }
-    note = "two dots a model: the heads chosen on either half of the prompts; made: by hand"
-    axis = "attention on the second place alone (−1) or on the noun alone (1)"
-    return dots({"": rows}, title, axis, levels=levels, x_range=(-1, 1), note=note)
-
-
-def costs(every: DataFrame, title: str) -> Figure:
-    """What each head leaves for words on prompts, and what its ablation costs on repeated tokens.
-
-    On a log scale, because many heads give nearly everything to BOS.
-    """
-    groups = {"layer 0: planted to attend 0 to 3 tokens back": 0, "layer 1": 1}
-    layers = {name: every[every["layer"] == n] for name, n in groups.items()}
-    data = {name: (1 - each["to BOS"], each["cost"]) for name, each in layers.items()}
-    names = {}
-    for head, some in every[every["cost"] > 1].groupby("head"):  # one name for all its seeds
-        said = f"{head} seed{'s' * (len(some) > 1)} {', '.join(map(_seed, some['model']))}"
-        names[said] = 1 - some["to BOS"].iloc[0], some["cost"].iloc[0]
-    x_label = "attention to words on the prompts (the rest: to BOS)"
-    y_label = "cost of ablation on the second copy (nats)"
-    return points({"": data}, title, x_label, y_label, names={"": names}, x_log=True)
-
-
-def _seed(run: str) -> str:
-    """The seed at the end of a run's name; the first run of each kind names none."""
-    return run[-1] if "seed" in run else "0"
-
-
-def in_gpt2(
-    fits: dict[str, Float[Tensor, " head"]], index: list[float], heads: list[str], title: str
+def asleep_and_awake(
+    asleep: Float[Tensor, "query key"], awake: Float[Tensor, "query key"], title: str
 ) -> Figure:
-    """The fits of names to each head, and beside them where each head goes if nouns are moved."""
-    found = {f"fit of {name}": each for name, each in fits.items()} | {"moved nouns": index}
-    data = {
-        name: {head: {"": value} for head, value in zip(heads, each, strict=True)}
-        for name, each in found.items()
-    }
-    axis = "0: chance, 1: always"
-    figure = dots(data, title, axis, number=".2f", x_range=(-1.1, 1.6), levels={0: ""})
-    figure.axes[-1].set_xlabel("−1: second place, 1: noun")
-    figure.axes[-1].set_xticks([-1, 0, 1])
+    """One head's attention patterns on a prompt and on tokens written twice, equally large."""
+    figure, axes = panels(1, 2, 7.6, 3.45, title=title)
+    second = (len(awake) + 1) // 2  # where the second copy begins
+    rows = {"after This movie is": {0: "BOS"}, "on 32 random tokens, written twice": {0: "BOS"}}
+    rows["on 32 random tokens, written twice"] |= {1 + second // 2: "first copy"}
+    rows["on 32 random tokens, written twice"] |= {second + second // 2: "second copy"}
+    for axis, pattern, (name, ticks) in zip(axes[0], (asleep, awake), rows.items(), strict=True):
+        axis.imshow(np.asarray(pattern), cmap=SHADES, vmin=0, vmax=1, interpolation="nearest")
+        axis.set_title(name, **TITLE)
+        axis.set(xticks=[0], xlabel="token attended to (key)")
+        axis.set_xticklabels(["BOS"])
+        axis.set_yticks(list(ticks), list(ticks.values()))
+        axis.tick_params(length=0)
+        axis.spines[:].set(visible=True, color="0.8")
+    axes[0, 1].axhline(second - 0.5, color=PALE, lw=0.8, ls=":")
+    axes[0, 0].set_ylabel("token that attends (query)")
     return figure
 
 

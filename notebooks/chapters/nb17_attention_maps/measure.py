@@ -286,3 +286,28 @@ def labels(model: Model) -> list[str]:
     """L0H0, L0H1 …, in the order of `read`."""
     c = model.config
     return [str(head_of(model, i)) for i in range(c.n_layers * c.n_heads)]
+
+
+def sleepers(
+    model: AttentionOnlyTransformer, texts: list[str], rests: float = 0.95, wakes: float = 1 / 3
+) -> dict[str, str]:
+    """Heads of a single layer that rest on BOS, but for line breaks; and those that wake there.
+
+    rests: the least that BOS gets at other tokens; wakes: the least that words get at line breaks.
+    """
+    line_break = int(model.tokenizer.encode("\n"))
+    elsewhere, at_breaks = [], []
+    for text in texts:
+        tokens = model.tokenizer.encode(text, bos=True)
+        with torch.no_grad():
+            on_bos = model.run_with_cache(tokens[None])[1]["L0.pattern"][0, :, 1:, 0]
+        breaks = tokens[1:] == line_break
+        elsewhere.append(on_bos[:, ~breaks].mean(dim=1))
+        at_breaks.append(on_bos[:, breaks].mean(dim=1))
+    resting = torch.stack(elsewhere).mean(dim=0) >= rests
+    awake = resting & (torch.stack(at_breaks).mean(dim=0) <= 1 - wakes)
+    names = {"rest on BOS": resting, "of these, wake at line breaks": awake}
+    return {
+        name: " ".join(str(head_of(model, i)) for i in some.nonzero()[:, 0]) or "none"
+        for name, some in names.items()
+    }
