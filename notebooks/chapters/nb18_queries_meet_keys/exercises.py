@@ -6,63 +6,52 @@ PAGES are the package's versions of what the reader writes; each is its folded s
 import torch
 
 from aot_helpers.teaching.exercises import NotYet, attempted
-from aot_helpers.teaching.exercises.references import compared
-from chapters.nb18_queries_meet_keys.geometry import distances, placed
+from chapters.nb18_queries_meet_keys.geometry import (
+    CLOSE,
+    close_correlation,
+    close_threshold,
+    distances,
+    placed,
+)
 
 
-def shift_keys(q, k):
-    """All keys [key, d] plus one vector, so that their mean is that of the queries [query, d]."""
-    return k + q.mean(dim=0) - k.mean(dim=0)
+def stands_out(scores):
+    """How far each score exceeds what its key gets from all queries on average: [query, key]."""
+    return scores - scores.mean(dim=0)
 
 
-def squared_distances(scores, q, k):
-    """Squared distances [query, key] from the scores [query, key], q [query, d] and k [key, d]."""
-    of_q, of_k = (q**2).sum(dim=-1), (k**2).sum(dim=-1)
-    return of_q[:, None] + of_k - 2 * scores
+PAGES = {"18.1": stands_out}
 
 
-PAGES = {"18.1": shift_keys, "18.2": squared_distances}
-
-
-def _shift_check(answer):
+def _stands_out_check(answer):
     q, k = _pairs(0)
-    wanted = shift_keys(q, k)
+    q = q + torch.tensor([1.0, -1.0, 0.5], dtype=torch.float64)  # what all queries share
+    scores = q @ k.T
+    (found,) = _tensors(answer(scores.clone()), (12, 9))
+    # Keys so small that their lengths do not count: the nearest one, after the shift.
+    nearest = distances(*placed(q, k, 1e4, shift=True)).argmin(dim=-1)
+    right = int((found.argmax(dim=-1) == nearest).sum())
+    if right == len(q):
+        other = int((scores.argmax(dim=-1) != nearest).sum())
+        said = "your largest entry is the nearest key for all 12 queries"
+        return f"{said}; for {other} of them it is not the key with the largest score"
     known = {
-        "Nothing has moved.": k,
-        "The mean of the keys is now zero; it should be that of the queries.": k - k.mean(dim=0),
-        "The mean of the queries is added, but that of the keys not taken off.": k + q.mean(dim=0),
-        "The keys have gone the other way: their mean is now farther off.": 2 * k - wanted,
-        "You moved by single numbers: take the means over the tokens alone (dim=0).": (
-            k + q.mean() - k.mean()
+        "That is the key with the largest score: the nearest one before the shift.": scores,
+        "The mean of a row is the same for all keys of its query and changes no order: "
+        "which mean belongs to a key?": scores - scores.mean(dim=1, keepdim=True),
+        "One number for the whole table changes no order.": scores - scores.mean(),
+        "These are the averages alone: what is left of a score without them?": (
+            scores.mean(dim=0).expand(scores.shape)
         ),
-        "All keys are the same now: add one vector to them, so that they stay apart.": (
-            q.mean(dim=0).expand(k.shape)
+        "The sign is the wrong way round: the nearest key should have the largest entry.": (
+            -stands_out(scores)
         ),
+        "The average goes the other way: the shift takes it away.": scores + scores.mean(dim=0),
     }
-    compared(answer(q.clone(), k.clone()), wanted, known)
-    before, after = ((q @ each.T).softmax(dim=-1) for each in (k, wanted))
-    change = (after - before).abs().max()
-    return f"the two means coincide, and the attention weights have changed by {change:.0e} at most"
-
-
-def _squares_check(answer):
-    q, k = _pairs(0)
-    scores, of_q, of_k = q @ k.T, (q**2).sum(dim=-1), (k**2).sum(dim=-1)
-    wanted = squared_distances(scores, q, k)
-    known = {
-        "The scores count twice: q · k comes up two times when you multiply out.": wanted + scores,
-        "A large score should bring q and k nearer: look at its sign.": wanted + 4 * scores,
-        "These are distances; leave them squared.": wanted.sqrt(),
-        "Take the squares of the lengths, not the lengths.": (
-            q.norm(dim=-1)[:, None] + k.norm(dim=-1) - 2 * scores
-        ),
-        "Both lengths are needed: the keys' are missing.": of_q[:, None] - 2 * scores,
-        "Both lengths are needed: the queries' are missing.": of_k - 2 * scores,
-    }
-    compared(answer(scores.clone(), q.clone(), k.clone()), wanted, known)
-    far = int((wanted.argmin(dim=-1) != scores.argmax(dim=-1)).sum())
-    said = f"with keys of quite different lengths, {far} of {len(q)} queries are nearest to another"
-    return f"{said} key than the one with the largest score"
+    for said, mistake in known.items():
+        if torch.equal(found.argmax(dim=-1), mistake.argmax(dim=-1)):
+            raise NotYet(said)
+    raise NotYet(f"Your largest entry is the nearest key for {right} of 12 queries.")
 
 
 def _move(answer, map_changes, queries, keys):
@@ -104,7 +93,7 @@ def _tensors(found, *wanted):
     shapes = [tuple(getattr(each, "shape", ())) for each in found]
     if shapes != [*wanted]:
         said = " and ".join(map(str, wanted))
-        raise NotYet(f"Of 12 queries and 9 keys, return {said}; your shapes are {shapes}.")
+        raise NotYet(f"Return {said}; your shapes are {' and '.join(map(str, shapes))}.")
     if not all(each.isfinite().all() for each in found):
         raise NotYet("Yours has NaN or infinity.")
     return [each.double() for each in found]
@@ -142,4 +131,22 @@ def _broken(answer):
     return f"{said}: lengths decide what is attended to, and cosine distance cannot show them"
 
 
-CHECKS = {"18.1": _shift_check, "18.2": _squares_check, "18.3": _move, "18.4": _broken}
+def _fooled(answer):
+    q, k = _tensors(answer(), (100, 8), (100, 8))
+    apart, scores = distances(q, k), q @ k.T
+    if len(apart.unique()) < 0.9 * apart.numel():
+        raise NotYet("Many of your distances are equal: make no two vectors alike.")
+    r, n = close_correlation(scores, apart, close_threshold(apart, CLOSE))
+    right = int((apart.argmin(dim=1) == scores.argmax(dim=1)).sum())
+    said = f"The correlation is {r:.2f}, and the nearest key is the argmax key for {right} of 100"
+    if not r <= -0.9:
+        raise NotYet(f"{said} queries: it should be -0.9 or less. Whose pairs are the closest?")
+    if right > 5:
+        why = "for short keys the nearest one has the largest score. What if keys are long?"
+        raise NotYet(f"{said} queries, 5 at most: {why}")
+    owner = min((apart < close_threshold(apart, CLOSE)).any(dim=d).sum() for d in (0, 1))
+    said = said[0].lower() + said[1:]
+    return f"{said} queries; its {n} pairs share {int(owner)} of your vectors"
+
+
+CHECKS = {"18.1": _stands_out_check, "18.2": _move, "18.3": _broken, "18.4": _fooled}

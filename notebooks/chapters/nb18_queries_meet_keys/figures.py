@@ -1,12 +1,13 @@
-"""Drawings of notebook 18: clouds of queries and keys, S1's metrics, maps against a rule."""
+"""Drawings of notebook 18: clouds of queries and keys, and what their scale and shift decide."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, LogNorm
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 from torch import Tensor
@@ -14,8 +15,8 @@ from torch import Tensor
 from aot_helpers.models.protocol import Head
 from aot_helpers.showing import forms
 from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE
+from chapters.nb18_queries_meet_keys.geometry import QueriesKeys
 from chapters.nb18_queries_meet_keys.measure import map_of, places
-from chapters.nb18_queries_meet_keys.shifting import Shifted
 
 SHADES = {
     color: LinearSegmentedColormap.from_list("cloud", ["#F2F2F2", color, "#1A1A1A"])
@@ -26,9 +27,6 @@ NEAREST = {"━ to the nearest key: the argmax key": INK, "- - - to the nearest 
 LATER = "darker: later in the text"
 # Of a scale c: below 1 it makes keys large, above 1 queries, up to 0.2 and to 5.
 LARGER = LinearSegmentedColormap.from_list("larger", [(0, KEY), (1 / 6, "#FFFFFF"), (1, QUERY)])
-
-EVEN = LinearSegmentedColormap.from_list("even", [KEY, "#FFFFFF", QUERY])  # the same for log c
-SHOWN = (0.2, 0.4, 1.0, 2.5, 5.0)  # the values of c that are written on axes
 
 
 def toy(
@@ -179,71 +177,97 @@ def at_a_glance(
     return figure
 
 
-def exchange(film: Shifted, title: str) -> Figure:
-    """At each step of a head's shift, which key is the nearest one: a curve for each kind."""
-    shares = film.film["shares"]
-    curves = {"argmax key": film.film["liked"], "most above average": film.film["above"]}
-    curves = {name: (shares, found) for name, found in curves.items()}
-    labels = "share of the shift", "share of the queries"
-    return forms.lines({"": curves}, title, *labels, y_range=(0, 1), width=7.5)
+def exchange(steps: Sequence[float], found: Mapping[str, Sequence[float]], title: str) -> Figure:
+    """At each step of a head's shift, how often the nearest key is of each kind: {kind: shares}."""
+    curves = {name: (steps, each) for name, each in found.items()}
+    labels = "how much of the shift is added to the keys", "share of the queries"
+    hues = dict(zip(found, (INK, SHARE), strict=True))
+    return forms.lines({"": curves}, title, *labels, colors=hues, y_range=(0, 1), width=7.5)
 
 
-def scales(
-    of_heads: Sequence[float],
-    at_random: Sequence[float],
-    chosen: Mapping[str, Float[Tensor, "layer head"]],
+def at_scales(
+    maps: Mapping[str, tuple[Float[Tensor, "point 2"], Float[Tensor, "point 2"]]],
+    right: Int[Tensor, " point"],
+    v: QueriesKeys,
     title: str,
 ) -> Figure:
-    """S1's metrics: the weighted correlation of heads, and the c that each metric chooses for them.
+    """Maps of a head at several scales, {name: (q, k)}, and a line from each query to a key.
 
-    of_heads: each head's correlation at its best c; at_random: the same of random vectors.
+    right: the place of each query's key; lines are drawn for the first text alone.
     """
-    figure, axes = forms.panels(
-        1, 1 + len(chosen), 12, 2.9, title=title, width_ratios=[1.2, *[1] * len(chosen)],
-        note="left: a point is a head, + the median; others: the c that each metric chooses",
-    )  # fmt: skip
-    axis = axes[0, 0]
-    axis.axline((0, 0), slope=1, color=PALE, lw=1.2, zorder=1)
-    axis.scatter(at_random, of_heads, color=SHARE, alpha=0.6, lw=0, s=22, zorder=3)
-    axis.plot(np.median(at_random), np.median(of_heads), "+", color=INK, ms=13, mew=2.2, zorder=4)
-    look = {"color": PALE, "size": forms.SMALL + 1, "path_effects": forms.HALO, "zorder": 5}
-    axis.text(0.97, 0.04, "the head is nearer to -1", ha="right", transform=axis.transAxes, **look)
-    axis.text(0.03, 0.92, "random vectors are nearer", transform=axis.transAxes, **look)
-    limits = -1.05, max(*of_heads, *at_random) + 0.12
-    axis.set(xlim=limits, ylim=limits)
-    axis.set(xlabel="same lengths, random directions", ylabel="MiniLM's head")
-    axis.set_title("weighted correlation at the best c", **forms.TITLE)
-    for axis, (name, values) in zip(axes[0, 1:], chosen.items(), strict=True):
-        image = axis.imshow(values.numpy(), cmap=EVEN, norm=LogNorm(0.2, 5), aspect="auto")
+    kinds = KINDS | {"— from each query of one text to the key that stands out": SHARE}
+    size = 2.45 * len(maps), 3.35
+    figure, axes = forms.panels(1, len(maps), *size, title=title, key=kinds, note=LATER)
+    for axis, (name, (q, k)) in zip(axes[0], maps.items(), strict=True):
+        for i in (v.text == 0).nonzero()[:, 0].tolist():
+            ends = torch.stack([q[i], k[right[i]]]).T
+            axis.plot(*ends.tolist(), color=SHARE, lw=0.9, alpha=0.8, zorder=2)
+        _cloud(axis, q, QUERY, "o", 11, v.pos)
+        _cloud(axis, k, KEY, "s", 9, v.pos)
+        _bare(axis)
         axis.set_title(name, **forms.TITLE)
-        axis.set(xlabel="head", ylabel="layer" if axis is axes[0, 1] else "")
-        axis.set_xticks(range(0, values.shape[1], 2))
-        axis.set_yticks(range(values.shape[0]))
-    bar = figure.colorbar(image, ax=axes[0, 1:], label="c", aspect=18, fraction=0.03)
-    bar.set_ticks(SHOWN, labels=[f"{c:g}" for c in SHOWN], minor=False)
-    bar.minorticks_off()
     return figure
 
 
-def against_rules(
-    by_rule: Sequence[tuple[float, str]], by_map: Sequence[float], title: str
+def choosing(
+    scales: Sequence[float],
+    found: Mapping[str, Sequence[float]],
+    correlation: Sequence[float],
+    equal: float,
+    title: str,
 ) -> Figure:
-    """What maps of heads find, against rules without a map: a point is a head, in its rule's color.
+    """Over the scale c: what is found, and the weighted correlation, which should tell it.
 
-    by_rule: (share found, name of the rule) of each head; by_map: the shares of their maps.
+    equal: the scale at which queries and keys are equally long, a dotted line.
     """
-    shares, names = zip(*by_rule, strict=True)
-    colors = dict(zip(sorted({*names}), (INK, SHARE, KEY, QUERY), strict=False))
-    key = {f"● {name}": color for name, color in colors.items()}
-    note = "a point is a head, + the median"
-    figure, axes = forms.panels(1, 1, 6.4, 4.2, title=title, key=key, note=note)
-    axis, look = axes[0, 0], {"size": forms.SMALL + 1, "path_effects": forms.HALO, "zorder": 5}
-    axis.axline((0, 0), slope=1, color=PALE, lw=1.2, zorder=1)
-    dots = [colors[name] for name in names]
-    axis.scatter(shares, by_map, color=dots, alpha=0.75, lw=0, s=30, zorder=3)
-    axis.plot(np.median(shares), np.median(by_map), "+", color=INK, ms=15, mew=2.4, zorder=4)
-    axis.text(0.03, 0.97, "the map finds more", color=PALE, va="center", **look)
-    axis.text(0.97, 0.03, "the rule finds more", color=PALE, ha="right", **look)
-    axis.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
-    axis.set(xlabel="share found by the rule", ylabel="share found by the map")
+    figure, axes = forms.panels(1, 2, 10.5, 3.7, title=title)
+    left, right = axes[0]
+    for (name, shares), (color, ls) in zip(found.items(), ((INK, "--"), (SHARE, "-")), strict=True):
+        left.plot(scales, shares, "o", ls=ls, color=color, ms=5, lw=1.8)
+        x, y, ha = (0.9, 0.9, "right") if ls == "--" else (1.9, 0.62, "left")
+        left.text(x, y, name, color=color, ha=ha, weight="bold", size=forms.SMALL + 1)
+    right.plot(scales, correlation, "o-", color=INK, ms=5, lw=1.8)
+    right.axhline(0, color="0.8", lw=1, zorder=0)
+    look = {"color": PALE, "size": forms.SMALL + 1, "va": "center"}
+    left.text(1.03 * equal, 0.1, "queries and keys\nequally long", **look)
+    right.text(0.97 * equal, -1, "−1 should be here", ha="right", **look)
+    left.set(ylim=(-0.04, 1.04), ylabel="share of the queries")
+    left.set_title("the nearest key is the one that stands out", **forms.TITLE)
+    right.set(ylim=(-1.12, 1.12), ylabel="correlation")
+    right.set_title("weighted correlation of distance and score", **forms.TITLE)
+    for axis in (left, right):
+        axis.set_xscale("log")
+        axis.set_xticks(
+            [0.2, 0.4, 0.8, 1.25, 2.5, 5], labels=["0.2", "0.4", "0.8", "1.25", "2.5", "5"]
+        )
+        axis.minorticks_off()
+        axis.axvline(equal, color=PALE, lw=1.2, ls=":", zorder=0)
+        axis.set_xlabel("c: queries times c, keys divided by c")
+    return figure
+
+
+def closest(
+    panels: Mapping[str, tuple[Float[Tensor, " pair"], Float[Tensor, " pair"]]],
+    whose: Mapping[str, Int[Tensor, " pair"]],
+    title: str,
+) -> Figure:
+    """Distance and score of the closest pairs, {name: (distance, score)}.
+
+    whose: of each pair, 1 if the query is that of [CLS], 2 if the key is, 3 if both are, or 0.
+    """
+    kinds = {
+        "its query is that of [CLS]": QUERY,
+        "its key is": KEY,
+        "both are": SHARE,
+        "neither": PALE,
+    }
+    colors = [kinds[name] for name in ("neither", *list(kinds)[:3])]
+    key = {f"● {name}": color for name, color in kinds.items()}
+    figure, axes = forms.panels(1, len(panels), 3.5 * len(panels), 3.3, title=title, key=key)
+    for axis, (name, (distance, score)) in zip(axes[0], panels.items(), strict=True):
+        hues = [colors[int(each)] for each in whose[name]]
+        axis.scatter(distance, score, color=hues, s=20, alpha=0.75, lw=0)
+        axis.set_title(name, **forms.TITLE)
+        axis.set(xlabel="distance")
+    axes[0, 0].set_ylabel("score")
     return figure

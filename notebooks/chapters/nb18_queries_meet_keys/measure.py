@@ -6,18 +6,21 @@ of its section 1.2, beside their nulls, and whether a map's nearest key is the o
 
 import base64
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import pandas
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aot_helpers.base.results import rounded
-from aot_helpers.models.protocol import Head, Model
+from aot_helpers.models.checkpoints import load_checkpoint
+from aot_helpers.models.protocol import Head, Model, all_heads
 from aot_helpers.models.transformer import AttentionOnlyTransformer
+from aot_helpers.reading.heads import induction_scores
+from aot_helpers.text.batches import repeated_tokens
 from chapters.nb18_queries_meet_keys import shifting
 from chapters.nb18_queries_meet_keys.geometry import (
     SCALES,
@@ -209,6 +212,7 @@ def examine(model: Model, name: str, seed: int = 0, maps: tuple = ("tsne",)) -> 
             each["film"] = film(v, seed)
         if head == shifting.HEAD and "umap" in maps:
             each["shift film"] = shifting.shift_film(v, seed)
+            each["vectors"] = shifting.packed_vectors(v)
         heads.append(rounded(each, ".5g"))
         print(name, head, flush=True)
     tokens = [model.tokenizer.token_strings(each) for each in texts]
@@ -233,36 +237,6 @@ def found_in_full(result: dict, kind: str, c: float = 5.0) -> list[float]:
     if c not in IN_FULL:
         raise ValueError(f"the results file has c = 1 and c = 5, not {c!r}: take one of these")
     return [each["liked"][kind][IN_FULL.index(c)] for each in result["heads"]]
-
-
-def exchanged(result: dict, film: shifting.Shifted) -> pandas.DataFrame:
-    """How often the nearest key is the argmax key, and the key most above average, by the shift.
-
-    Of the head of the film, at c = 1, and of all heads of the results file, at c = 5.
-    """
-    film_of = {"argmax key": film.film["liked"], "most above average": film.film["above"]}
-    kinds = {"argmax key": ("plain", "shifted"), "most above average": ("above", "above, shifted")}
-    of_all = {
-        key: [float(np.median(found_in_full(result, kind))) for kind in pair]
-        for key, pair in kinds.items()
-    }
-    n = len(result["heads"])
-    names = f"{film.head}, c = 1", f"median of {n} heads, c = 5"
-    rows = pandas.MultiIndex.from_product([names, ["not shifted", "shifted"]])
-    table = {key: [shares[0], shares[-1], *of_all[key]] for key, shares in film_of.items()}
-    return pandas.DataFrame(table, index=rows)
-
-
-def metric_scales(result: dict) -> dict[str, Float[Tensor, "layer head"]]:
-    """The c that each of S1's three metrics chooses for the heads of a results file."""
-    count = torch.tensor([each["correlations"]["count"] for each in result["heads"]]).sum(dim=0)
-    chosen = {
-        "weighted correlation": chosen_scales(curves_of(result, "all pairs")),
-        "… divided by its count": chosen_scales(curves_of(result, "one threshold") / count),
-        "ratio of the norms": torch.tensor([each["norm scale"] for each in result["heads"]]),
-    }
-    sizes = result["n_layers"], result["n_heads"]
-    return {name: each.view(sizes) for name, each in chosen.items()}
 
 
 def map_numbers(v: QueriesKeys, causal: bool, method: str, seed: int = 0) -> dict:
@@ -452,3 +426,25 @@ def top_is_pronoun(v: QueriesKeys, causal: bool, kinds: WordKinds) -> Bool[Tenso
     """Whether the key of each query's top score, of its text and not later if causal, is one's."""
     best = (v.q @ v.k.T).masked_fill(~v.allowed(causal), -torch.inf).argmax(dim=-1)
     return kinds.pronouns[best]
+
+
+def induction_heads(names: Sequence[str], seed: int = 0) -> dict[str, list[float]]:
+    """What maps of induction heads find, whose right key is known, at two scales.
+
+    Each token of the second copy should lie nearest to the key after its twin. The scales are that
+    of equal lengths and, of SCALES, that of the lowest weighted correlation.
+    """
+    n, found = 16, {"equal lengths": [], "the correlation": []}
+    texts = repeated_tokens(1024, n, 4, seed=seed)
+    for model in map(load_checkpoint, names):
+        scores = induction_scores(model, repeated_tokens(1024, 24, 8, seed=seed + 1))
+        heads = [head for head in all_heads(model) if scores[head] >= 0.5]
+        for v in queries_and_keys(model, texts, heads).values():
+            asked, later = v.pos > n, ~v.allowed(causal=True)
+            right = torch.arange(len(v.pos)) - n + 1
+            chosen = 1 / norm_scale(v.q, v.k), chosen_scales(scale_curve(v.q, v.k)[0]).item()
+            for shares, c in zip(found.values(), chosen, strict=True):
+                apart = distances(*joint_map(*placed(v.q, v.k, c, shift=True), seed=seed))
+                hits = apart.masked_fill(later, torch.inf).argmin(dim=1) == right
+                shares.append(hits[asked].double().mean().item())
+    return found

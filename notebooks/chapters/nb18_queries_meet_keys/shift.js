@@ -33,9 +33,9 @@
     pen.setLineDash([]); pen.strokeStyle = "#111"; pen.lineWidth = 4; pen.beginPath(); pen.arc(...from, 13, 0, 7); pen.stroke();
     const [x, y] = keys[0]; pen.fillStyle = tint(BLUE, latest); pen.fillRect(x - 11, y - 11, 22, 22); pen.strokeRect(x - 11, y - 11, 22, 22);
     const k = Math.round(shown);
-    said.textContent = `${Math.round(100 * W.shares[k])} % of the shift`; slider.setAttribute("aria-valuetext", said.textContent);
+    said.textContent = `${Math.round(100 * W.shares[k])}% of the shift`; slider.setAttribute("aria-valuetext", said.textContent);
     note.innerHTML = ""; note.append("The query of "); make("b", note, "color:#c85200", quoted(query)); note.append(" attends most to "); make("b", note, "color:" + PURPLE, quoted(most)); note.append("; on this map the nearest key of its text is "); make("b", note, "color:#0072b2", quoted(near));
-    note.append(`. By the vectors themselves, the nearest key is the argmax key for ${Math.round(100 * W.liked[k])} % of the queries, and the key most above average for ${Math.round(100 * W.above[k])} %.`);
+    note.append(".");
     row.forEach((share, i) => { columns[i].style.height = `${share / 255 * 100}%`; columns[i].style.background = i === most ? PURPLE : "#C9A9DB"; });
     under.textContent = `Attention of ${quoted(query)} to the ${length} tokens of its text: the same in every frame. The framed square is the key of ${W.tokens[0]}. Point at a round dot, or use the arrow keys, for another query.`;
     canvas.setAttribute("aria-label", `Map of queries and keys of ${W.head}. ${note.textContent}`); bars.setAttribute("aria-label", under.textContent); }

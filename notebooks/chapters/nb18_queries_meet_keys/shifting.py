@@ -71,6 +71,25 @@ def _turned_to(before, new):
     return new @ left @ right
 
 
+def packed_vectors(v: QueriesKeys) -> dict:
+    """The queries and keys of the first texts, as half-precision numbers in text."""
+    kept = v.text < TEXTS
+    packed = {x: getattr(v, x)[kept].cpu().numpy().astype("<f2").tobytes() for x in "qk"}
+    return {x: b64encode(each).decode() for x, each in packed.items()}
+
+
+def vectors_of(result: Mapping, head: Head = HEAD) -> QueriesKeys:
+    """A head's queries and keys [token, d_head] in a results file, at the tokens of its film."""
+    found = next((e.get("vectors") for e in result["heads"] if e["head"] == str(head)), None)
+    if found is None:
+        raise ValueError(f"{result['model']} has no vectors of {head}: run make data WHAT=geometry")
+    lengths = torch.tensor([len(tokens) for tokens in result["tokens"][:TEXTS]])
+    read = lambda text: torch.from_numpy(np.frombuffer(b64decode(text), "<f2").astype(float))  # noqa: E731
+    q, k = (read(found[x]).view(int(lengths.sum()), -1) for x in "qk")
+    pos = torch.cat([torch.arange(n) for n in lengths])
+    return QueriesKeys(q, k, torch.arange(TEXTS).repeat_interleave(lengths), pos)
+
+
 class Shifted:
     """The film of a results file: maps [share, point, 2] in -1 … 1 and attention [query, key]."""
 
@@ -119,9 +138,10 @@ def view(shifted: Shifted, query: int, title: str) -> ShiftView:
 def frames(shifted: Shifted, query: int, places: Sequence[float], title: str) -> Figure:
     """The map at some places, and below each the attention of one query, which stays as it is."""
     key = {"● queries": QUERY, "■ keys (framed: of [CLS])": KEY}
-    key["- - - from a query of one text to its nearest key"] = PALE
-    key["— from one query to the key that it attends to most; its attention weights"] = SHARE
-    size = 3.2 * len(places), 4.3
+    name = shifted.tokens[query]
+    key["- - - from each query of one text to its nearest key"] = PALE
+    key[f"— from the query of {name} (circled) to the key that it attends to most"] = SHARE
+    size = 3.2 * len(places), 4.5
     figure, axes = forms.panels(2, len(places), *size, title=title, key=key, height_ratios=[4.2, 1])
     for place, (above, below) in zip(places, axes.T, strict=True):
         draw(shifted, query, place, above, below)
@@ -141,6 +161,8 @@ def draw(shifted: Shifted, query: int, place: float, above, below) -> None:
     nearest = np.linalg.norm(keys - at[:length, None], axis=-1).argmin(axis=1)
     for i, key in enumerate(nearest):
         above.plot(*zip(at[i], keys[key], strict=True), color=PALE, lw=0.9, ls=(0, (3, 2)))
+    near = keys[nearest[query]]
+    above.plot(*zip(at[query], near, strict=True), color=INK, lw=1.6, ls=(0, (2, 1)), zorder=4)
     most = shifted.attention[query].argmax()
     above.plot(*zip(at[query], keys[most], strict=True), color=SHARE, lw=2.4, zorder=3)
     above.scatter(*at[query], s=90, fc="none", ec=INK, lw=1.6, zorder=5)
@@ -149,7 +171,8 @@ def draw(shifted: Shifted, query: int, place: float, above, below) -> None:
     above.set_aspect("equal")
     above.spines[:].set(visible=True, color="0.85")
     share = shifted.shares[round(place)]
-    above.set_title(f"{100 * share:.0f} % of the shift", **forms.TITLE)
+    said = f"nearest key of {shifted.tokens[query]}: {shifted.tokens[nearest[query]]}"
+    above.set_title(f"{100 * share:.0f}% of the shift\n{said}", **forms.TITLE)
     below.bar(range(length), shifted.attention[query], color=SHARE, width=0.8)
     below.set(ylim=(0, 1), yticks=[0, 1])
     high = [i for i, share in enumerate(shifted.attention[query]) if share >= NAMED]
