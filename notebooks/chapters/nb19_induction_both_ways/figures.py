@@ -1,14 +1,13 @@
 """Drawings of notebook 19: a text written twice with its attention, and maps of heads."""
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from aot_helpers.models.protocol import Head, Model
+from aot_helpers.models.protocol import Model
 from aot_helpers.reading.heads import induction_scores
 from aot_helpers.showing import forms
 from aot_helpers.showing.diagrams import (
@@ -29,14 +28,6 @@ from chapters.nb19_induction_both_ways.measure import highest
 from chapters.nb19_induction_both_ways.repeats import Hidden
 
 STEP = 1.12  # inches from token to token
-FAINT = 0.1  # a path whose cut costs less is drawn so
-
-
-class Path(NamedTuple):
-    """A head's attention to a neighbor, and what the cut of its path to a later head costs."""
-
-    attention: float
-    cost: float
 
 
 @dataclass(frozen=True)
@@ -44,8 +35,7 @@ class Copies:
     """A text written twice, as drawn: the first copy above, the second below it.
 
     query: the token that attends, a place in the second copy. shares: its attention to each token
-    of the first copy; None draws question marks at the places in `asked`. neighbors: heads of layer
-    0, {head: (step, Path from the query, Path from the query's copy)}.
+    of the first copy; None draws question marks at the places in `asked`.
     """
 
     name: str
@@ -54,19 +44,17 @@ class Copies:
     query: int
     shares: Float[Tensor, " first"] | None = None
     asked: tuple[int, ...] = ()
-    neighbors: dict[str, tuple[int, Path, Path]] = field(default_factory=dict)
 
 
 def two_copies(panels: list[Copies], title: str) -> Figure:
     """Each text in two rows, with arrows from the token that attends to those it attends to."""
     width = max(len(each.first) for each in panels) * STEP + 0.3
-    heights = [3.5 if each.neighbors else 2.05 for each in panels]
-    figure, axis = canvas(width, sum(heights) + 0.45)
-    top = sum(heights) - 0.2
-    for panel, height in zip(panels, heights, strict=True):
+    height = 2.05
+    figure, axis = canvas(width, height * len(panels) + 0.45)
+    for i, panel in enumerate(panels):
+        top = height * (len(panels) - i) - 0.2
         say(axis, 0.15, top, panel.name, PALE, ha="left", size=10)
-        _rows(axis, panel, top - (1.17 if panel.neighbors else 0.42))
-        top -= height
+        _rows(axis, panel, top - 0.42)
     return headline(figure, title)
 
 
@@ -88,17 +76,6 @@ def _rows(axis, panel, top):
             say(axis, middle, (below + top) / 2, "?", QUERY, size=12, weight="bold")
     for i, text in enumerate(panel.second):
         word(axis, x[i], below, shown(text), QUERY if i == panel.query else "0.6", **box)
-    for head, (step, *found) in panel.neighbors.items():
-        for path, y, up, color in zip(found, (below, top), (-1, 1), (QUERY, KEY), strict=True):
-            here, there = x[panel.query] + 0.15 * step, x[panel.query + step]
-            bend, strong = f"arc3,rad={-0.45 * up * step / abs(step):g}", path.cost >= FAINT
-            look = {"arrowstyle": "-|>", "connectionstyle": bend, "color": color}
-            look |= {"lw": 0.8 + 4 * path.cost, "alpha": 1 if strong else 0.5}
-            edge = y + 0.22 * up
-            axis.annotate("", (there, edge), (here, edge), arrowprops=look)
-            told = f"{head} attends {path.attention:.2f}\ncut costs {path.cost:.2f}"
-            middle, weight = x[panel.query] + 0.95 * step, "bold" if strong else "normal"
-            say(axis, middle, y + 0.7 * up, told, color, size=9.5, weight=weight)
 
 
 def question(causal: Model, text: Hidden, tokenizer: Tokenizer, title: str) -> Figure:
@@ -111,31 +88,48 @@ def question(causal: Model, text: Hidden, tokenizer: Tokenizer, title: str) -> F
     return two_copies([one_on, asked], title)
 
 
-def answer(
-    model: Model,
-    reader: Head,
-    text: Hidden,
-    tokenizer: Tokenizer,
-    costs: dict[Head, tuple[int, float, float]],
-    title: str,
+def solved(
+    model: Model, text: Hidden, tokenizer: Tokenizer, matches: list[tuple[float, float]], title: str
 ) -> Figure:
-    """How a mask finds the copy: heads of layer 0 bring neighbors, the reader compares them.
+    """All four heads of a model of 2 x 2 on one text: notes beside the mask and the copy, matched.
 
-    costs: {head: (step to its neighbor, what its path costs the queries, what it costs the keys)}.
+    matches: for each head of layer 1, what before meets before and what after meets after add to
+    the score of the copy.
     """
     cache = model.run_with_cache(text.seen[:1])[1]
-    at, copy, neighbors = int(text.at[0]), int(text.at[0]) - text.length, {}
-    for head, (step, in_query, in_key) in costs.items():
-        to = cache[f"L{head.layer}.pattern"][0, head.head]
-        ends = (at, in_query), (copy, in_key)
-        paths = [Path(to[here, here + step].item(), cost) for here, cost in ends]
-        neighbors[str(head)] = (step, *paths)
-    pattern = cache[f"L{reader.layer}.pattern"][0, reader.head]
-    name = (
-        f"masked-4x8; the thicker a path, the more of {reader}'s weight on the copy its cut costs"
-    )
-    told = _drawn(name, text, tokenizer, pattern, neighbors=neighbors)
-    return two_copies([told], title)
+    at = int(text.at[0])
+    n, copy = text.length, at - text.length
+    names = [each.strip() for each in tokenizer.token_strings(text.tokens[0, 1:])]
+    names[at - 1] = "[mask]"
+    figure, axis = canvas(n * STEP + 0.3, 5.0)
+    x = [0.15 + STEP * (i + 0.5) for i in range(n)]
+    middle, box = x[copy - 1], {"width": 1.02, "height": 0.4, "size": 9.5}
+    for y, here, up, color in ((3.2, copy, 1, KEY), (1.3, at, -1, QUERY)):
+        for i, name in enumerate(names[n * (here == at) :][:n]):
+            own = i == copy - 1
+            look = {"fill": SHADES(0.95)} if own and here == copy else {}
+            ink = "white" if look else color if abs(i - copy + 1) <= 1 else "0.6"
+            word(axis, x[i], y, shown(name), ink, **box, **look)
+        for head, step, side in ((0, -1, "before"), (1, 1, "after")):
+            share = cache["L0.pattern"][0, head, here, here + step].item()
+            there = x[copy - 1 + step]
+            look = {"arrowstyle": "-|>", "color": color, "lw": 0.8 + 1.8 * share}
+            look["connectionstyle"] = f"arc3,rad={-0.5 * up * step:g}"
+            ends = (there, y + 0.22 * up), (middle + 0.16 * step, y + 0.22 * up)
+            axis.annotate("", *ends, arrowprops=look)
+            note = f"L0H{head} attends {share:.2f}\nand notes “{side} me: {names[here - 1 + step]}”"
+            say(axis, middle + 0.3 * step, y + 0.79 * up, note, color, size=9.5,
+                ha="right" if step < 0 else "left")  # fmt: skip
+    arrow(axis, (middle, 1.53), (middle, 2.97), SHARE, width=2.4)
+    shares = [cache["L1.pattern"][0, head, at, copy].item() for head in (0, 1)]
+    for step, match, side in ((-1, 0, "before"), (1, 1, "after")):
+        gains = [f"{each[match]:+.0f} in L1H{head}" for head, each in enumerate(matches)]
+        told = f"“{side} me” meets “{side} me”:\n" + ", ".join(gains)
+        say(axis, middle + 0.2 * step, 2.4, told, SHARE, size=10, weight="bold",
+            ha="right" if step < 0 else "left")  # fmt: skip
+    attends = ", ".join(f"L1H{head} {share:.2f}" for head, share in enumerate(shares))
+    say(axis, middle + 0.2, 1.93, f"attention: {attends}", SHARE, size=9.5, ha="left")
+    return headline(figure, title)
 
 
 def _drawn(name, text, tokenizer, pattern=None, hidden=True, **look) -> Copies:
@@ -146,32 +140,6 @@ def _drawn(name, text, tokenizer, pattern=None, hidden=True, **look) -> Copies:
         names[at - 1] = "[mask]"
     shares = None if pattern is None else pattern[at, 1 : n + 1]
     return Copies(name, names[:n], names[n:], at - 1 - n, shares, **look)
-
-
-def single_cuts(lost: dict[str, list[float]], title: str) -> Figure:
-    """What the cut of each head of layer 0 costs, {"Q" or "K": one share for each head}.
-
-    The heads farther than one token away share a row, which shows the largest of their costs.
-    """
-    names, last = (
-        {"Q": "path cut from the queries", "K": "path cut from the keys"},
-        len(lost["Q"]) - 1,
-    )
-    heads = {"L0H0 (1 before)": slice(0, 1), "L0H1 (1 after)": slice(1, 2)}
-    heads[f"the most of L0H2 to L0H{last} (2 to {last // 2 + 1} away)"] = slice(2, None)
-    rows = {
-        row: {names[r]: round(max(each[some]), 2) + 0.0 for r, each in lost.items()}
-        for row, some in heads.items()
-    }
-    x_label = "share of the weight on the copy that is lost"
-    look = {"number": ".2f", "apart": True, "stems": True, "x_range": (-0.03, 0.8)}
-    return forms.dots(
-        {"": rows},
-        title,
-        x_label,
-        colors=dict(zip(names.values(), (QUERY, KEY), strict=True)),
-        **look,
-    )
 
 
 def head_maps(rows: dict[str, dict[str, Float[Tensor, "layer head"]]], title: str) -> Figure:
