@@ -1,4 +1,4 @@
-"""The exercises of notebook 20: the lens, a random baseline, readings broken, a patch predicted.
+"""The exercises of notebook 20: a random baseline, readings broken, a patch predicted.
 
 PAGES are the package's versions of what the reader writes; each is its folded solution.
 """
@@ -14,16 +14,8 @@ from aot_helpers.teaching.exercises.references import draw
 from chapters.nb20_logit_lens.patching import patched_logits
 from chapters.nb20_logit_lens.stream_vectors import read
 
-LOUD, QUIET = 0.3, 100  # of 20.3: the least probability of a top token, the least rank of the word
+LOUD, QUIET = 0.3, 100  # of 20.2: the least probability of a top token, the least rank of the word
 KEEPS, LOSES = 0.01, 0.1  # the most that p may change, and the most that may be left of it
-
-
-def logit_lens(x, final_norm, W_U, k):
-    """Read vectors x [..., d_model]: the ids of their k top tokens [..., k], and the probability of
-    every token [..., d_vocab].
-    """
-    p = (final_norm(x) @ W_U).softmax(dim=-1)
-    return p.topk(k).indices, p
 
 
 def norm_matched(heads, W_O):
@@ -41,7 +33,7 @@ def predict_patch(logits, here, there, W_U):
     return logits - here @ W_U + there @ W_U
 
 
-PAGES = {"20.1": logit_lens, "20.2": norm_matched, "20.4": predict_patch}
+PAGES = {"20.1": norm_matched, "20.3": predict_patch}
 
 
 def _compare(given, expected: Tensor, name: str, mistakes: dict[str, Tensor]) -> None:
@@ -54,30 +46,6 @@ def _compare(given, expected: Tensor, name: str, mistakes: dict[str, Tensor]) ->
             raise NotYet(said)
     if not torch.allclose(given, expected, atol=1e-4):
         raise NotYet(f"The {name} differ from mine by up to {(given - expected).abs().max():.2f}.")
-
-
-@torch.no_grad()
-def _lens(answer):
-    norm = torch.nn.LayerNorm(12)
-    norm.weight.copy_(1 + 0.5 * draw(12, seed=1))
-    x, W_U = 3 * draw(2, 5, 12, seed=2), draw(12, 30, seed=3)
-    given, (ids, p) = attempted(answer(x.clone(), norm, W_U, 4)), logit_lens(x, norm, W_U, 4)
-    if not isinstance(given, tuple | list) or len(given) != 2:
-        raise NotYet("Return two things: the ids of the top tokens, and all probabilities.")
-    if torch.is_tensor(given[1]) and given[1].shape == ids.shape:
-        raise NotYet("The ids come first, the probabilities second.")
-    logits = norm(x) @ W_U
-    mistakes = {
-        "You left the final norm out: apply it to x before W_U.": (x @ W_U).softmax(dim=-1),
-        "These are the logits: a softmax makes probabilities of them.": logits,
-        "Your softmax does not run over the vocabulary: take dim=-1.": logits.softmax(dim=0),
-        "Your softmax runs over the positions: take dim=-1.": logits.softmax(dim=1),
-        "The norm belongs before W_U.": F.layer_norm(x @ W_U, (30,)).softmax(dim=-1),
-    }
-    _compare(given[1], p, "probabilities", mistakes)
-    lowest = {"These are the tokens with the smallest probabilities.": (-p).topk(4).indices}
-    _compare(given[0], ids, "ids of the k largest, in order,", lowest)
-    return "with a final norm or without one, it reads any vector of the residual stream"
 
 
 def _norm_matched(answer):
@@ -202,4 +170,4 @@ def _probability(model, tokens, head: Head, at: int, part: Tensor, word: int) ->
     return logits[0, -1].softmax(dim=-1)[word].item()
 
 
-CHECKS = {"20.1": _lens, "20.2": _norm_matched, "20.3": _broken, "20.4": _predict_patch}
+CHECKS = {"20.1": _norm_matched, "20.2": _broken, "20.3": _predict_patch}

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
@@ -207,4 +208,98 @@ def ranks(example: Mapping, brought: Mapping[str, tuple[Interval, Interval]], ti
         for found, color, up in zip(pair, (VALUE, "0.4"), (19, 6), strict=True):
             look = {"textcoords": "offset points", "color": color, "size": 10, "weight": "bold"}
             axis.annotate(_signed(found.value), (layer, rank[layer]), (-10, up), ha="right", **look)
+    return figure
+
+
+def words_by_layer(
+    rows: Mapping[str, Sequence[str]], tokens: Sequence[str], title: str, y_label: str = ""
+) -> Figure:
+    """The top token of the lens at each position, drawn from below: {"after L0": [pos]}.
+
+    Green where it is that of the last row: what the model says in the end.
+    """
+    names, said = list(rows), [*rows.values()][-1]
+    width, height = 0.95 * len(tokens) + 1.6, 0.34 * len(rows) + 0.75
+    figure, ((axis,),) = forms.panels(1, 1, width, height, title=title)
+    for y, top in enumerate(rows.values()):
+        for x, (token, last) in enumerate(zip(top, said, strict=True)):
+            same = token == last
+            box = {"fc": VALUE if same else "#F3F3F1", "ec": "white", "lw": 2}
+            axis.add_patch(plt.Rectangle((x - 0.5, y - 0.5), 1, 1, alpha=0.85, **box))
+            color = "white" if same else INK
+            axis.text(x, y, short(token), ha="center", va="center", size=10, color=color)
+    axis.set(xlim=(-0.5, len(tokens) - 0.5), ylim=(-0.5, len(rows) - 0.5))
+    axis.set_yticks(range(len(names)), names)
+    axis.set_xticks(range(len(tokens)), list(map(shown, tokens)))
+    axis.set_xlabel("the prompt, token by token")
+    axis.set_ylabel(y_label)
+    axis.tick_params(length=0)
+    axis.spines[:].set_visible(False)
+    return figure
+
+
+READING = "what the head adds to the logit itself\n(its reading)"
+EFFECT = "what the logit loses\nwithout the head (its effect)"
+
+
+def readings_and_effects(
+    effects: Mapping[Head, tuple[Sequence[float], Sequence[float]]],
+    marked: Mapping[Head, str],
+    title: str,
+) -> Figure:
+    """Each head's reading beside its effect, a dot a prompt, a panel a layer.
+
+    marked: {head: color}; the other heads are gray.
+    """
+    layers = sorted({head.layer for head in effects})
+    figure, axes = forms.panels(
+        1, len(layers), 8.6, 3.7, title=title, sharex=True, sharey=True,
+        note="a dot: one head in one of the prompts; dashed: reading = effect",
+    )  # fmt: skip
+    for axis, layer in zip(axes[0], layers, strict=True):
+        axis.axline((0, 0), slope=1, color="0.6", lw=1, ls="--", zorder=0)
+        for head, both in effects.items():
+            if head.layer == layer:
+                color, (reading, effect) = marked.get(head, PALE), map(np.asarray, both)
+                axis.scatter(reading, effect, s=22, alpha=0.7, lw=0, color=color)
+                if head in marked:
+                    at = max(np.median(reading), 1.2), np.median(effect)
+                    axis.annotate(
+                        str(head), at, (9, -10 * (layer > 0)), textcoords="offset points",
+                        color=color, size=10.5, weight="bold", va="center",
+                    )  # fmt: skip
+        axis.set_title(f"layer {layer}", **forms.TITLE)
+        axis.set_xlabel(READING)
+    axes[0, 0].set_ylabel(EFFECT)
+    return figure
+
+
+def heads_of_a_model(
+    table: pandas.DataFrame, named: Mapping[str, str], title: str, n_panels: int = 3
+) -> Figure:
+    """Each head's "reading" beside its "effect", the layers in so many panels.
+
+    table: a row for each head, such as "L23H4". named: {head: color}; the others are gray.
+    """
+    layers = [int(name[1:].split("H")[0]) for name in table.index]
+    each = (max(layers) + 1) // n_panels
+    figure, axes = forms.panels(
+        1, n_panels, 10, 3.7, title=title, sharex=True, sharey=True,
+        note="a dot: one head; dashed: reading = effect",
+    )  # fmt: skip
+    for i, axis in enumerate(axes[0]):
+        axis.axline((0, 0), slope=1, color="0.6", lw=1, ls="--", zorder=0)
+        inside = table[[layer // each == i for layer in layers]]
+        colors = [named.get(name, PALE) for name in inside.index]
+        axis.scatter(inside["reading"], inside["effect"], s=30, alpha=0.85, lw=0, c=colors)
+        for name, *at in inside[["reading", "effect"]].itertuples():
+            if name in named:
+                side, step = ("left", 7) if at[0] < 2 else ("right", -7)
+                axis.annotate(
+                    name, at, (step, 0), textcoords="offset points", color=named[name],
+                    size=10.5, weight="bold", va="center", ha=side,
+                )  # fmt: skip
+        axis.set_title(f"layers {i * each} to {(i + 1) * each - 1}", **forms.TITLE)
+        axis.set_xlabel(READING)
+    axes[0, 0].set_ylabel(EFFECT)
     return figure
