@@ -487,21 +487,24 @@ def test_a_view_is_one_file_that_asks_for_nothing(make_model, some_tokens, tmp_p
 
 # ---- exercises ----
 
-MODEL, (TOKENS, TARGET, AT) = induction_model(10), identities.induction_text(10, 8, 1)
+MODEL, (TOKENS, _, AT) = induction_model(10), identities.induction_text(10, 8, 1)
 ASTRAY = [[0.0, 1, 0], [2, 0, 0], [0, 0, 0], [0, 0, 0]]
 ANSWERS = [
     ("21.1", exercises.unfold, "solved"),
     ("21.1", lambda x, v, o, a: x @ v @ o, "not yet"),
     ("21.1", lambda x, v, o, a: exercises.unfold(x, v, o, a).sum(0), "not yet"),
     ("21.1", lambda x, v, o, a: a * (x @ v @ o), "not yet"),
-    ("21.2", [AT, AT + 1, 8], "solved"),
-    ("21.2", {8, AT + 1, AT}, "solved"),
-    ("21.2", [AT + 1, AT + 2, 8], "not yet"),
-    ("21.2", [1, 2], "not yet"),
-    ("21.3", exercises.attend, "solved"),
-    ("21.3", lambda p, v, kept, rest: exercises.attend(p, v, ~kept, rest), "not yet"),
-    ("21.3", lambda p, v, kept, rest: exercises.attend(p, v, kept, 0 * rest), "not yet"),
-    ("21.3", lambda p, v, kept, rest: (p * kept) @ v, "not yet"),
+    ("21.2", exercises.attend, "solved"),
+    ("21.2", lambda p, v, kept, rest: exercises.attend(p, v, ~kept, rest), "not yet"),
+    ("21.2", lambda p, v, kept, rest: exercises.attend(p, v, kept, 0 * rest), "not yet"),
+    ("21.2", lambda p, v, kept, rest: (p * kept) @ v, "not yet"),
+    ("21.3", [((0, 0), AT + 1, AT), ((1, 0), 8, AT + 1)], "solved"),
+    ("21.3", [((0, 0), AT + 1, AT), ((1, 0), 8, AT)], "not yet"),
+    ("21.3", [((1, 0), 8, 0), ((1, 0), 8, AT)], "not yet"),
+    ("21.3", [((0, 0), AT + 1, AT), ((0, 0), 8, AT)], "not yet"),
+    ("21.3", [((0, 0), AT, AT + 1), ((1, 0), 8, AT + 1)], "not yet"),
+    ("21.3", [AT, AT + 1], "not yet"),
+    ("21.3", [((1, 0), 8, AT + 1)], "not yet"),
     ("21.4", ASTRAY, "solved"),
     ("21.4", torch.ones(4, 3), "not yet"),
     ("21.4", [[0.0, 0, 0], *ASTRAY[1:]], "not yet"),
@@ -512,5 +515,7 @@ ANSWERS = [
 
 @pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
 def test_an_answer_is_judged(verdict, number, answer, expected):
-    given = {"model": MODEL, "tokens": TOKENS} if number == "21.2" else {}
+    run = run_of(MODEL, TOKENS)
+    zero = torch.zeros_like(means.means_of([run]).values)
+    given = {"run": run, "rests": {"zero": zero}} if number == "21.3" else {}
     assert verdict(number, answer, **given) == expected

@@ -1,14 +1,13 @@
-"""The exercises of notebook 21: a head unfolded, a circuit predicted, edges kept, prunings misled.
+"""The exercises of notebook 21: a head unfolded, edges kept, a graph mended, prunings misled.
 
 PAGES are the package's versions of what the reader writes; each is its folded solution.
 """
 
 import torch
 
-from aot_helpers.teaching.exercises import NotYet, attempted
+from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from aot_helpers.teaching.exercises.references import compared, draw, read_numbers
-from chapters.nb21_information_flow.flow import run_of
-from chapters.nb21_information_flow.flow_graph import flow_graph, prune
+from chapters.nb21_information_flow.means import attend_edits
 
 ATTENTION = torch.tensor([0.7, 0.15, 0.1, 0.05])
 TOWARD = torch.tensor([1.0, 0.0, 0.0])
@@ -28,7 +27,7 @@ def attend(pattern, v, kept, rest):
     return z + torch.einsum("hqk,khd->qhd", pattern * ~kept, rest)
 
 
-PAGES = {"21.1": unfold, "21.3": attend}
+PAGES = {"21.1": unfold, "21.2": attend}
 
 
 def _unfold(answer):
@@ -78,19 +77,46 @@ def _attend(answer):
     return "with zeros as rest this is zero ablation, with mean values it is mean ablation"
 
 
-def _circuit(answer, model, tokens):
-    """answer: the places of the value, of the copy before it and of the query, in any order."""
-    answer = sorted(answer) if isinstance(answer, set | frozenset) else answer
-    given = read_numbers(answer, 3)
-    target = int(model(tokens[None])[0, -1].argmax())
-    graph = prune(flow_graph(run_of(model, tokens), [target]))
-    places = sorted({node.pos for node in graph.nodes})
-    if sorted(given.tolist()) == places:
-        return f"the graph has boxes at {places} and nowhere else"
-    right = len({*given.tolist()} & {*places})
-    raise NotYet(
-        f"{right} of your three places are in the graph. Where did the last token stand before?"
-    )
+def _mend(answer, run, rests):
+    """answer: two edges (head, query, key). rests: what dropped edges carry, by name."""
+    config, n, kept = run.model.config, len(run.tokens), []
+    if not isinstance(answer, list | tuple) or len(answer) != 2:
+        raise NotYet("Give a list of two edges: [(head, query, key), (head, query, key)].")
+    if any(edge is ... for edge in answer):
+        raise NotAttempted
+    mask = torch.zeros(config.n_layers, config.n_heads, n, n, dtype=torch.bool)
+    for edge in answer:
+        try:
+            (layer, number), query, key = edge
+            mask[layer, number, query, key] = True
+        except (TypeError, ValueError, IndexError):
+            raise NotYet(f"{edge} is no edge: write (aot.Head(1, 2), query, key).") from None
+        if not 0 <= key <= query:
+            raise NotYet("No head attends to a later token: the key stands before the query.")
+        kept.append((layer, query, key))
+    target, said = int(run.cache["logits"][0, -1].argmax()), {}
+    for name, rest in rests.items():
+        edits = attend_edits(attend, mask, rest)
+        logits = run.model(run.tokens[None], edits=edits)[0, -1]
+        said[name] = int(logits.argmax()), logits.softmax(dim=-1)[target].item()
+    if all(first == target for first, _ in said.values()):
+        odds = ", ".join(f"{p:.2f} with {name}s" for name, (_, p) in said.items())
+        return f"its probability: {odds}"
+    late = [key for layer, query, key in kept if (layer, query) == (1, n - 1)]
+    early = [query for layer, query, _ in kept if layer == 0]
+    if not late:
+        raise NotYet(
+            "One edge must end at the last token: a head of layer 1 that copies from there."
+        )
+    if not early:
+        raise NotYet(
+            "Both are in layer 1. Who has written what a head of layer 1 reads as its key?"
+        )
+    if late[0] != early[0]:
+        raise NotYet(
+            f"Layer 1 reads its key at @{late[0]}, but your other edge writes at @{early[0]}."
+        )
+    raise NotYet("The places fit together, but the two alone do not say the word.")
 
 
 def _astray(answer):
@@ -100,12 +126,12 @@ def _astray(answer):
     whole = shares.sum().item()
     if whole < 0.1:
         raise NotYet(f"All four together add {whole:.2f} to the logit: let them add 0.1 at least.")
-    orders = {"attention": ATTENTION, "length": parts.norm(dim=-1), "share": shares.abs()}
+    orders = {"attention": ATTENTION, "length": parts.norm(dim=-1), "contribution": shares.abs()}
     left = {by: shares[size.argmax()].item() / whole for by, size in orders.items()}
     said = ", ".join(f"by {by} {share:.2f}" for by, share in left.items())
-    if left["share"] < 0.9 or max(left["attention"], left["length"]) > 0.1:
-        raise NotYet(f"Of the logit, the one edge that is kept brings: {said}.")
-    return f"of the logit, the one edge that is kept brings: {said}"
+    if left["contribution"] < 0.9 or max(left["attention"], left["length"]) > 0.1:
+        raise NotYet(f"Of the logit, the one edge that is kept contributes: {said}.")
+    return f"of the logit, the one edge that is kept contributes: {said}"
 
 
-CHECKS = {"21.1": _unfold, "21.2": _circuit, "21.3": _attend, "21.4": _astray}
+CHECKS = {"21.1": _unfold, "21.2": _attend, "21.3": _mend, "21.4": _astray}

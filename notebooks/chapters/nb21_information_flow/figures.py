@@ -41,7 +41,7 @@ BORDERS = {
 }  # fmt: skip
 SUM = "#A3A3A3"
 RANKS = ("#FFC629", "#FFE394", "#FFFFFF")
-RANK_NAMES = ("first", "2 to 10", "lower: no word is shown")
+RANK_NAMES = ("first", "2 to 10", "lower    (→ what the lens puts first)")
 LINES = {  # what a line means: color, dashes
     "attention": (SHARE, ""), "neuron": (MLP, ""), "sum": (SUM, ""), "key": (KEY, "4 2.5"),
     "query": (QUERY, "4 2.5"), "lowers the target": (SUM, "1 1.4"),
@@ -297,6 +297,21 @@ def said(shares: pandas.DataFrame, prompts: Mapping[str, int], title: str) -> Fi
         data[model][token] = {run: share_interval(x, prompts[model]) for run, x in row.items()}
     look = {"apart": True, "x_range": (-0.04, 1.04), "width": 9.6}
     return forms.dots(data, title, "share of prompts in which it is said", **look)
+
+
+def by_size(counts: Mapping[str, Mapping[str, int]], n: int, title: str) -> Figure:
+    """In how many of n prompts each graph alone says the right token: {graph: {rest: prompts}}."""
+    look = {"apart": True, "number": ".0f", "x_range": (-1, n + 2), "width": 8.2}
+    colors = {"rest at zero": KEY, "rest at its mean": QUERY}
+    label = f"prompts, of {n}, in which the right token comes first"
+    return forms.dots({"": counts}, title, label, colors=colors, **look)
+
+
+def word_or_answer(counts: Mapping[str, Mapping], n: int, title: str) -> Figure:
+    """What graphs say that were drawn for other words: {model: {word: {what it says: prompts}}}."""
+    look = {"apart": True, "number": ".0f", "x_range": (-1.5, n + 3), "width": 9.6}
+    colors = {"says the word it was drawn for": QUERY, "says the model’s own word": INK}
+    return forms.dots(counts, title, f"prompts, of {n}", colors=colors, **look)
 
 
 def attention_alone(
