@@ -130,24 +130,43 @@ def test_all_of_it_is_measured_kept_and_read(shipped, monkeypatch):
     assert max(row.bare for row in found.norms.ln2) < 0.01
 
 
-FILTERS, FOLDS, NORMS, CENTERS = "22.2", "22.3", "22.1", "22.4"
-
-
-def unbiased(x, gain, bias, eps):
-    return (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + eps).sqrt() * gain + bias
-
+UNSEEN, FOLDS, FORGOTTEN, FILTERS = "22.1", "22.2", "22.3", "22.4"
 
 ANSWERS = [
-    (NORMS, lambda x, *rest: F.layer_norm(x, x.shape[-1:], *rest), "solved"),
-    (NORMS, unbiased, "not yet"),
-    (NORMS, lambda x, g, b, eps: x * g + b, "not yet"),
+    (UNSEEN, "abd", "solved"),
+    (UNSEEN, "DBA", "solved"),
+    (UNSEEN, "abcd", "not yet"),
+    (UNSEEN, "ab", "not yet"),
+    (UNSEEN, "x", "not yet"),
     (FOLDS, lambda gain, bias, W, b: (gain[:, None] * W, b + bias @ W), "solved"),
     (FOLDS, lambda gain, bias, W, b: (gain[:, None] * W, b), "not yet"),
     (FOLDS, lambda gain, bias, W, b: (W.T, b), "not yet"),
     (FOLDS, lambda *parts: None, "not attempted"),
-    (CENTERS, lambda W: W - W.mean(dim=1, keepdim=True), "solved"),
-    (CENTERS, lambda W: W - W.mean(dim=0), "not yet"),
 ]
+
+
+def test_what_a_norm_cannot_see_is_what_leaves_its_output():
+    x = torch.randn(192)
+    largest = torch.ones(192).index_fill(0, x.argmax(), 3)
+    changes = {"a": x + 5, "b": 3 * x, "c": -x, "d": x + 2 * (x - x.mean()), "e": x * largest}
+    same = {k for k, y in changes.items() if torch.allclose(F.layer_norm(x, (192,)),
+            F.layer_norm(y, (192,)), atol=1e-3)}  # fmt: skip
+    assert same == set("abd")
+
+
+@torch.no_grad()
+def test_the_writer_that_was_forgotten_is_found(verdict):
+    model = rewriting.forgetful(tiny("gpt2"), 7)
+    writers = rewriting.writers(model)
+    means = {name: W.mean(dim=-1).abs().max().item() for name, W in writers.items()}
+    assert sum(mean > 1e-6 for mean in means.values()) == 1
+    for answer, said in (
+        (max(means, key=means.get), "solved"),
+        ("layer 1 heads, matrix", "not yet"),
+        ("positions", "not yet"),
+        ("somebody", "not yet"),
+    ):
+        assert verdict(FORGOTTEN, answer, writers=writers, which=7) == said
 
 
 @pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
@@ -212,6 +231,9 @@ def test_figures_can_be_read_and_words_are_those_that_move(shipped):
     check_figures(figures.words_moved(rows, "words"))
     step = {"input": [1.0, -2.0], "centered": [1.5, -1.5]}
     check_figures(figures.steps({"x": step, "2 x": step}, "steps"))
+    check_figures(figures.learned(rewriting.layer_norms(shipped), "learned"))
+    sigma = {name: 1 + torch.rand(3, 5) for name in rewriting.layer_norms(shipped)}
+    check_figures(figures.growth(sigma, sigma, "growth"))
 
 
 def test_a_claim_on_two_models_is_judged_on_each_by_the_terms_that_name_it(tmp_path, monkeypatch):

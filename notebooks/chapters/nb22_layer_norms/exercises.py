@@ -1,45 +1,32 @@
-"""The exercises of notebook 22: a layer norm, a filter in its bias, its steps moved elsewhere."""
+"""The exercises of notebook 22: what a norm cannot see, its steps moved elsewhere, a filter."""
 
 import torch
 
 from aot_helpers.teaching.exercises import NotYet, attempted
-from aot_helpers.teaching.exercises.references import against, compared, draw, read_numbers
+from aot_helpers.teaching.exercises.references import against, draw, read_numbers
 from chapters.nb22_layer_norms import norms
 
 LEFT, KEPT, LONGEST = 0.2, 0.6, 3.0  # of a filter: of its words, of others; its length
 
 
-def layer_norm(x, gain, bias, eps):
-    """X [..., d_model], centered, divided by its standard deviation, times gain, plus bias."""
-    centered = x - x.mean(dim=-1, keepdim=True)
-    sigma = (centered.square().mean(dim=-1, keepdim=True) + eps).sqrt()
-    return centered / sigma * gain + bias
+UNSEEN = {  # what of 22.1 a norm sees, and why
+    "a": (False, "centering takes away what is added to every entry"),
+    "b": (False, "σ grows as the entries do, and the division takes it away"),
+    "c": (True, "σ is the same for x and −x, so every entry behind the norm turns its sign"),
+    "d": (False, "x + 2(x − x̄) is centered at x̄, with three times the deviations"),
+    "e": (True, "the mean and σ change, so *all* entries behind the norm change"),
+}
 
 
-def _normed(answer):
-    x, gain, bias, eps = 3 * draw(2, 5, 8) + 1, draw(8, seed=1), draw(8, seed=2), 0.5
-
-    def by(sigma, center=True):
-        return (x - center * x.mean(dim=-1, keepdim=True)) / sigma * gain + bias
-
-    def wide(**ways):
-        return (x.var(dim=-1, keepdim=True, **ways) + eps).sqrt()
-
-    sigma = wide(correction=0)
-    mistakes = {
-        "You divide by d_model - 1: the variance here is the mean of the squares.": by(wide()),
-        "ε is added to the variance, under the root.": by(
-            x.std(-1, correction=0, keepdim=True) + eps
-        ),
-        "ε is missing.": by(x.std(dim=-1, correction=0, keepdim=True)),
-        "The input is not centered: subtract its mean first.": by(sigma, center=False),
-        "Both means are over the last axis alone, not over texts and positions.": (
-            (x - x.mean()) / (x.var(correction=0) + eps).sqrt() * gain + bias
-        ),
-        "Gain and bias are missing.": (by(sigma) - bias) / gain,
-    }
-    compared(attempted(answer(x, gain, bias, eps)), layer_norm(x, gain, bias, eps), mistakes)
-    return "it agrees with torch.nn.functional.layer_norm; length and mean of x leave no trace"
+def _unseen(answer):
+    """The letters of the changes that leave no trace behind a norm."""
+    given = set(str(attempted(answer)).lower()) & set("abcdefghijklmnopqrstuvwxyz")
+    if not given or given - set(UNSEEN):
+        raise NotYet('Some of the letters a to e, please, such as "ce".')
+    for letter, (seen, _) in UNSEEN.items():
+        if seen == (letter in given):
+            raise NotYet(f"Look at {letter} again: write down x̄ and σ of the new vector.")
+    return "; ".join(f"{letter}: {why}" for letter, (_, why) in UNSEEN.items())
 
 
 def _filters(answer, model, norm, stream, words, others):
@@ -88,22 +75,17 @@ def _folds(answer):
     return "whatever a gain and a bias seem to do, the next matrix can do instead"
 
 
-def center(W):
-    """W [m, d_model] without the part of z @ W that a layer norm removes."""
-    return W - W.mean(dim=-1, keepdim=True)
+def _forgotten(answer, writers, which):
+    """The name of the writer that was not centered."""
+    name, true = attempted(answer), list(writers)[which]
+    if name not in writers:
+        raise NotYet(f"One of these names, please: {', '.join(writers)}.")
+    if name == true:
+        return f"this bias has the mean {writers[true].mean().item():.3f}, every other row 0"
+    if name.split(",")[0] == true.split(",")[0]:
+        raise NotYet("The right place. But a matrix writes other numbers at every token.")
+    raise NotYet(f"{name}: between which two norms does the mean appear for the first time?")
 
 
-def _centers(answer):
-    W = draw(3, 6) + 1
-    mistakes = {
-        "You center the columns. What is written is a sum of rows: each row needs the mean 0.": (
-            W - W.mean(dim=0)
-        ),
-        "You subtract one number everywhere: each row has a mean of its own.": W - W.mean(),
-    }
-    compared(answer(W), center(W), mistakes)
-    return "behind such a matrix the norm finds nothing to center"
-
-
-CHECKS = {"22.1": _normed, "22.2": _filters, "22.3": _folds, "22.4": _centers}
-PAGES = {"22.1": layer_norm, "22.3": fold, "22.4": center}
+CHECKS = {"22.1": _unseen, "22.2": _folds, "22.3": _forgotten, "22.4": _filters}
+PAGES = {"22.2": fold}

@@ -1,11 +1,13 @@
 """Notebook 22: a GPT-2 written down otherwise: what reads its norms, what writes to its stream."""
 
 import copy
+from collections.abc import Callable, Mapping
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Model
 from chapters.nb22_layer_norms.norms import readers
 
@@ -41,6 +43,53 @@ def writes(model: Model) -> list[Float[Tensor, "_ d_model"]]:
     outputs = [each for block in parts.h for each in (block.attn.c_proj, block.mlp.c_proj)]
     rows = [row for each in outputs for row in (each.weight, each.bias[None])]
     return [parts.wte.weight, parts.wpe.weight, *rows]
+
+
+def writers(model: Model) -> dict[str, Tensor]:
+    """What `writes` returns, by names that a person would use."""
+    names = ["token embeddings", "positions"]
+    for layer in range(model.config.n_layers):
+        for part in ("heads", "MLP"):
+            names += [f"layer {layer} {part}, matrix", f"layer {layer} {part}, bias"]
+    return dict(zip(names, writes(model), strict=True))
+
+
+def layer_norms(model: Model) -> dict[str, nn.Module]:
+    """The norms of a GPT-2 in the order in which they read the stream, by name."""
+    found = {}
+    for layer, block in enumerate(model.hf.transformer.h):
+        found |= {f"layer {layer} heads": block.ln_1, f"layer {layer} MLP": block.ln_2}
+    return found | {"final": model.final_norm()}
+
+
+def replace_norms(model: Model, make: Callable[[nn.Module], nn.Module]) -> dict[str, nn.Module]:
+    """Put make(norm) in the place of every norm; the new ones by name."""
+    parts = model.hf.transformer
+    for block in parts.h:
+        block.ln_1, block.ln_2 = make(block.ln_1), make(block.ln_2)
+    parts.ln_f = make(parts.ln_f)
+    return layer_norms(model)
+
+
+def losses_and_sigmas(
+    model: Model, divisions: Mapping[str, nn.Module], tokens: Int[Tensor, "text pos"]
+) -> tuple[Float[Tensor, "text pos-1"], dict[str, Float[Tensor, "text pos"]]]:
+    """Losses of next tokens, and each division's sigma at every token: 32 texts at a time."""
+    losses, sigmas = [], {name: [] for name in divisions}
+    for some in tokens.split(32):
+        losses.append(next_token_losses(model(some), some))
+        for name, each in divisions.items():
+            sigmas[name].append(each.sigma[..., 0])
+    return torch.cat(losses), {name: torch.cat(found) for name, found in sigmas.items()}
+
+
+def forgetful(model: Model, which: int) -> Model:
+    """A copy whose writers are centered, all but one."""
+    model = copy.deepcopy(model)
+    for i, W in enumerate(writes(model)):
+        if i != which:
+            W -= W.mean(dim=-1, keepdim=True)
+    return model
 
 
 def n_learned(model: Model) -> int:
