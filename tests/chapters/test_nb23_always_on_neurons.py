@@ -8,7 +8,7 @@ import torch
 from aot_helpers.base.results import plain, rounded
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.reading.logit_lens import lens
-from chapters.nb23_always_on_neurons import always_on, erasing, figures, results
+from chapters.nb23_always_on_neurons import always_on, constant, erasing, figures, results
 from chapters.passages import texts
 from figure_checks import check_figures
 from tiny_models import tiny_30 as tiny
@@ -205,24 +205,64 @@ def test_frequent_tokens_are_counted_and_their_mean_probability_kept(shipped, mo
     assert found.cost["always on, zero"] == pytest.approx(zero, abs=1e-4)
 
 
-STEM = "Returns True if there is a negative"
+QUIET, LOUD = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0, 3.0, 5.0])
 ANSWERS = [
-    ((STEM + " cyc", STEM + " cycle"), "solved"),
-    ("one text alone", "not yet"),
-    ((STEM + " x", STEM + " cycle"), "not yet"),
-    ((STEM + " cycle", STEM + " cyc"), "not yet"),
+    (0.6, "solved"),
+    (1.67, "not yet"),
+    (0.4, "not yet"),
+    (-0.6, "not yet"),
+    (1.0, "not yet"),
 ]
 
 
 @pytest.mark.parametrize(("answer", "expected"), ANSWERS)
-def test_two_texts_are_judged(shipped, verdict, answer, expected):
-    assert verdict("23.4", answer, model=shipped, neuron=(3, 332)) == expected
+def test_a_number_that_turns_a_layer_down_is_judged(verdict, answer, expected):
+    assert verdict("23.4", answer, quiet=QUIET, loud=LOUD) == expected
+
+
+@torch.no_grad()
+def test_a_constant_is_kept_from_one_reader_at_a_time_and_never_from_first_tokens(shipped):
+    tokens, c = (
+        texts.windows(shipped, 2),
+        torch.randn(192, generator=torch.Generator().manual_seed(0)),
+    )
+    cuts = constant.without(c, 2)
+    caches = [shipped.run_with_cache(tokens, edits=cut)[1] for cut in ({}, *cuts.values())]
+    before, both, direct, later = ([x["L3.resid_pre"], x["final_resid"]] for x in caches)
+    torch.testing.assert_close(both[0][:, 1:], before[0][:, 1:] - c)
+    torch.testing.assert_close(direct[1][:, 1:], before[1][:, 1:] - c)
+    torch.testing.assert_close(later[1], both[1] + torch.cat([0 * c, *[c] * 63]).view(64, -1))
+    assert all(torch.equal(cut[i][:, 0], before[i][:, 0]) for cut in (both, direct) for i in (0, 1))
+    neuron = [constant.Neuron(3, 332)]
+    edits = constant.set_neurons(shipped, neuron)
+    hidden = shipped.run_with_cache(tokens, edits=edits)[1]["L3.mlp_hidden"]
+    assert hidden[:, 1:, 332].eq(0).all() and hidden[:, 0, 332].ne(0).all()
+    by_hand = caches[0]["L3.mlp_hidden"][:, 1:, 332].mean()
+    torch.testing.assert_close(constant.neuron_means(shipped, tokens)[3, 332], by_hand)
+
+
+@torch.no_grad()
+def test_an_outcome_is_loss_entropy_and_the_probability_of_frequent_tokens(shipped):
+    tokens, some = texts.windows(shipped, 2), torch.tensor([5, 9])
+    found, logits = constant.outcome(shipped, tokens, some)
+    whole, z = texts.cost(shipped, tokens), shipped(tokens)[:, :-1]
+    assert found[:2] == pytest.approx(whole, abs=1e-4)
+    assert found.frequent == pytest.approx(z.softmax(-1)[..., some].sum(-1).mean().item(), abs=1e-5)
+    by_hand = (z - z.mean(-1, keepdim=True)).mean((0, 1))
+    torch.testing.assert_close(logits, by_hand, atol=1e-4, rtol=0)
 
 
 def test_figures_can_be_read():
     groups = {"on": {"a": torch.rand(5), "b": torch.rand(5)}, "others": {"c": torch.rand(5)}}
     costs = {"on": (0.5, 0.05), "others": (0.6, 2.3)}
+    found, says = constant.read_constant(), {"layer": ["cut", "loss"], "direct": ["cut", "loss"]}
     check_figures(
+        figures.zero_and_mean(costs, "arrows", marked=["on"]),
+        figures.said_and_done(found.tokens, found.reading, found.effect, "two readings"),
+        figures.two_readers(says, "two readers"),
+        figures.strips({"on": torch.rand(5) + 2, "off": torch.rand(5)}, "strips", marked=["on"]),
+        figures.louder(found.quiet, found.loud, "louder"),
+        figures.turned_down({1.0: 0.0, 1.3: 0.3}, {0.7: 0.1, 1.0: 0.4}, "turned down", 0.72),
         figures.active_neurons(groups, "active", marked=["a"]),
         figures.from_zero_to_mean(costs, "given back", marked=["on"]),
         figures.frequent_tokens(

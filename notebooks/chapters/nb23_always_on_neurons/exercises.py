@@ -1,13 +1,12 @@
-"""The exercises of notebook 23: count active neurons, replace one, build one, hush one."""
+"""The exercises of notebook 23: count active neurons, replace one, build one, hush a layer."""
 
 import torch
 from torch.nn.functional import gelu
 
 from aot_helpers.teaching.exercises import NotYet, attempted
-from aot_helpers.teaching.exercises.references import compared, draw
+from aot_helpers.teaching.exercises.references import compared, draw, read_numbers
 
-QUIET, LOUD = 0.1, 3.0  # activations that count as silence, and as loud
-LEAST_WORDS, LEAST_LETTERS = 6, 3  # of a text, of its last word
+NEAR = 0.06  # so near an estimate has to be
 
 
 def how_often(hidden, k):
@@ -103,30 +102,23 @@ def _mlp(x, W_in, b_in, values, b, act):
     return act(x @ W_in.T + b_in) @ values + b
 
 
-def _hushed(answer, model, neuron):
-    """Two texts with different last words: the neuron is silent after one, loud after the other."""
-    if not isinstance(answer, tuple | list) or list(map(type, answer)) != [str, str]:
-        raise NotYet(f'Give two texts, ("silent …", "loud …"); you give {answer!r}.')
-    (*start, quiet), (*same, loud) = ((text.split() or [""]) for text in answer)
-    if start != same or len(start) < LEAST_WORDS - 1:
+def _turned_down(answer, quiet, loud):
+    """The one number by which a loud layer is multiplied to be as quiet as before."""
+    factor = read_numbers(answer).item()
+    ratio = (quiet.sum() / loud.sum()).item()
+    if factor < 0:
+        raise NotYet("With a negative number the layer says the opposite of what it said.")
+    if abs(factor - 1 / ratio) < NEAR:
+        raise NotYet("This makes a loud layer louder still: which way must the number go?")
+    if abs(factor - (1 - ratio)) < NEAR:
+        raise NotYet("This is the part that is too much: multiply by the part that shall stay.")
+    if abs(factor - ratio) > NEAR:
         raise NotYet(
-            f"Of {LEAST_WORDS} words or more, all but the last have to be the same in both."
+            f"With {factor:.2f} the sizes add up to {factor * loud.sum():,.0f}, and they were "
+            f"{quiet.sum():,.0f} before."
         )
-    for last in (quiet, loud):
-        if not last.isalpha() or len(last) < LEAST_LETTERS:
-            raise NotYet(
-                f"The last words have {LEAST_LETTERS} letters or more, and only letters: {last}."
-            )
-    layer, at = neuron
-    found = []
-    for text in answer:
-        _, cache = model.run_with_cache(model.tokenizer.encode(text, bos=True)[None])
-        found.append(cache[f"L{layer}.mlp_hidden"][0, -1, at].item())
-    said = f"{found[0]:.2f} after {quiet!r}, {found[1]:.2f} after {loud!r}"
-    if found[0] <= QUIET and found[1] >= LOUD:
-        return said
-    raise NotYet(f"It is {said}: {QUIET} or less is silent, {LOUD} or more is loud.")
+    return f"multiplied by {factor:.2f}, the layer is as loud as before; now see what that costs"
 
 
-CHECKS = {"23.1": _counts, "23.2": _replaces, "23.3": _builds, "23.4": _hushed}
+CHECKS = {"23.1": _counts, "23.2": _replaces, "23.3": _builds, "23.4": _turned_down}
 PAGES = {"23.1": how_often, "23.2": into_bias, "23.3": into_neuron}
