@@ -4,7 +4,15 @@ import pytest
 import torch
 
 from aot_helpers.models.protocol import Head
-from chapters.nb24_who_says_mary import exercises, figures, measure, name_logits, name_movers
+from aot_helpers.teaching.exercises import grade
+from chapters.nb24_who_says_mary import (
+    above,
+    exercises,
+    figures,
+    measure,
+    name_logits,
+    name_movers,
+)
 from chapters.nb24_who_says_mary.two_names import read_names
 from figure_checks import check_figures
 from tiny_models import tiny_30 as tiny
@@ -132,16 +140,46 @@ def test_the_prompts_of_notebook_22_stand_in_fours_of_one_order():
     assert found.table.difference.mean().item() == pytest.approx(found.total, abs=1e-3)
 
 
-def test_a_page_is_the_readers_once_it_is_right(check_page):
-    check_page("24.1")
+COST = {"same names": 0.05, "other names": 2.33, "roles swapped": 4.08}
+
+
+def test_what_donors_cost_is_judged_by_whom_the_head_lowers_there(capsys):
+    def says(*guess):
+        grade("24.1", dict(zip(COST, guess, strict=True)), truth=COST, writes=2.19)
+        return capsys.readouterr().out
+
+    assert "solved" in says(0, 2.2, 4.4)
+    assert "same names: whom" in says(2.2, 2.2, 4.4)
+    assert "Tom is lowered" in says(0, 4.4, 4.4)
+    assert "half of it" in says(0, 2.2, 2.2)
+    assert "whom not" in says(0, 2.2, 0)
+    assert "not attempted" in says(..., ..., ...)
+
+
+def test_parts_above_a_name_that_is_absent_add_up_to_the_logits_of_the_names():
+    found, (prompts, _) = above.read_above(), name_logits.read_logits()
+    names = torch.stack([prompts.io, prompts.s], dim=1)
+    absent = prompts.before.scatter(1, names, torch.nan).nanmean(dim=1)
+    for key in ("io", "s"):
+        whole = prompts.before.gather(1, getattr(prompts, key)[:, None])[:, 0] - absent
+        added = getattr(found, key).sum().item() + found.rest[key]
+        assert added == pytest.approx(whole.mean().item(), abs=0.01)
+    two = read_names()
+    torch.testing.assert_close(found.io - found.s, two.table.direct, atol=1e-3, rtol=0)
+
+
+def test_a_unit_of_attention_is_a_number_for_each_prompt(shipped):
+    (case, *_) = measure.cases(shipped, "third owns", "C", n=2)
+    ids = torch.unique(torch.cat([*case.people.values()]))
+    head = Head(shipped.config.n_layers - 1, 2)
+    ids = torch.cat([ids, torch.tensor([5, 6])])  # some that no prompt holds
+    found = above.per_unit(shipped, case, head, ids)
+    assert found.shape == (2,) and found.isfinite().all()
 
 
 @pytest.mark.parametrize(
     ("number", "answer", "expected"),
     [
-        ("24.1", lambda w, g, a, b: -exercises.attribute(w, g, a, b), "not yet"),
-        ("24.1", lambda w, g, a, b: w @ (a - b), "not yet"),
-        ("24.1", lambda w, g, a, b: w[0], "not yet"),
         ("24.2", PROMPT, "solved"),
         ("24.2", TIED, "not yet"),
         ("24.2", TIED.replace("Anna", "John"), "not yet"),
@@ -169,5 +207,14 @@ def test_figures_can_be_read():
         figures.patches(falls, others, 3.8, "title"),
         figures.hypotheses(asked[:6], {who: range(6) for who in measure.SETS}, "title"),
         figures.proportional(every, rings, examples, (9.4, 4.2), "title"),
+        figures.hypotheses(asked[6:], {who: range(3) for who in measure.SETS}, "title"),
+        figures.raised({"L0H1": (1.0, -2.0), "all": (1.0, -2.0)}, "title"),
+        figures.donors(falls, others, {"L0H1": {"same": 0.0, "swapped": 2.0}}, 3.8, "title"),
+        figures.filled(
+            measure.OPENING,
+            [("Mary", "IO", "g"), ("John", "S1", "r"), ("John", "S2", "r"), ("to", "end", "k")],
+            dict.fromkeys(("movers", "late", "early"), "L0H1: does this"),
+            "title",
+        ),
         figures.circuit(edges, dict.fromkeys(ROLES, ("L0H0", "does this")), "title"),
     )

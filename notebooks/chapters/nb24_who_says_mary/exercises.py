@@ -1,65 +1,39 @@
-"""The exercises of notebook 24: attribute a logit difference, set three hypotheses apart, predict.
-
-PAGES are the package's versions of what the reader writes; each is its folded solution.
-"""
+"""The exercises of notebook 24: predict what donors cost, set three explanations apart, predict."""
 
 import re
 
 from aot_helpers.teaching.exercises import NotYet, attempted
-from aot_helpers.teaching.exercises.references import against, draw, near
+from aot_helpers.teaching.exercises.references import near, read_guesses
 from chapters.nb24_who_says_mary.templates import NAMES
 
-NEAR = 1.0  # of 24.3, in logits
+CLOSE, NEAR = 0.7, 1.0  # of 24.1 and of 24.3, in logits
+PAGES = {}
 
 
 def attribute(writes, gain, u_io, u_s):
     """What each part adds to the logit difference: writes [part, d_model] -> [part]."""
-    final = writes.sum(dim=0)  # the residual stream at the end
-    sigma = final.square().mean().sqrt()
+    sigma = writes.sum(dim=0).square().mean().sqrt()
     return (writes / sigma * gain) @ (u_io - u_s)
 
 
-PAGES = {"24.1": attribute}
-
-
-def _rms(x):
-    return x.square().mean(dim=-1, keepdim=True).sqrt()
-
-
-# {what to say: what many write instead}
-MISTAKES = {
-    "The sign is turned: the indirect object's logit less the subject's.": (
-        lambda writes, gain, u_io, u_s: attribute(writes, gain, u_s, u_io)
-    ),
-    "You divide each part by its own σ; the model has one, of the sum of all parts.": (
-        lambda writes, gain, u_io, u_s: (writes / _rms(writes) * gain) @ (u_io - u_s)
-    ),
-    "The final norm is missing: divide by σ and multiply by the gain.": (
-        lambda writes, gain, u_io, u_s: writes @ (u_io - u_s)
-    ),
-    "The division by σ is missing.": (
-        lambda writes, gain, u_io, u_s: (writes * gain) @ (u_io - u_s)
-    ),
-    "The gain is missing.": (
-        lambda writes, gain, u_io, u_s: writes / _rms(writes.sum(dim=0)) @ (u_io - u_s)
-    ),
-    "That is Mary's logit alone; take John's off.": (
-        lambda writes, gain, u_io, u_s: attribute(writes, gain, u_io, 0 * u_s)
-    ),
-}
-
-
-def _attribute(answer):
-    trials = [
-        (draw(parts, d_model, seed=1) + 0.4, *(draw(d_model, seed=i) for i in (2, 3, 4)))
-        for parts, d_model in ((5, 12), (3, 7))
-    ]
-    against(attribute, trials, MISTAKES)(answer)
-    return "your terms add up to the logit difference, so that no part is left out"
+def _donors(answer, truth, writes):
+    """What the lead loses by each donor. writes: what the head itself adds to the lead."""
+    given = dict(read_guesses(answer, truth))
+    same, other, swapped = (given[donor] for donor in truth)  # in the order of the table
+    if abs(same) > CLOSE:
+        raise NotYet("same names: whom does the head lower in this donor?")
+    if abs(other - 2 * writes) < CLOSE:
+        raise NotYet("other names: Tom is lowered there, and he counts for neither name here.")
+    if abs(swapped - writes) < CLOSE:
+        raise NotYet("roles swapped: John is no longer lowered, but that is half of it.")
+    if abs(swapped) < CLOSE:
+        raise NotYet("roles swapped: whom does the head lower in this donor, and whom not?")
+    near(answer, truth, CLOSE)
+    return "measured: " + ", ".join(f"{what} {x:.2f}" for what, x in truth.items())
 
 
 def people(prompt: str) -> dict[str, str | None]:
-    """Whom each hypothesis names: who came twice, the last one, the subject of the last clause."""
+    """Whom each explanation names: who came twice, the last one, the subject of the last clause."""
     mentions = [word for word in re.findall(r"[A-Za-z]+", prompt) if word in NAMES]
     twice = [name for name in dict.fromkeys(mentions) if mentions.count(name) > 1]
     clause = re.split(r"[,.;]", prompt)[-1]
@@ -88,8 +62,8 @@ def _apart(answer):
         )
     said = "; ".join(f"{what}: {name}" for what, name in found.items())
     if len(set(found.values())) < 3:
-        raise NotYet(f"{said}. Two hypotheses still name the same person.")
-    return f"{said}. Whatever a head lowers here, at most one hypothesis survives"
+        raise NotYet(f"{said}. Two explanations still name the same person.")
+    return f"{said}. Whomever a head lowers here, at most one explanation survives"
 
 
 def _foretold(answer, truth):
@@ -98,4 +72,4 @@ def _foretold(answer, truth):
     return "measured: " + ", ".join(f"{what} {x:+.1f}" for what, x in truth.items())
 
 
-CHECKS = {"24.1": _attribute, "24.2": _apart, "24.3": _foretold}
+CHECKS = {"24.1": _donors, "24.2": _apart, "24.3": _foretold}

@@ -111,13 +111,14 @@ def hypotheses(rows: Sequence[Asked], lowered: Mapping[str, Sequence[float]], ti
     """
     note = "red: the name that is lowered; gray dots: three other heads or pairs of heads"
     height = 0.5 * len(rows) + 0.75
+    more = 0.0 if max(len(row.prompt) for row in rows) < 34 else 1.25  # room for a long prompt
     figure, ((words, *axes),) = panels(
-        1, 1 + len(lowered), 9.4, height, title=title, note=note, sharey=True,
-        width_ratios=(2.3, *[1] * len(lowered)),
+        1, 1 + len(lowered), 9.4 + 0.9 * more, height, title=title, note=note, sharey=True,
+        width_ratios=(2.3 + 0.58 * more, *[1] * len(lowered)),
     )  # fmt: skip
-    words.set(xlim=(0, 5), ylim=(len(rows) - 0.5, -0.5))
+    words.set(xlim=(0, 5 + more), ylim=(len(rows) - 0.5, -0.5))
     words.axis("off")
-    for what, x in zip(PROPERTIES, (3.3, 3.95, 4.65), strict=True):
+    for what, x in zip(PROPERTIES, (3.3 + more, 3.95 + more, 4.65 + more), strict=True):
         say(words, x, -0.72, what, "0.25", size=10, clip_on=False)
         fill = [INK if what in row.true else "white" for row in rows]
         words.scatter([x] * len(rows), range(len(rows)), s=60, c=fill, edgecolor="0.55", lw=1)
@@ -253,3 +254,107 @@ def against_reading(adds, rank, names: Sequence[str], title: str) -> Figure:
     )  # fmt: skip
     figure.axes[0].axvspan(0.8, 5.5, color=SHARE, alpha=0.12, lw=0)
     return figure
+
+
+def raised(rows: Mapping[str, tuple[float, float]], title: str) -> Figure:
+    """How far parts raise two names above a name that is not in the prompt: bars, from the top.
+
+    rows: {part: (Mary, John)}; the last row is their sum, and stands apart.
+    """
+    at, values = np.arange(len(rows), dtype=float), np.asarray([*rows.values()])
+    at[-1] += 0.35
+    figure, ((axis,),) = panels(
+        1, 1, 8.6, 0.47 * len(rows) + 0.75, title=title,
+        key={"Mary (IO)": VALUE, "John (S)": WRONG},
+    )  # fmt: skip
+    for i, color in enumerate((VALUE, WRONG)):
+        bars = axis.barh(at - 0.19 + 0.38 * i, values[:, i], 0.36, color=color)
+        axis.bar_label(bars, fmt="{:+.1f}", padding=4, fontsize=9.5, color=color)
+    axis.axvline(0, color="0.4", lw=0.9)
+    axis.axhline(at[-2] + 0.68, color="0.7", lw=0.9)
+    axis.set(xlabel="adds to the logit, beyond a name that is not in the prompt")
+    axis.set(xlim=(-3.4, 7.1), ylim=(at[-1] + 0.5, -0.5))
+    axis.set_yticks(at, list(rows))
+    axis.tick_params(axis="y", length=0)
+    return figure
+
+
+def donors(
+    falls: Mapping[str, Mapping[str, float]],
+    others: Mapping[str, Mapping[str, Mapping[str, float]]],
+    foretold: Mapping[str, Mapping[str, float]],
+    whole: float,
+    title: str,
+) -> Figure:
+    """What a logit difference loses by patches, a panel for each donor: {heads: {donor: logits}}.
+
+    others: the same of other heads, as gray dots. foretold: black marks. whole: the difference.
+    """
+    ways = list(next(iter(falls.values())))
+    figure, (axes,) = panels(
+        1, len(ways), 9.6, 0.95 * len(falls) + 0.75, title=title, sharex=True, sharey=True,
+        note="black mark: foretold from what the heads write themselves; gray dots: five other "
+        "heads, or pairs, whose outputs change as much (not measured with the same names)",
+    )  # fmt: skip
+    at = range(len(falls))
+    for axis, way in zip(axes, ways, strict=True):
+        values = [row[way] for row in falls.values()]
+        axis.barh(at, values, 0.4, color=[QUERY, SHARE][: len(falls)])
+        axis.axvline(0, color="0.4", lw=0.9)
+        axis.axvline(whole, color="0.6", lw=1, ls=":")
+        for y, who in enumerate(falls):
+            x = foretold[who][way]
+            axis.plot((x, x), (y - 0.3, y + 0.3), color=INK, lw=2.4, zorder=4)
+            right = max(values[y], x, 0) + 0.15
+            axis.text(right, y, f"{values[y]:.1f}", va="center", fontsize=10)
+            some = others.get(who, {}).get(way, {})
+            axis.scatter(some.values(), [y + 0.42] * len(some), s=14, color="0.55", zorder=3)
+            for name, x in some.items():
+                if abs(x) > 0.6:
+                    axis.text(x, y + 0.6, name, color="0.45", fontsize=9, ha="center", va="center")
+        axis.set(
+            xlabel="Mary's lead loses (logits)", xlim=(-2.3, 5.6), ylim=(len(falls) - 0.25, -0.5)
+        )
+        axis.set_title(f"donor: {way}", fontsize=10.5)
+    axes[0].set_yticks(at, [who.replace(" and ", ",\n") for who in falls])
+    axes[0].tick_params(axis="y", length=0)
+    axes[-1].text(whole + 0.08, -0.36, "all of it", color="0.45", fontsize=9)
+    return figure
+
+
+def filled(
+    text: str, marks: Sequence[tuple[str, str, str]], said: Mapping[str, str], title: str
+) -> Figure:
+    """The prompt of `roles` with what its heads do. said: texts of "late", "early" and "movers"."""
+    words, left, places = text.split(), list(marks), {}
+    widths = [0.28 + 0.118 * len(each) for each in words]
+    figure, axis = canvas(sum(widths) + 0.07 * len(words) + 1.75, 3.95)
+    x, y = 0.15, 1.62
+    for each, width in zip(words, widths, strict=True):
+        bare = each.strip(",.")
+        role, color = left.pop(0)[1:] if left and left[0][0] == bare else ("", PALE)
+        fill = "white" if role else "#F4F4F4"
+        word(axis, x + width / 2, y, each, color, fill=fill, width=width, height=0.42, size=11.5)
+        if role:
+            places[role] = x + width / 2
+        x += width + 0.07
+    arrow(axis, (x + 0.02, y), (x + 0.42, y), VALUE, width=1.8)
+    say(axis, x + 0.52, y, "Mary", VALUE, size=13, ha="left", weight="bold")
+    end = places["end"]
+    for who, to, height, color in (
+        ("movers", "IO", 1.35, VALUE), ("late", "S2", 0.62, QUERY), ("early", "S2", -0.85, SHARE)
+    ):  # fmt: skip
+        edge = y + (0.23 if height > 0 else -0.23)
+        shift = 0.12 if who == "late" else 0
+        path = [(end - shift, edge), (end - shift, edge + height), (places[to], edge + height)]
+        axis.plot(*zip(*path, strict=True), color=color, lw=2)
+        arrow(axis, path[-1], (places[to], edge), color, width=2)
+        up = 0.17 if height > 0 else -0.19
+        right = end - 0.2 if who == "late" else end + 0.1
+        look = {"size": 10.5, "weight": "bold", "ha": "right"}
+        say(axis, right, edge + height + up, said[who], color, **look)
+    for role, color, right in (
+        ("IO", VALUE, 0), ("S1", WRONG, 0), ("S2", WRONG, -0.25), ("end", INK, 0.35)
+    ):  # fmt: skip
+        say(axis, places[role] + right, y - 0.4, role, color, size=11, weight="bold")
+    return headline(figure, title)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from aot_helpers.models.protocol import Edits, Head, Model
@@ -113,6 +113,16 @@ def _adds(
     rest = normed(torch.stack([cache["L0.resid_pre"][:, -1], *mlps, b_O]))
     rest[-1] += (norm(final) - normed(final))[0]  # the final norm's bias
     return (normed(writes) * toward).sum(dim=-1), (rest * toward).sum(dim=-1)
+
+
+def direct_contributions(
+    model: Model, tokens: Int[Tensor, "prompt pos"], toward: Float[Tensor, "prompt d_model"]
+) -> tuple[Float[Tensor, "layer head prompt"], Float[Tensor, "part prompt"]]:
+    """What heads and other parts add along `toward` at the end of prompts, with σ frozen."""
+    _, cache = model.run_with_cache(tokens)
+    z = torch.stack([cache[f"L{i}.z"][:, -1] for i in range(model.config.n_layers)])
+    writes = torch.einsum("lphd,lhdm->lhpm", z, model.W_O)
+    return _adds(model, cache, writes, toward)
 
 
 def _attention(
