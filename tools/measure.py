@@ -31,11 +31,13 @@ from chapters.nb00_start_here import measure as first_look
 from chapters.nb07_one_layer_skip_trigrams import idioms
 from chapters.nb16_too_good import runs as autopsy_runs
 from chapters.nb18_queries_meet_keys import measure as query_key_maps
+from chapters.nb20_logit_lens import oslo
 from chapters.nb20_logit_lens import results as lens_results
 from chapters.nb21_information_flow import results as flow_study
 from chapters.nb22_layer_norms import results as norm_results
+from chapters.nb23_always_on_neurons import constant as neuron_constant
 from chapters.nb23_always_on_neurons import results as neuron_results
-from chapters.nb24_who_says_mary import name_logits, two_names
+from chapters.nb24_who_says_mary import above, name_logits, two_names
 
 MODELS = {
     "geometry": ["minilm", "stories-2l", "imdb-2l", "bert", "gpt2"],
@@ -46,18 +48,23 @@ NOTEBOOKS: dict[str, Callable] = {
     "00": first_look.pretrained,
     "07": idioms.pretrained,
     "20": lens_results.pretrained,
+    "20-heads": oslo.pretrained,  # heads that say a capital
     "21": flow_study.pretrained,
     "22": norm_results.pretrained,
     "23": neuron_results.pretrained,
     "23-frequent": neuron_results.frequent,  # of the neurons that 23 has found
+    "23-constant": neuron_constant.pretrained,  # of one of them, SmolLM2's L28N1095
     "24-names": two_names.pretrained,
     "24": name_logits.pretrained,  # of the heads that 24-names has found
+    "24-above": above.pretrained,
 }
 # Measured in the notebook itself; and a model that was trained on windows written twice, and has
 # read no "keep at bay".
 LEFT_OUT = {(notebook, "docstrings-gpt2") for notebook in ("00", "07", "21", "22", "23")}
-LEFT_OUT |= {(n, "docstrings-gpt2") for n in ("23-frequent", "24-names", "24")}
-LEFT_OUT |= {("24", "gpt2")}  # its heads were not sought
+LEFT_OUT |= {(n, "docstrings-gpt2") for n in ("20-heads", "23-frequent", "23-constant")}
+LEFT_OUT |= {(n, "docstrings-gpt2") for n in ("24-names", "24", "24-above")}
+# Its heads and neuron were not sought.
+LEFT_OUT |= {(n, "gpt2") for n in ("23-constant", "24", "24-above")}
 
 
 def within_reach(names: list[str], load: Callable) -> Iterator[tuple[str, object]]:
