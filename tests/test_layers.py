@@ -1,7 +1,6 @@
 """The house: layers are folders, imports point one way, and a chapter stands alone."""
 
 import ast
-import json
 import re
 import subprocess
 import sys
@@ -9,15 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from which import imports, notebook_imports, users
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE, CHAPTERS = ROOT / "aot_helpers", ROOT / "notebooks" / "chapters"
 ORDER = "base offline text models parallel training reading showing teaching"
 LAYERS = ORDER.split()
-SHARED = {
-    "torus": {"nb13", "nb14", "nb15"},
-    "passages": {"nb22", "nb23"},
-    "sweep": set(),
-}  # a folder: who may use it
 
 
 def parsed(folder: Path) -> dict[str, ast.Module]:
@@ -30,18 +26,6 @@ def parsed(folder: Path) -> dict[str, ast.Module]:
 
 LIBRARY, CHAPTER_MODULES = parsed(PACKAGE), parsed(CHAPTERS)
 MODULES = [name for name in LIBRARY if not name.endswith("__init__")]
-
-
-def imports(tree: ast.Module) -> set[str]:
-    """Everything that a module imports anywhere in it, as dotted names."""
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "relative imports hide where a name comes from"
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
 
 
 def own_imports(module: str) -> set[str]:
@@ -74,28 +58,41 @@ def test_there_are_no_circles():
 
 def test_the_library_imports_no_chapter():
     """`grade` finds a notebook's exercises by number, on the path: nothing is imported by name."""
-    found = [n for tree in LIBRARY.values() for n in imports(tree) if n.startswith("chapters.")]
-    assert found == []
+    found = {name for tree in LIBRARY.values() for name in imports(tree)}
+    assert [name for name in found if name.startswith(("chapters.", "evidence"))] == []
 
 
-def test_no_chapter_imports_another():
+def beyond(names: set[str], number: str, evidence: bool = False) -> list[str]:
+    """The names that belong to another notebook, or to the evidence where that is not asked."""
+    ours = rf"(?!nb{number})" if evidence else ""
+    pattern = rf"chapters\.nb(?!{number}_)|evidence\.support\.{ours}"
+    return [name for name in names if re.match(pattern, name)]
+
+
+def test_a_chapter_imports_no_other_and_a_shared_folder_imports_none():
     for module, tree in CHAPTER_MODULES.items():
-        chapter = module.split(".")[0]
-        for name in (n for n in imports(tree) if n.startswith("chapters.")):
-            other = name.split(".")[1]
-            assert other == chapter or chapter[:4] in SHARED.get(other, ()), f"{module}: {name}"
+        own = re.match(r"nb(\d\d)_", module)
+        assert beyond(imports(tree), own[1] if own else "") == [], module
 
 
-def test_a_notebook_imports_the_library_and_its_own_chapter():
-    for path in sorted((ROOT / "notebooks").rglob("[0-9]*.ipynb")):
-        for cell in json.loads(path.read_text("utf-8"))["cells"]:
-            if cell["cell_type"] != "code":
-                continue
-            for name in imports(ast.parse("".join(cell["source"]))):
-                if name.startswith("chapters."):
-                    other = name.split(".")[1]
-                    own = f"nb{path.name[:2]}"
-                    assert other[:4] == own or own in SHARED.get(other, ()), f"{path.name}: {name}"
+def test_notebooks_and_the_support_of_the_evidence_import_only_what_is_their_own():
+    for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")):
+        assert beyond(notebook_imports(path), path.name[:2]) == [], path.name
+    for path in sorted((ROOT / "notebooks/evidence").glob("[0-9]*.ipynb")):
+        assert beyond(notebook_imports(path), path.name[:2], evidence=True) == [], path.name
+    for module, tree in parsed(ROOT / "notebooks/evidence").items():
+        own = re.fullmatch(r"support\.nb(\d\d)", module)
+        assert beyond(imports(tree), own[1] if own else "", evidence=True) == [], module
+
+
+def test_the_notebooks_that_share_a_folder_are_found_by_their_imports():
+    numbers = {
+        folder: sorted({path.name[:2] for path in paths}) for folder, paths in users(ROOT).items()
+    }
+    assert numbers["chapters/torus"] == ["13", "14", "15"]
+    assert numbers["chapters/passages"] == ["22", "23"]
+    assert numbers["chapters/nb10_induction_heads"] == ["10"]
+    assert "chapters/sweep" not in numbers  # of `make sweep`
 
 
 @pytest.mark.parametrize("module", [name for name in MODULES if name.startswith("showing.")])

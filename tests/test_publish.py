@@ -15,6 +15,7 @@ from PIL import Image
 
 import notebooks
 import publish
+import which
 
 PYPROJECT = '[tool.aot]\nrepository = "someone/attention-only-transformers"\n'
 BADGE = "[![Colab](badge.svg)](https://colab.research.google.com/github/OWNER/attention-only-transformers/blob/HEAD/notebooks/00_first.ipynb)"
@@ -62,39 +63,66 @@ def test_notebooks_are_chosen_by_number_and_floor(project):
     write(project, "00_first")
     write(project, "05_train")
     write(project, "05_train", floor="evidence")
-    chosen = notebooks.select(project / "notebooks", ["05"])
+    chosen = which.select(project / "notebooks", ["05"])
     assert list(map(publish.key, chosen)) == ["evidence/05_train", "05_train"]  # evidence first
-    with pytest.raises(SystemExit, match="7: .*00_first, 05_train"):
-        notebooks.select(project / "notebooks", ["05", "7"], "tour")
+    with pytest.raises(SystemExit, match="'7'; there are 00_first, 05_train"):
+        which.select(project / "notebooks", ["05", "7"], "tour")
     with pytest.raises(SystemExit, match="no numbered notebooks"):
-        notebooks.select(project, [])
+        which.select(project, [])
     for wrong in (["--jobs", "0"], ["--in-place", "-p", "n", "5"]):
         with pytest.raises(SystemExit):
             notebooks.main(wrong, root=project)
     (project / "data/results").mkdir(parents=True)
     known = {"notebooks": {"00_first": result("00_first"), "05_train": {"seconds": 70}}}
     (project / "data/results/notebooks.json").write_text(json.dumps(known))
-    every = notebooks.select(project / "notebooks", [])
+    every = which.select(project / "notebooks", [])
     ordered = map(publish.key, notebooks.longest_first(every, project))
     assert list(ordered) == ["evidence/05_train", "05_train", "00_first"]  # unknown ones first
 
 
-def test_what_changed_since_the_commit_is_a_notebook_or_its_chapter(project):
-    for name in ("00_first", "02_third", "13_torus", "14_torus"):
+def test_what_changed_since_the_commit_is_a_notebook_or_code_that_it_uses(project):
+    for name in ("00_first", "02_third", "03_other"):
         write(project, name)
+    write(project, "13_torus", "from chapters.torus import training")
+    write(project, "14_torus", "from chapters.nb14_torus.measure import f")
+    for name in ("04_support", "14_torus"):
+        write(project, name, "from evidence.support import nb04", floor="evidence")
+    code = {
+        "chapters/nb02_third/exercises.py": "",  # which no notebook imports
+        "chapters/nb14_torus/measure.py": "import chapters.torus.networks",
+        "chapters/torus/training.py": "",
+        "chapters/sweep/run.py": "",
+        "evidence/support/nb04.py": "",
+    }
+    for file, text in code.items():
+        (project / "notebooks" / file).parent.mkdir(parents=True, exist_ok=True)
+        (project / "notebooks" / file).write_text(text)
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"]
-    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
-        subprocess.run([*git, *command], cwd=project, check=True)
-    every = notebooks.select(project / "notebooks", [])
-    assert notebooks.changed(every, project) == []
+
+    def found():
+        every = which.select(project / "notebooks", [])
+        return list(map(publish.key, which.changed(every, project)))
+
+    def commit():
+        for command in (["add", "."], ["commit", "-qm", "all"]):
+            subprocess.run([*git, *command], cwd=project, check=True)
+
+    subprocess.run([*git, "init", "-q"], cwd=project, check=True)
+    commit()
+    assert found() == []
     write(project, "00_first", "x = 1")
     write(project, "01_new", floor="evidence")
-    for chapter in ("nb02_third", "torus"):
-        (project / f"notebooks/chapters/{chapter}").mkdir(parents=True)
-        (project / f"notebooks/chapters/{chapter}/measure.py").write_text("")
-    every = notebooks.select(project / "notebooks", [])
-    found = list(map(publish.key, notebooks.changed(every, project)))
-    assert found == ["evidence/01_new", "00_first", "02_third", "13_torus", "14_torus"]
+    assert found() == ["evidence/01_new", "00_first"]
+    commit()
+    for file, those in (
+        ("chapters/nb02_third/exercises.py", ["02_third"]),
+        ("chapters/torus/training.py", ["evidence/14_torus", "13_torus", "14_torus"]),
+        ("chapters/sweep/run.py", []),
+        ("evidence/support/nb04.py", ["evidence/04_support", "evidence/14_torus"]),
+    ):
+        (project / "notebooks" / file).write_text("x = 1")
+        assert found() == those
+        commit()
 
 
 def test_parameter_values():

@@ -13,7 +13,6 @@ import multiprocessing
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -28,46 +27,11 @@ from papermill.exceptions import PapermillException
 import here  # noqa: F401
 import publish
 from chapters.sweep.kernels import execute
+from which import FLOORS, changed, select
 
 ROOT = Path(__file__).resolve().parent.parent
 MEMORY_LIMIT_MB = 1200  # Binder gives about 2 GB, for JupyterLab and the kernel together
 CELL_TIMEOUT_S = 900
-
-# The evidence first: the tables of the tour say what it found.
-FLOORS = {"tour": [""], "evidence": ["evidence"], "both": ["evidence", ""]}
-SHARED = {"torus": ("13", "14", "15")}  # a chapters' folder that belongs to several notebooks
-
-
-def select(folder: Path, prefixes: list[str], floor: str = "both") -> list[Path]:
-    """The numbered notebooks of a floor whose names begin with one of the prefixes (or all)."""
-    notebooks = [p for each in FLOORS[floor] for p in sorted((folder / each).glob("[0-9]*.ipynb"))]
-    if not notebooks:
-        sys.exit(f"no numbered notebooks of the floor {floor!r} in {folder}")
-    for prefix in prefixes:
-        if not any(path.name.startswith(prefix) for path in notebooks):
-            names = ", ".join(path.stem for path in notebooks)
-            sys.exit(f"--only {prefix}: no notebook begins with that; there are {names}")
-    return [path for path in notebooks if path.name.startswith(tuple(prefixes or [""]))]
-
-
-def changed(notebooks: list[Path], root: Path) -> list[Path]:
-    """Those that differ from the last commit, or whose chapter's code does."""
-    asked = ["diff --name-only HEAD", "ls-files --others --exclude-standard"]
-    listed = [
-        subprocess.run(
-            ["git", *each.split(), "--", "notebooks"],
-            cwd=root, capture_output=True, text=True, check=True,
-        ).stdout
-        for each in asked
-    ]  # fmt: skip
-    files, numbers = set("".join(listed).splitlines()), set()
-    for folder in re.findall(r"^notebooks/chapters/(\w+)/", "\n".join(files), flags=re.M):
-        numbers.update(SHARED.get(folder, [folder[2:4]]))  # nb10_induction_heads
-    return [
-        path
-        for path in notebooks
-        if path.relative_to(root).as_posix() in files or path.name[:2] in numbers
-    ]
 
 
 def longest_first(notebooks: list[Path], root: Path) -> list[Path]:
@@ -112,7 +76,8 @@ def count_checks(copy: Path) -> int:
 def count_claims(results: Path, notebook: Path) -> int:
     """How many claims a notebook has written to its ledger."""
     path = publish.claims_file(results, notebook)
-    return len(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else 0
+    made = path is not None and path.exists()
+    return len(json.loads(path.read_text(encoding="utf-8"))["claims"]) if made else 0
 
 
 def failed_cell(copy: Path) -> str:
@@ -248,10 +213,8 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     kept.mkdir(parents=True, exist_ok=True)
     for path in notebooks:  # claims that a notebook no longer makes must not stay
-        publish.claims_file(kept, path).unlink(missing_ok=True)
-    if options.in_place:  # beside older runs of the evidence a tour must not be published
-        for old in (kept / "claims").glob("*.json"):
-            old.unlink()
+        if ledger := publish.claims_file(kept, path):
+            ledger.unlink(missing_ok=True)
     start = time.perf_counter()
     try:
         results = run_all(notebooks, parameters, root / "runs", options.jobs)
