@@ -1,11 +1,17 @@
-"""The commands behind `make checkpoints` and `make bench`, on tiny settings."""
+"""The tools: whose package they use; `make checkpoints` and `make bench` on tiny settings."""
 
+import ast
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 import bench
+import here
 import recipes
 import train
 from aot_helpers.base import files
@@ -109,3 +115,40 @@ def test_parts_of_the_bench_run_on_tiny_settings(tmp_path, monkeypatch):
     assert rows["as nanoGPT, without MLPs"]["times_nanogpt"] == 1 and len(rows) == 2 * len(sizes)
     with pytest.raises(SystemExit, match="smal.*small"):
         bench.main(["smal"])
+
+
+def import_beside_another_package(names: str, folder: Path):
+    """Import modules where the package of another project, in `folder`, comes first on the path."""
+    (folder / "aot_helpers").mkdir()
+    (folder / "aot_helpers" / "__init__.py").write_text("")
+    path = os.pathsep.join([str(folder), str(here.ROOT / "tools")])
+    code = f"import {names}, sys; print(sys.modules['aot_helpers'].__file__)"
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": path}, cwd=folder, capture_output=True, text=True,
+    )  # fmt: skip
+
+
+def test_a_tool_takes_the_package_of_its_own_project(tmp_path):
+    done = import_beside_another_package("here", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()) == here.ROOT / "aot_helpers" / "__init__.py"
+
+
+def test_the_package_of_another_project_is_refused_with_both_paths(tmp_path):
+    done = import_beside_another_package("aot_helpers, here", tmp_path)
+    assert f"ImportError: aot_helpers was imported from {tmp_path.resolve()}" in done.stderr
+    assert f"set PYTHONPATH={here.ROOT}" in done.stderr
+
+
+@pytest.mark.parametrize("path", sorted((here.ROOT / "tools").glob("*.py")), ids=lambda p: p.name)
+def test_a_tool_imports_here_before_the_package(path):
+    names = ["here", "aot_helpers", "chapters", "evidence"]
+    statements = ast.parse(path.read_text("utf-8")).body if path.name != "here.py" else []
+    imported = [
+        name.split(".")[0]
+        for each in statements
+        if isinstance(each, ast.Import | ast.ImportFrom)
+        for name in [getattr(each, "module", None) or each.names[0].name]
+    ]
+    assert next((name for name in imported if name in names), "here") == "here"

@@ -23,8 +23,8 @@ from pathlib import Path
 
 import torch
 
-import aot_helpers
 import here  # noqa: F401
+from aot_helpers import load_checkpoint, load_pretrained, setup
 from aot_helpers.base.results import RESULTS, write
 from aot_helpers.models.checkpoints import list_checkpoints
 from chapters.nb00_start_here import measure as first_look
@@ -83,10 +83,10 @@ def geometry(names: list[str], seed: int) -> None:
 
     def load(name):
         ours = name in list_checkpoints()
-        model = aot_helpers.load_checkpoint(name) if ours else aot_helpers.load_pretrained(name)
+        model = load_checkpoint(name) if ours else load_pretrained(name)
         return model.requires_grad_(False) if ours else model
 
-    aot_helpers.setup(seed=seed)
+    setup(seed=seed)
     for name, model in within_reach(names, load):
         start = time.perf_counter()
         maps = ("tsne", "umap") if name == "minilm" else ("tsne",)
@@ -122,7 +122,7 @@ def pretrained(names: list[str], seed: int, notebooks: list[str], folder: Path) 
 
     def load(name):
         torch.manual_seed(seed)
-        return aot_helpers.load_pretrained(name)
+        return load_pretrained(name)
 
     for name, model in within_reach(names, load):
         for notebook in notebooks:

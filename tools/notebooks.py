@@ -24,12 +24,12 @@ import papermill
 import psutil
 from papermill.exceptions import PapermillException
 
-import here  # noqa: F401
+import here
 import publish
 from chapters.sweep.kernels import execute
 from which import FLOORS, changed, select
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = here.ROOT
 MEMORY_LIMIT_MB = 1200  # Binder gives about 2 GB, for JupyterLab and the kernel together
 CELL_TIMEOUT_S = 900
 

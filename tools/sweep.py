@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pandas
 
-import here  # noqa: F401
+import here
 from aot_helpers.base import results
 from aot_helpers.base.files import read_json
 from chapters.sweep import run as engine
 from chapters.sweep.storage import check_storage, database_file, shown
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = here.ROOT
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
