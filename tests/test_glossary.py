@@ -1,12 +1,13 @@
-"""The glossary: what is wrong with an entry is said; no tour uses a term too early."""
+"""The glossary: what is wrong with an entry is said; no tour and no route uses a term too early."""
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from aot_helpers.teaching.glossary import MOST_TERMS, Term, load_glossary
-from test_notebooks import TOUR
+from test_notebooks import ROOT, TOUR
 
 GLOSSARY = load_glossary()
 NOT_PROSE = [  # folded text, code, formulas; headings and badges; goals, references, next tours
@@ -28,16 +29,20 @@ def paragraphs(notebook: dict) -> list[str]:
     return found
 
 
-def not_introduced(notebook: dict, number: str, glossary: dict[str, Term]) -> set[str]:
+def not_introduced(
+    notebook: dict, number: str, glossary: dict[str, Term], known: set[str] | None = None
+) -> set[str]:
     """The terms that a tour uses too early, and those that it should define and does not.
 
-    From the tour after the one that defines it on, a term is free. Up to there its first use stands
-    in bold or italics, in the same paragraph at least; or, in earlier tours, beside a link to the
-    tour that defines it. That tour has the term in bold.
+    Terms that are known are free: those that tours of lower numbers define, unless others are
+    given. Of all others the first use stands in bold or italics, in the same paragraph at least; or
+    beside a link to the tour that defines the term. That tour has it in bold.
     """
     prose, found = paragraphs(notebook), set()
+    if known is None:
+        known = {name for name, term in glossary.items() if term.notebook < number}
     for name, term in glossary.items():
-        if number > term.notebook:
+        if name in known:
             continue
         marked = [
             term.pattern.search(part) for part in re.findall(r"\*\*([^*]+)\*\*", "\n\n".join(prose))
@@ -51,7 +56,7 @@ def not_introduced(notebook: dict, number: str, glossary: dict[str, Term]) -> se
             stressed = re.findall(r"\*+([^*]+)\*+", shown[uses[0]])
             linked = any(re.match(rf"{term.notebook}_", each) for each in targets[uses[0]])
             here = any(map(term.pattern.search, stressed))
-            if not here and not (linked and number < term.notebook):
+            if not here and not (linked and number != term.notebook):
                 found.add(name)
     return found
 
@@ -61,6 +66,38 @@ def test_a_tour_introduces_its_terms_before_it_uses_them(path):
     notebook, number = json.loads(path.read_text(encoding="utf-8")), path.name[:2]
     found = not_introduced(notebook, number, GLOSSARY)
     assert found == set(), "put the first use in bold and define it, or link its tour"
+
+
+def routes() -> list[list[Path]]:
+    """The tours of each route that the README offers, in its order."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"## Where do you want to go\?\n\n((?:\|.*\n)+)", text)
+    linked = [re.findall(r"\]\((notebooks/\d\d_\w+\.ipynb)\)", row) for row in table.splitlines()]
+    return [[ROOT / each for each in row] for row in linked if len(row) > 1]
+
+
+@pytest.mark.parametrize("route", routes(), ids=lambda route: "-".join(p.name[:2] for p in route))
+def test_a_route_introduces_its_terms_before_it_uses_them(route):
+    """A term is free after the first tour on the route that defines or introduces it."""
+    known, found = set(), {}
+    for path in route:
+        notebook, number = json.loads(path.read_text(encoding="utf-8")), path.name[:2]
+        found[number] = not_introduced(notebook, number, GLOSSARY, known)
+        prose = "\n\n".join(paragraphs(notebook))
+        known |= {
+            name
+            for name, term in GLOSSARY.items()
+            if term.notebook == number or term.pattern.search(prose)
+        }
+    early = {number: terms for number, terms in found.items() if terms}
+    assert early == {}, "say what it is, in bold or italics, or link the tour that defines it"
+
+
+def test_the_readme_offers_two_routes():
+    assert [[path.name[:2] for path in route[:3]] for route in routes()] == [
+        ["00", "03", "10"],
+        ["00", "03", "04"],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -83,6 +120,18 @@ def test_what_counts_as_an_introduction(number, prose, found):
     glossary = {"Voronoi cell": Term("Voronoi cell", "All that is near.", "03")}
     notebook = {"cells": [{"cell_type": "markdown", "source": [prose]}]}
     assert not_introduced(notebook, number, glossary) == found
+
+
+def test_off_its_route_a_term_is_introduced_again():
+    glossary = {"Voronoi cell": Term("Voronoi cell", "All that is near.", "03")}
+    for prose, found in [
+        ("A Voronoi cell is large.", {"Voronoi cell"}),
+        ("A Voronoi cell ([notebook 03](03_name.ipynb)) is large.", set()),
+        ("A *Voronoi cell* is what is near.", set()),
+    ]:
+        notebook = {"cells": [{"cell_type": "markdown", "source": [prose]}]}
+        assert not_introduced(notebook, "04", glossary, known=set()) == found
+        assert not_introduced(notebook, "04", glossary, known={"Voronoi cell"}) == set()
 
 
 def test_every_term_belongs_to_a_tour_and_they_come_in_its_order():
