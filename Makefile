@@ -50,15 +50,16 @@ test test-all: export AOT_RESULTS = $(CURDIR)/runs/results
 # Nor is what a test solves the reader's progress.
 test test-all: export AOT_PROGRESS = off
 
-# The notebooks of a floor by seconds, so that no long one starts when the others end.
-NBVAL = $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --nbval-lax --nbval-current-env \
-  --nbval-sanitize-with=tests/nbval_sanitize.cfg --nbval-cell-timeout=300 \
+# The notebooks of a floor by seconds, so that no long one starts when the others end. A tour's
+# printed numbers are compared with the committed ones (tests/nbval_numbers.py).
+NBVAL = $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -p nbval_numbers --nbval-lax \
+  --nbval-current-env --nbval-sanitize-with=tests/nbval_sanitize.cfg --nbval-cell-timeout=300 \
   $$($(PY) tools/notebooks.py --list --floor $(1))
 LINT = $(PY) -m ruff check . && $(PY) -m ruff format --check .
 # Claims of an older run must not be taken for this one's.
 FORGET = rm -rf runs/results/claims
 
-test: $(MADE) ## lint, unit tests, the code of every tour, its claims: twenty minutes
+test: $(MADE) ## lint, unit tests, every tour's code and printed numbers, claims: twenty minutes
 	$(LINT)
 	$(PY) -m pytest -n 2 --dist loadscope --ignore=tests/slow tests
 	$(FORGET)
