@@ -58,13 +58,12 @@ def called(path, name: str) -> list[ast.Call]:
 
 
 def answers_in_sight(notebook: dict) -> list[str]:
-    """The predictions and the closing table whose outputs are not folded, or have none."""
-    tables = [cell for cell in notebook["cells"] if "claims_table(" in source(cell)]
+    """The code whose output answers a prediction and is not folded; predictions without answer."""
     found = []
-    for question, answers in [*lesson.predictions(notebook), ("its claims", tables)]:
+    for question, answers in lesson.predictions(notebook):
         shown = [cell for cell in answers if cell["outputs"]]
         found += [source(cell) for cell in shown if not lesson.is_folded(cell, "outputs")]
-        found += [] if shown or answers is tables else [f"no output follows: {question}"]
+        found += [] if shown else [f"no output follows: {question}"]
     return found
 
 
@@ -212,7 +211,6 @@ def test_what_counts_as_folded():
     define = {"cell_type": "code", "source": ["n = 1"], "outputs": [], "metadata": {}}
     open_ = define | {"source": ["n"], "outputs": [{"output_type": "stream"}]}
     folded = open_ | {"metadata": {"tags": ["hide-output"], "jupyter": {"outputs_hidden": True}}}
-    table = open_ | {"source": ['aot.claims_table("03")']}
     for cells_, n in (
         ([ask, folded, text, open_], 0),
         ([ask, define, text, define, folded, text, open_], 0),
@@ -222,7 +220,6 @@ def test_what_counts_as_folded():
         ([ask, open_ | {"metadata": {"tags": ["hide-output"]}}], 1),
         ([ask, define, ask, folded], 1),
         ([ask], 1),
-        ([text, open_, table], 1),
     ):
         assert len(answers_in_sight({"cells": cells_})) == n
 
