@@ -14,7 +14,7 @@ OMP_WAIT_POLICY ?= PASSIVE
 export OMP_NUM_THREADS OMP_WAIT_POLICY
 
 .DEFAULT_GOAL := help
-.PHONY: help help-all run lab test evidence notebooks data clean
+.PHONY: help help-all run lab check test evidence notebooks data clean
 .PHONY: test-all checkpoints sweep bench loops browser book pins
 
 # Targets described after ## are listed by `make`, those after #: by `make help-all` as well.
@@ -43,6 +43,9 @@ run: $(MADE) ## run the tours, two at a time; copies and a summary go to runs/
 
 lab: $(MADE) ## open JupyterLab at the first notebook
 	$(PY) -m jupyterlab notebooks/00_start_here.ipynb
+
+check: $(MADE) ## in seconds: lint, and the notebooks' structure, links, terms and numbers; ONLY="05 12"
+	$(PY) tools/check.py $(ONLY)
 
 # No test asks the network: loaders that would try the hub get their answer at once.
 test test-all: export HF_HUB_OFFLINE = 1

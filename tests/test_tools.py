@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 import bench
+import check
 import here
 import lesson
 import recipes
@@ -175,3 +177,13 @@ def test_a_lesson_is_measured_by_what_its_reader_sees():
     assert (found["code"], found["folded"]) == (0, 2)
     with pytest.raises(SystemExit, match="no tour begins with 77; write two digits"):
         lesson.main(["77"])
+
+
+def test_a_check_of_some_notebooks_reads_what_belongs_to_them():
+    lint = check.commands(["05", "12"])["lint"]
+    names = {path.name for path in lint if isinstance(path, Path)}
+    assert {re.search(r"\d\d", name)[0] for name in names} == {"05", "12"}
+    assert {"05_training_and_sampling.ipynb", "nb12_in_context_learning"} < names
+    assert check.ROOT in check.commands([])["lint"]
+    with pytest.raises(SystemExit, match="'5'; there are 00_start_here"):
+        check.commands(["5"])
