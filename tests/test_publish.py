@@ -41,7 +41,7 @@ def write(project, name, *cells, parameters=None, floor="", folder="notebooks"):
     clone = "url = 'https://github.com/OWNER/attention-only-transformers'"
     nb = new_notebook(cells=[new_markdown_cell(title), new_code_cell(clone)])
     nb.metadata["kernelspec"] = {"display_name": "mine", "language": "python", "name": "mine"}
-    nb.metadata["aot"] = {"claim": f"It runs | {name}, e.g. here. It does more.", "minutes": 20}
+    nb.metadata["aot"] = {"shows": f"It runs | {name}, e.g. here. It does more.", "minutes": 20}
     if parameters:
         nb.cells.append(new_code_cell(parameters, metadata={"tags": ["parameters"]}))
     nb.cells += [new_code_cell(source) for source in cells]
@@ -143,7 +143,7 @@ def test_only_what_was_run_is_published_and_all_links_are_renewed(project):
     question = "[What does 00_first do?](notebooks/00_first.ipynb)"
     assert f"| 00 | {question} | It runs \\| 00_first, e.g. here. | 20 |" in readme
     assert "old" not in readme and "OWNER" not in readme and "\nMore.\n\n## End\n" in readme
-    assert "2 tours in 2 min" in readme and "Rules set before" in readme
+    assert "2 tours in 2 min" in readme and "were declared before" in readme
     publish.publish([], [], project)
     assert (project / "README.md").read_text("utf-8") == readme  # now between the marks
     (project / "README.md").write_text("# Title\n")

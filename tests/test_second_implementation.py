@@ -116,7 +116,7 @@ def declared(id):
 
 
 def published(id):
-    return json.loads((DATA / "results/claims/evidence" / f"{id[:2]}.json").read_text())[id]
+    return json.loads((DATA / "results/claims" / f"{id[:2]}.json").read_text())["claims"][id]
 
 
 def holds(rule, numbers):
@@ -249,7 +249,7 @@ def test_the_numbers_and_the_verdict_come_out_again(id):
     found, entry = FOUND[id](), published(id)
     assert len(found) == len(entry["values"])
     np.testing.assert_allclose(np.sort(found), np.sort(entry["values"]), atol=0.05)
-    assert entry["verdict"] == "confirmed" and holds(declared(id)["confirmed"], found)
+    assert entry["verdict"] in ("holds", "confirmed") and holds(declared(id)["holds"], found)
 
 
 def test_readers_lose_by_the_writers_keys_what_10_5_says_and_one_in_part():
@@ -284,7 +284,7 @@ def test_one_repeat_length_teaches_a_distance():
     """Seed 0 of 09.13: copied at 32 tokens and hardly elsewhere."""
     w = weights("stories-2l-fixed-length")
     assert copied(w, 32) - np.mean([copied(w, n) for n in (16, 24, 40)]) >= 0.3
-    assert published("09.13")["verdict"] == "confirmed"
+    assert published("09.13")["verdict"] in ("holds", "confirmed")
 
 
 def test_the_package_is_not_imported_here():

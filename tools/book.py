@@ -106,13 +106,13 @@ def start_page(root: Path, source: Path, titles: dict[str, str]) -> str:
     readme, text = (
         (root / name).read_text("utf-8") for name in ("README.md", "docs/book/index.md")
     )
-    found = book_ledger.trace.counts()
+    found = book_ledger.counts(book_ledger.rows())
     filled = {
         "PICTURE": picture(root, source),
         "ROUTES": cards(readme, titles),
         "TOURS": str(len(titles)),
         "CLAIMS": str(found["claims"]),
-        "BEFORE": str(found["rules set before the values"]),
+        "BEFORE": str(found["rule set before its values"]),
         "FINDINGS": str(found["findings"]),
         "CONTENTS": contents(list(titles)),
     }
@@ -182,7 +182,7 @@ def finish(book: Path, ids: set[str]) -> None:
     """Mend the pages that Sphinx wrote: fewer scripts, what is searched, printed claims as links.
 
     The theme's script of icons is larger than all else together, and its index is only for the
-    page that searches. A printed "Claim 10.5", or 10.5 in a table, leads to its line of the ledger.
+    page that searches. The evidence's "10.5 holds:", or 10.5 in a table, leads to the ledger.
     """
     for name in ("webpack-macros.html", "sbt-webpack-macros.html"):
         (book / "_static" / name).unlink(missing_ok=True)
@@ -204,7 +204,7 @@ def finish(book: Path, ids: set[str]) -> None:
             )
 
         if inside.parts[0] == "notebooks":
-            text = re.sub(r"(?<=[>\n])(Claim )(\d\d\.\d+)(?= )", linked, text)
+            text = re.sub(r"(?<=[>\n])()(\d\d\.\d+)(?= [a-z ]+: )", linked, text)
             text = re.sub(
                 r"(<td>(?:<p>)?)<a [^>]*>(?:<span[^>]*>)?(\d\d\.\d+)(?:</span>)?</a>", linked, text
             )

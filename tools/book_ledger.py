@@ -10,12 +10,12 @@ from html import escape
 from pathlib import Path
 
 import here  # noqa: F401
-from aot_helpers.teaching import ledger, trace
-from aot_helpers.teaching.ledger import Entry, ledger_path, measured, read_ledger
-from aot_helpers.teaching.rules import FLOORS, RULES, Claim, as_numbers, load_claims, verdict_word
+from aot_helpers.teaching.claims import tested_in
+from aot_helpers.teaching.ledger import PUBLISHED, Entry, measured, read_ledger, weights_of
+from aot_helpers.teaching.rules import RULES, Claim, as_numbers, load_claims
 from book_pages import anchor
 
-WHEN = {"before": "before its values", "in part": "before, in part", "after": "after its values"}
+WHEN = {"before": "before its values", "after": "after its values"}
 PAPERS = r"[A-Z]\w+(?: et al\.| \d{4}|, \w+ and \w+)* \d{4}"  # "Olsson et al. 2022"
 GOOD, BAD = ("confirmed", "holds"), ("refuted", "fails", "control failed")
 
@@ -25,12 +25,17 @@ class Row:
     """One claim of the ledger, as the page filters it."""
 
     claim: Claim
-    entries: dict[str, Entry]  # by floor, the evidence first
-    verdict: str  # of the evidence, or of the tour where that alone makes the claim
-    when: str  # its rule was set before or after its values were known; "" without a rule
-    models: int  # how many its values rest on
-    margin: str  # "thin": another verdict, were its bounds a tenth further; else "clear"
+    entry: Entry  # {} where it was not measured
     sources: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        return self.entry.get("verdict", "not measured")
+
+    @property
+    def when(self) -> str:
+        """Whether its rule was set before its values were known; "" without a rule."""
+        return ("before" if self.claim.before else "after") if self.claim.holds else ""
 
 
 def source_names(readme: str) -> dict[str, str]:
@@ -46,23 +51,20 @@ def sources_of(claim: Claim) -> tuple[str, ...]:
 
 def rows() -> list[Row]:
     """All declared claims, with what is published of each."""
-    declared, found = load_claims(), []
-    for id, claim in declared.items():
-        entries = {}
-        for floor in reversed(FLOORS):  # the evidence first
-            entry = read_ledger(ledger_path(ledger.PUBLISHED, id[:2], floor)).get(id)
-            entries |= {floor: entry} if entry else {}
-        first = next(iter(entries.values()), None)
-        verdict = verdict_word(claim, first.verdict) if first else "not measured"
-        when = claim.declared[:6].strip(": ,") if claim.declared else ""
-        when = "before" if claim.declared.startswith("before") else "after" if when else ""
-        if when == "before" and trace.in_part(claim):
-            when = "in part"
-        models = trace.models_of(first) if first else 0
-        margin = (
-            "thin" if first and claim.kind == "finding" and trace.thin(claim, first) else "clear"
-        )
-        found.append(Row(claim, entries, verdict, when, models, margin, sources_of(claim)))
+    declared, entries = load_claims(), {}
+    for notebook in sorted({id[:2] for id in declared}):
+        entries |= read_ledger(PUBLISHED, notebook)
+    return [Row(one, entries.get(id, {}), sources_of(one)) for id, one in declared.items()]
+
+
+def counts(every: list[Row]) -> dict[str, int]:
+    """How many claims and findings there are, with which verdict, and declared when."""
+    findings = [row for row in every if row.claim.kind == "finding"]
+    found = {"claims": len(every), "findings": len(findings)}
+    for verdict in sorted({row.verdict for row in findings}):
+        found[f"findings: {verdict}"] = sum(row.verdict == verdict for row in findings)
+    for when, said in WHEN.items():
+        found[f"rule set {said}"] = sum(row.when == when for row in findings)
     return found
 
 
@@ -74,10 +76,8 @@ def short(number: float) -> str:
 def numbers_table(claim: Claim, entry: Entry) -> str:
     """What was measured, a line for each group and model of its values and its control."""
     lines = []
-    for what, given, names in (
-        ("values", entry.values, entry.of),
-        ("control", entry.control, entry.control_of),
-    ):
+    for what, names in ("values", entry.get("of")), ("control", entry.get("control_of")):
+        given = entry.get(what)
         for group, numbers in ({} if given is None else as_numbers(claim.id, given)).items():
             known = names.get(group) if isinstance(names, dict) else names
             by_run: dict[str, list[str]] = {}
@@ -99,28 +99,20 @@ def plural(n: int, what: str) -> str:
 
 def details(row: Row, stems: dict[str, str]) -> str:
     """All that is known of a claim, as the page shows it when its line is opened."""
-    one = row.claim
-    said = [("source", one.source), ("the source reports", one.source_value)]
-    said += [("holds for", one.holds_for), ("rule declared", one.declared)]
-    said += [(rule if rule != "control" else "its control must have", getattr(one, rule))
-             for rule in (*RULES, "control")]  # fmt: skip
-    said += [("why", one.why), ("history", one.history)]
-    if one.kind == "finding":
-        margin = f"{row.margin}: its verdict {'turns' if row.margin == 'thin' else 'stays'} when "
-        margin += f"its bounds move by {trace.NEAR:.0%}"
-        said += [
-            ("rests on", f"{row.models} model{'s' * (row.models != 1)}"),
-            ("margin", margin),
-        ]
-    lines = [f"<dt>{name}<dd>{escape(text)}" for name, text in said if text]
-    for floor, entry in row.entries.items():
-        stem, verdict = stems[one.id[:2]], verdict_word(one, entry.verdict)
-        page = f"notebooks/{'evidence/' if floor == 'evidence' else ''}{stem}.html"
-        cell = f'<a href="{page}#{anchor(one.id)}">the {floor}’s cell</a>'
-        lines.append(f"<dt>{floor}<dd>{escape(verdict)}: {escape(measured(one, entry))}; {cell}")
+    one, entry = row.claim, row.entry
+    said = {"source": one.source, "the source reports": one.reports, "models": one.models}
+    said |= {rule: getattr(one, rule) for rule in RULES} | {"its control must have": one.control}
+    said |= {"rule set": WHEN.get(row.when, ""), "why": one.why, "history": one.history}
+    if one.kind == "finding" and entry:
+        said["rests on"] = tested_in(entry)
+    lines = [f"<dt>{name}<dd>{escape(text)}" for name, text in said.items() if text]
+    if entry:
+        page = f"notebooks/evidence/{stems[one.id[:2]]}.html"
+        cell = f'<a href="{page}#{anchor(one.id)}">the evidence’s cell</a>'
+        lines.append(f"<dt>{escape(row.verdict)}<dd>{escape(measured(one, entry))}; {cell}")
         lines.append(numbers_table(one, entry))
-        if entry.weights:
-            hashes = ", ".join(f"{escape(run)} {sha}…" for run, sha in entry.weights.items())
+        if weights := weights_of({one.id: entry}):
+            hashes = ", ".join(f"{escape(run)} {sha}…" for run, sha in weights.items())
             lines.append(f"<details><summary>weights (sha256)</summary>{hashes}</details>")
     return f"<dl>{''.join(lines)}</dl>"
 
@@ -134,13 +126,9 @@ def line(row: Row, stems: dict[str, str]) -> str:
     """One claim: a line that opens."""
     one, data = row.claim, {"notebook": row.claim.id[:2], "source": "|".join(row.sources)}
     data |= {"kind": one.kind, "verdict": row.verdict, "rule": row.when}
-    data |= {
-        "models": "one" if row.models == 1 else "several" if row.models else "none",
-        "margin": row.margin,
-    }
     marks = " ".join(f'data-{name}="{escape(value, True)}"' for name, value in data.items())
     verdict = f'<span class="verdict {tone(row.verdict)}">{escape(row.verdict)}</span>'
-    said = f"<b>{one.id}</b> {escape(one.statement)} {verdict}"
+    said = f"<b>{one.id}</b> {escape(one.says)} {verdict}"
     link = f'<a class="permalink" href="#{anchor(one.id)}" aria-label="link to {one.id}">#</a>'
     return (
         f'<details class="claim" id="{anchor(one.id)}" {marks}>'
@@ -162,7 +150,7 @@ def source_tables(every: list[Row], names: dict[str, str]) -> str:
         told = ", ".join(f"{v} {n}" for v, n in sorted(count.items(), key=lambda each: -each[1]))
         lines = [
             f'<tr><td><a href="#{anchor(row.claim.id)}">{row.claim.id}</a> '
-            f"{escape(row.claim.statement)}<td>{escape(row.claim.source_value or '–')}"
+            f"{escape(row.claim.says)}<td>{escape(row.claim.reports or '–')}"
             f'<td><span class="verdict {tone(row.verdict)}">{escape(row.verdict)}</span>'
             for row in said
         ]
@@ -185,12 +173,6 @@ def filters(every: list[Row], names: dict[str, str], titles: dict[str, str]) -> 
         "kind": {row.claim.kind: row.claim.kind for row in every},
         "verdict": {v: v for v in sorted({row.verdict for row in every})},
         "rule": {when: f"set {said}" for when, said in WHEN.items()},
-        "models": {
-            "one": "one model",
-            "several": "more than one model",
-            "none": "no trained model",
-        },
-        "margin": {"thin": f"thin: turns if its bounds move by {trace.NEAR:.0%}", "clear": "clear"},
     }
     parts = [
         f'<label>{name} <select name="{name}"><option value="">all</option>'
@@ -208,7 +190,7 @@ def filters(every: list[Row], names: dict[str, str], titles: dict[str, str]) -> 
 
 
 def counted(found: dict[str, int]) -> str:
-    """The counts of `trace` as a table."""
+    """The counts as a table."""
     lines = "".join(f"<tr><td>{escape(name)}<td>{n}" for name, n in found.items())
     return f"<table class='counts'><tbody>{lines}</tbody></table>"
 
@@ -224,7 +206,7 @@ def ledger_page(root: Path, stems: dict[str, str], titles: dict[str, str]) -> st
 <section class="ledger"><h2>What became of the sources’ claims</h2>
 {source_tables(every, names)}
 <h2>How many</h2>
-<details><summary>counts over all claims</summary>{counted(trace.counts())}</details>
+<details><summary>counts over all claims</summary>{counted(counts(every))}</details>
 <h2>All claims</h2>
 {filters(every, names, titles)}
 <div id="claims">{"".join(line(row, stems) for row in every)}</div></section>"""

@@ -24,8 +24,7 @@ import numpy as np
 from PIL import Image
 
 import here
-from aot_helpers.teaching.ledger import ledger_path
-from aot_helpers.teaching.trace import counts
+from aot_helpers.teaching.rules import load_claims
 
 try:
     import tomllib
@@ -195,23 +194,20 @@ def key(path: Path) -> str:
 
 def declared_before() -> str:
     """A sentence: the rules of how many findings were set before their values were known."""
-    found = counts()
-    return (
-        f"Rules set before the values were known: {found['rules set before the values']} of "
-        f"{found['findings']} findings, of which {found['of these in part']} in part; the others "
-        "after."
-    )
+    findings = [one for one in load_claims().values() if one.kind == "finding"]
+    before = sum(one.before for one in findings)
+    return f"Of {len(findings)} findings {before} were declared before they were measured."
 
 
 def about(path: Path) -> tuple[str, str, int]:
-    """A notebook's question, its title; what it shows, the first sentence of its claim; minutes."""
+    """A notebook's question, its title; what it shows, its first sentence; minutes."""
     notebook = nbformat.read(path, as_version=4)
     told = notebook.metadata.get("aot", {})
-    if not {"claim", "minutes"} <= set(told):
-        sys.exit(f"{path.name}: its metadata lack aot.claim or aot.minutes")
+    if not {"shows", "minutes"} <= set(told):
+        sys.exit(f"{path.name}: its metadata lack aot.shows or aot.minutes")
     title = re.search(r"^# (?:\d+ · )?(.+)", notebook.cells[0].source, flags=re.M)
-    claim = re.split(r"(?<=[.?!]) (?=[A-Z])", told["claim"])[0]
-    cells = (title[1] if title else path.stem, claim)
+    shows = re.split(r"(?<=[.?!]) (?=[A-Z])", told["shows"])[0]
+    cells = (title[1] if title else path.stem, shows)
     return *(" ".join(cell.split()).replace("|", "\\|") for cell in cells), told["minutes"]
 
 
@@ -224,9 +220,9 @@ def notebook_table(folder: Path, measured: dict) -> str:
     by_number = [{path.stem[:2]: path for path in floor} for floor in floors(folder)]
     lines = ["| | question | what it shows | minutes |", "|--:|---|---|--:|"]
     for number, path in sorted((by_number[1] | by_number[0]).items()):
-        question, claim, minutes = about(path)
+        question, shows, minutes = about(path)
         lines.append(
-            f"| {number} | [{question}](notebooks/{key(path)}.ipynb) | {claim} | {minutes} |"
+            f"| {number} | [{question}](notebooks/{key(path)}.ipynb) | {shows} | {minutes} |"
         )
     said = []
     for name, floor in zip(("tours", "notebooks of evidence"), by_number, strict=True):
@@ -253,10 +249,10 @@ def readme_text(root: Path, measured: dict) -> str:
     return replace_repository(f"{before}{start}\n{table}\n{end}{after}", repository_name(root))
 
 
-def claims_file(results: Path, notebook: Path) -> Path:
-    """Where a notebook's claims stand: by its floor and number."""
-    floor = "evidence" if notebook.parent.name == "evidence" else "tour"
-    return ledger_path(results / "claims", notebook.stem[:2], floor)
+def claims_file(results: Path, notebook: Path) -> Path | None:
+    """Where the claims of an evidence notebook stand; None for a tour, which makes none."""
+    folder = results / "claims"
+    return folder / f"{notebook.stem[:2]}.json" if notebook.parent.name == "evidence" else None
 
 
 def publish_figures(notebook: Path, made: Path, kept: Path) -> None:
@@ -295,14 +291,13 @@ def publish(notebooks: list[Path], results: list[dict], root: Path) -> None:
             each.write_text(text, encoding="utf-8")
     (root / "README.md").write_text(readme, encoding="utf-8")
     path.parent.mkdir(parents=True, exist_ok=True)
-    for each in notebooks:
+    for each in (each for each in notebooks if each.parent.name == "evidence"):
         made, kept = (claims_file(folder, each) for folder in (root / "runs/results", path.parent))
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.unlink(missing_ok=True)
         if made.exists():
             shutil.copyfile(made, kept)
-        if each.parent.name == "evidence":
-            publish_figures(each, root / "runs/results/figures", path.parent / "figures")
+        publish_figures(each, root / "runs/results/figures", path.parent / "figures")
     machine = describe_machine() if results else known.get("machine", {})
     path.write_text(json.dumps({"machine": machine, "notebooks": measured}, indent=1) + "\n")
 

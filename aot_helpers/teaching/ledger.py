@@ -1,24 +1,26 @@
-"""The ledger: what was measured of each claim and what came of it; a run against the published.
+"""The ledger: what was measured of each claim, of which weights, and what came of it.
 
-`python -m aot_helpers.teaching.ledger` compares; it exits with 1 where a verdict or value differs.
+`python -m aot_helpers.teaching.ledger` compares a run with what is published, and exits with 1
+where a verdict or value differs; with ids, such as 10.5, it prints all that is known of them.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from aot_helpers.base.errors import check_text, check_whole
+from aot_helpers.base import files
 from aot_helpers.base.files import DATA, check_writable, read_json, write_atomically
 from aot_helpers.teaching.rules import (
-    FLOORS,
     RULES,
     SUMMARIES,
     UNJUDGED,
     Claim,
+    Numbers,
     Term,
     as_numbers,
     load_claims,
@@ -26,54 +28,16 @@ from aot_helpers.teaching.rules import (
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = DATA / "results" / "claims"
-COUNTS = ("seeds", "texts", "heads")
-ROUNDING = 0.01  # the least that a value may move, as a share of its group's largest
+COUNTS = ("length", "seeds", "texts", "heads")
+# Models from outside: what was measured of them holds the hash of their weights.
+OUTSIDE = {
+    "smollm2": "pretrained/20-smollm2",
+    "SmolLM2-135M-Instruct": "pretrained/20-smollm2",
+    "minilm": "geometry/minilm",
+}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """What was measured of one claim, of what, and the verdict; None is what was not given.
-
-    values, control: a list of numbers, or {group: list}; of, control_of: what each number was
-    measured on, in the same form: a run and what of it, "stories-2l-seed1@400 L1H3". seeds: how
-    many trainings that differ in their seed alone; texts, heads: how many. model: its name, as
-    load_checkpoint has it; step: of its checkpoint; length: of a segment, in tokens, or several.
-    weights: {run@step: the first digits of the sha256 of its weights}.
-    """
-
-    values: list | dict | None = None
-    control: list | dict | None = None
-    of: list | dict | None = None
-    control_of: list | dict | None = None
-    model: str | None = None
-    step: int | None = None
-    length: int | list | None = None
-    seeds: int | None = None
-    texts: int | None = None
-    heads: int | None = None
-    weights: dict | None = None
-    verdict: str
-
-    def __post_init__(self):
-        least = {"step": 0, "length": 1, **dict.fromkeys(COUNTS, 1)}
-        for name in (name for name in least if getattr(self, name) is not None):
-            given = getattr(self, name)
-            for each in given if name == "length" and isinstance(given, list) else [given]:
-                check_whole(name, each, least[name])
-        if self.model is not None:
-            check_text("model", self.model)
-            if not self.model.strip():
-                raise ValueError(f"model must be the name of a model, got {self.model!r}")
-
-    def measured_on(self) -> str:
-        """The model, its step, the length and the counts: "stories-2l, step 400, 5 seeds"."""
-        said = [self.model, self.step is not None and f"step {self.step}"]
-        if self.length is not None:
-            lengths = self.length if isinstance(self.length, list) else [self.length]
-            said.append(f"length {', '.join(map(str, lengths))}")
-        counts = {name: getattr(self, name) for name in COUNTS}
-        said += [f"{n} {name if n != 1 else name[:-1]}" for name, n in counts.items() if n]
-        return ", ".join(filter(None, said))
+Entry = dict[str, Any]  # a line of the ledger: verdict and what `claims.claim` was given
 
 
 def results_folder() -> Path:
@@ -81,27 +45,65 @@ def results_folder() -> Path:
     return Path(os.environ.get("AOT_RESULTS", ROOT / "runs" / "results"))
 
 
-def ledger_path(claims: Path, notebook: str, floor: str) -> Path:
-    """The ledger of notebook "NN" on a floor, below a folder such as data/results/claims."""
-    if floor not in FLOORS:
-        raise ValueError(f"floor must be one of {', '.join(FLOORS)}, got {floor!r}")
-    return claims / floor / f"{notebook}.json"
+def read_ledger(folder: Path, notebook: str) -> dict[str, Entry]:
+    """The entries by id in a folder such as PUBLISHED; {} where notebook "NN" has none."""
+    path = folder / f"{notebook}.json"
+    return read_json(path)["claims"] if path.is_file() else {}
 
 
-def read_ledger(path: Path) -> dict[str, Entry]:
-    """The entries of a ledger by id; {} if there is no such file."""
-    entries = read_json(path) if path.is_file() else {}
-    return {id: Entry(**entry) for id, entry in entries.items()}
-
-
-def keep(path: Path, id: str, entry: Entry, declared: dict[str, Claim]) -> None:
-    """Write the entry to the ledger, and leave out what is no longer declared."""
-    check_writable(path.parent)
-    ledger = read_ledger(path) | {id: entry}
+def keep(folder: Path, id: str, entry: Entry, declared: dict[str, Claim]) -> None:
+    """Write the entry to its notebook's ledger, and leave out what is no longer declared."""
+    check_writable(folder)
+    ledger = read_ledger(folder, id[:2]) | {id: entry}
     kept = sorted(ledger.keys() & declared, key=lambda id: int(id[3:]))  # 04.9 before 04.10
-    given = {id: {k: v for k, v in asdict(ledger[id]).items() if v is not None} for id in kept}
-    lines = [f' "{id}": {json.dumps(entry, ensure_ascii=False)}' for id, entry in given.items()]
-    write_atomically(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
+    lines = ",\n".join(f'  "{id}": {json.dumps(ledger[id], ensure_ascii=False)}' for id in kept)
+    weights = json.dumps(weights_of({id: ledger[id] for id in kept}))
+    text = f'{{\n "weights": {weights},\n "claims": {{\n{lines}\n }}\n}}\n'
+    write_atomically(folder / f"{id[:2]}.json", text.encode())
+
+
+def names_of(entry: Entry, *fields: str) -> list[str]:
+    """What the numbers of an entry were measured on, its groups after one another."""
+    given = [entry.get(field, []) for field in fields]
+    groups = [list(each.values()) if isinstance(each, dict) else [each] for each in given]
+    return [name for each in groups for group in each for name in group]
+
+
+def weights_of(entries: dict[str, Entry]) -> dict[str, str]:
+    """{run: the sha256 of its weights} of every shipped run that the entries were measured on."""
+    names = [n for entry in entries.values() for n in names_of(entry, "of", "control_of")]
+    found = {run: weights_sha256(run) for run in sorted({name.split(" ")[0] for name in names})}
+    return {run: sha256 for run, sha256 in found.items() if sha256}
+
+
+def weights_sha256(run: str) -> str | None:
+    """The first 12 digits of the sha256 of the weights of "name" or "name@step"; None: not shipped.
+
+    Checkpoints have a step, the last one by default; pretrained models and torus runs have none.
+    Raises ValueError for a step that a checkpoint does not have.
+    """
+    name, _, step = run.partition("@")
+    checkpoint = files.DATA / "checkpoints" / name / "checkpoint.json"
+    pretrained = files.DATA / "pretrained" / name / "provenance.json"
+    torus = read_json(files.DATA / "torus" / "runs.json")
+    if name in OUTSIDE:
+        found = read_json(files.DATA / "results" / f"{OUTSIDE[name]}.json")["weights_sha256"]
+    elif checkpoint.is_file():
+        steps, hashes = (read_json(checkpoint)[key] for key in ("steps", "sha256"))
+        if step and step not in steps:
+            raise ValueError(f"{name} has no weights of step {step}; there are {', '.join(steps)}")
+        found = hashes[steps[step or max(steps, key=int)]]
+    elif pretrained.is_file():
+        found = read_json(pretrained)["sha256"]["model.safetensors"]
+    else:
+        found = torus.get(name, {}).get("sha256", "")
+    return found[:12] or None
+
+
+def line(one: Claim, entry: Entry) -> str:
+    """What the evidence prints of a claim; the last digits are of the whole entry's sha256."""
+    digits = hashlib.sha256(json.dumps(entry).encode()).hexdigest()[:4]
+    return f"{one.id} {entry['verdict']}: {one.says} ({measured(one, entry)}) #{digits}"
 
 
 def measured(one: Claim, entry: Entry) -> str:
@@ -110,14 +112,17 @@ def measured(one: Claim, entry: Entry) -> str:
     Where a rule asks for a median or a mean, that comes first.
     """
     parts = [one.why] if one.kind in UNJUDGED else []
-    for given, said, asked in (
-        (entry.values, one.unit, one.terms(*RULES)),
-        (entry.control, "in the control", one.terms("control")),
+    for what, unit, rules in (
+        ("values", one.unit, RULES),
+        ("control", "in the control", ["control"]),
     ):
-        if given is not None:
-            groups = as_numbers(one.id, given).items()
-            parts.append(", ".join(_range(*group, asked) for group in groups) + f" {said}")
-    return "; ".join(filter(None, [*parts, entry.measured_on()]))
+        if what in entry:
+            groups = as_numbers(one.id, entry[what]).items()
+            parts.append(", ".join(_range(*g, one.terms(*rules)) for g in groups) + f" {unit}")
+    counts = [f"length {str(entry['length']).strip('[]')}"] if "length" in entry else []
+    given = {name: entry[name] for name in COUNTS[1:] if name in entry}
+    counts += [f"{n} {name if n != 1 else name[:-1]}" for name, n in given.items()]
+    return "; ".join(filter(None, [*parts, ", ".join(counts)]))
 
 
 def _range(group: str, numbers: list[float], asked: list[Term]) -> str:
@@ -129,90 +134,85 @@ def _range(group: str, numbers: list[float], asked: list[Term]) -> str:
     return (f"{group}: " if group else "") + ends
 
 
-def turned(
-    fresh: Path,
-    published: Path = PUBLISHED,
-    floors: Iterable[str] = FLOORS,
-    notebooks: Iterable[str] = (),
-) -> list[str]:
+def differences(fresh: Path, published: Path = PUBLISHED, notebooks: list[str] | None = None):
     """What a run claims otherwise than published: a line each, and none where all comes out again.
 
-    fresh, published: folders with tour/NN.json and evidence/NN.json. notebooks: "04", …; or all.
-    Named are claims that one of the two lacks, verdicts that turned, and values further outside
-    the published range of their group than its margin (see `margin`). Of identities, whose rule is
-    their tolerance, and of models trained in the notebook (`live`) only the verdict
-    counts, and where it `wavers` from machine to machine, only that it is one of those declared.
+    fresh, published: folders of ledgers. notebooks: ["04", …], or all. Named are claims that one of
+    the two lacks, verdicts that turned, and values further outside the published range of their
+    group than its margin. Of identities, whose rule is their tolerance, only the verdict counts.
     """
-    declared, lines, names = load_claims(), [], tuple(notebooks)
-    for floor in floors:
-        old, new = (_of_floor(folder / floor, names) for folder in (published, fresh))
-        for id in sorted(old.keys() | new.keys(), key=lambda id: (id[:2], int(id[3:]))):
+    declared, lines = load_claims(), []
+    every = sorted({path.stem for folder in (fresh, published) for path in folder.glob("*.json")})
+    for notebook in notebooks or every:
+        old, new = (read_ledger(folder, notebook) for folder in (published, fresh))
+        for id in sorted(old.keys() | new.keys(), key=lambda id: int(id[3:])):
             if id not in declared:
-                said = ["it is not declared in data/claims"]
-            elif id not in new:
-                said = [f"published as {old[id].verdict}, but this run does not claim it"]
-            elif id not in old:
-                said = [f"this run finds it {new[id].verdict}, but it is not published"]
-            elif {old[id].verdict, new[id].verdict} <= set(declared[id].wavers.split(", ")):
-                said = []  # runs of the same code have given both, and the declaration says so
-            elif old[id].verdict != new[id].verdict:
-                shown = (f"{e.verdict} of {measured(declared[id], e)}" for e in (old[id], new[id]))
-                said = ["published as {}; now {}".format(*shown)]
-            elif declared[id].kind == "identity" or floor in declared[id].live:
-                said = []
+                found = ["it is not declared in data/claims"]
+            elif id not in new or id not in old:
+                found = [f"it is {'published' if id in old else 'found by this run'} alone"]
+            elif old[id]["verdict"] != new[id]["verdict"]:
+                was, now = (
+                    f"{e['verdict']}, {measured(declared[id], e)}" for e in (old[id], new[id])
+                )
+                found = [f"published as {was}; this run finds it {now}"]
             else:
-                said = _moved(declared[id], old[id], new[id])
-            lines += [f"claim {id} of the {floor}: {each}" for each in said]
+                found = _moved(declared[id], old[id], new[id])
+            lines += [f"claim {id}: {each}" for each in found]
     return lines
-
-
-def _of_floor(folder: Path, notebooks: tuple[str, ...]) -> dict[str, Entry]:
-    paths = (path for path in folder.glob("*.json") if not notebooks or path.stem in notebooks)
-    return {id: entry for path in paths for id, entry in read_ledger(path).items()}
 
 
 def _moved(one: Claim, old: Entry, new: Entry) -> list[str]:
     """The groups whose values lie outside the published range by more than the margin."""
-    decided = [old.verdict] if old.verdict in RULES else RULES
-    said = []
-    for what, asked in (("values", one.terms(*decided)), ("control", one.terms("control"))):
-        given = getattr(old, what), getattr(new, what)
-        before, after = ({} if each is None else as_numbers(one.id, each) for each in given)
-        if before.keys() != after.keys():
-            said.append(f"its {what} had the groups {list(before)}, now {list(after)}")
-        for group in (group for group in before if group in after):
-            room, numbers = margin(asked, before, group), (before[group], after[group])
-            ends = [(min(each), max(each)) for each in numbers]
-            if ends[1][0] < ends[0][0] - room or ends[1][1] > ends[0][1] + room:
-                was, now = (_range(group, each, asked) for each in numbers)
-                said.append(f"its {what} were {was}; now {now}, and {room:.2g} is its margin")
-    return said
+    found = []
+    for what, rules in {"values": RULES, "control": ["control"]}.items():
+        asked = one.terms(*rules)
+        was, now = (as_numbers(one.id, e[what]) if what in e else {} for e in (old, new))
+        if was.keys() != now.keys():
+            found.append(f"its {what} had the groups {list(was)}, now {list(now)}")
+            continue
+        for group in was if one.kind != "identity" else ():
+            room, before, after = margin(one, asked, was, group), was[group], now[group]
+            if min(after) < min(before) - room or max(after) > max(before) + room:
+                before, after = (_range(group, each, asked) for each in (before, after))
+                found.append(f"its {what} were {before}; now {after}; {room:.2g} is allowed")
+    return found
 
 
-def margin(asked: list[Term], numbers: dict[str, list[float]], group: str) -> float:
+def margin(one: Claim, asked: list[Term], numbers: Numbers, group: str) -> float:
     """How far a group's values may lie outside their published range.
 
     The distance between a number that decides and its bound, the smallest of the terms that ask of
-    the group: what moves further has eaten up the margin by which the rule held. At least
-    ROUNDING of the group's largest value; without end where no rule asks of the group.
+    the group: what moves further has eaten up the margin by which the rule held. At least the
+    claim's tolerance, a share of the group's largest value; without end where no rule asks of it.
     """
     gaps = [abs(t.of(numbers) - t.bound) for t in asked if t.group in ("", group)]
-    return max(min(gaps), ROUNDING * max(map(abs, numbers[group]))) if gaps else float("inf")
+    return max(min(gaps), one.tolerance * max(map(abs, numbers[group]))) if gaps else float("inf")
+
+
+def describe(id: str) -> str:
+    """All that is known of a claim: what is declared, what was measured, and of which weights.
+
+    Raises ValueError for a claim that is not declared.
+    """
+    declared = load_claims(id[:2])
+    if id not in declared:
+        raise ValueError(f"claim {id!r} is not in data/claims/: there are {', '.join(declared)}")
+    entry = read_ledger(PUBLISHED, id[:2]).get(id, {})
+    known = asdict(declared[id]) | entry | {"weights": weights_of({id: entry})}
+    return "\n".join(f"{name}: {each}" for name, each in known.items() if each not in ("", None))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print what `turned` finds; the exit status."""
-    parser = argparse.ArgumentParser(description="Compare a run's claims with the published ones.")
-    parser.add_argument(
-        "--fresh", type=Path, help="default: claims/ of AOT_RESULTS or runs/results"
-    )
-    parser.add_argument("--published", type=Path, default=PUBLISHED)
-    parser.add_argument("--floor", choices=[*FLOORS, "both"], default="both")
-    parser.add_argument("--only", nargs="+", default=[], metavar="NN", help="such as 03 10")
+    """Print what `differences` finds, or what is known of some claims; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("ids", nargs="*", metavar="NN.k", help="claims to describe, such as 10.5")
+    parser.add_argument("--only", nargs="+", metavar="NN", help="notebooks to compare")
     options = parser.parse_args(arguments)
-    floors = FLOORS if options.floor == "both" else [options.floor]
-    fresh = options.fresh or results_folder() / "claims"
-    lines = turned(fresh, options.published, floors, options.only)
+    if options.ids:
+        print("\n\n".join(map(describe, options.ids)))
+        return 0
+    fresh = results_folder() / "claims"
+    lines = differences(fresh, PUBLISHED, options.only)
     print("\n".join(lines) or f"the claims in {fresh} come out as published")
     return 1 if lines else 0
 

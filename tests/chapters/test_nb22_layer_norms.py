@@ -237,17 +237,17 @@ def test_figures_can_be_read_and_words_are_those_that_move(shipped):
 
 
 def test_a_claim_on_two_models_is_judged_on_each_by_the_terms_that_name_it(tmp_path, monkeypatch):
-    """Of 22.3, whose rules name both: 0.5 is confirmed, 1.2 refuted; a control is asked as well."""
+    """Of 22.3, whose rules name both: it holds at 0.5, fails at 1.2; a control is asked."""
     kept, control = {"docstrings-gpt2": [0.5], "smollm2": [1.2]}, {"docstrings-gpt2": [0.9]}
     entry = {"values": kept, "control": control | {"smollm2": [0.9]}, "verdict": "partly"}
     alone = {"values": [0.9], "control": [0.5], "verdict": "partly"}
-    ledger = tmp_path / "claims" / "evidence" / "22.json"
+    ledger = tmp_path / "claims" / "22.json"
     ledger.parent.mkdir(parents=True)
-    ledger.write_text(json.dumps({"22.3": entry, "22.4": alone}), encoding="utf-8")
+    ledger.write_text(json.dumps({"claims": {"22.3": entry, "22.4": alone}}), encoding="utf-8")
     monkeypatch.setenv("AOT_RESULTS", str(tmp_path))
     names = {"docstrings-gpt2": "ours", "smollm2": "theirs"}
     judged = verdicts.Verdicts("22", names, {"smollm2": (4,)})
-    assert [judged.of("22.3", model) for model in names] == ["confirmed", "refuted"]
+    assert [judged.of("22.3", model) for model in names] == ["holds", "fails"]
     assert [judged.of("22.4", model) for model in names] == ["", "partly"]
     rows = judged.by_claim().splitlines()
     assert rows[0] == "| claim | ours | theirs |" and len(rows) == 3  # 22.4 is of one model alone

@@ -6,13 +6,11 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
 
 import notebooks
-import publish
 from test_publish import project, read, write  # noqa: F401
 
 
@@ -68,14 +66,12 @@ def test_in_place(project, capsys):  # noqa: F811
     save = (
         "import os, pathlib\n"
         "folder = pathlib.Path(os.environ['AOT_RESULTS'])\n"
-        "for name in ('figures/00-new.gif', 'figures/01-other.gif', '{ledger}'):\n"
+        "for name in ('figures/00-new.gif', 'figures/01-other.gif', 'claims/00.json'):\n"
         "    (folder / name).parent.mkdir(parents=True, exist_ok=True)\n"
-        "    (folder / name).write_text('{{\"00.1\": 1}}')"
+        "    (folder / name).write_text('{\"claims\": {\"00.1\": 1}}')"
     )
-    for floor in ("", "evidence"):
-        path = write(project, "00_first", floor=floor)
-        ledger = publish.claims_file(Path(), path)
-        write(project, "00_first", save.format(ledger=ledger), parameters="n: int = 3", floor=floor)
+    write(project, "00_first", "n", parameters="n: int = 3")
+    write(project, "00_first", save, parameters="n: int = 3", floor="evidence")
     write(project, "01_second", "1 / 0")
     kept = project / "data/results/figures"
     kept.mkdir(parents=True)
@@ -93,8 +89,7 @@ def test_in_place(project, capsys):  # noqa: F811
     assert nb.metadata.kernelspec.name == "python3"
     assert notebooks.main(["--verify", "--floor", "both"], root=project) == 0
     assert {path.name for path in kept.iterdir()} == {"00-new.gif", "02-kept.gif"}
-    for path in (project / "notebooks").rglob("00_first.ipynb"):
-        assert json.loads(publish.claims_file(kept.parent, path).read_text()) == {"00.1": 1}
+    assert json.loads((kept.parent / "claims/00.json").read_text()) == {"claims": {"00.1": 1}}
     record = json.loads((kept.parent / "notebooks.json").read_text())
     assert list(record["notebooks"]) == ["00_first", "evidence/00_first"]
 

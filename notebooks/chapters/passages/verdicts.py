@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 
-from aot_helpers.teaching.ledger import ledger_path, read_ledger, results_folder
+from aot_helpers.teaching.ledger import read_ledger, results_folder
 from aot_helpers.teaching.rules import RULES, judge, load_claims
 
 
@@ -18,7 +18,7 @@ class Verdicts:
     ):
         self.models, self.alone = models, alone
         self.declared = load_claims(notebook)
-        self.ledger = read_ledger(ledger_path(results_folder() / "claims", notebook, "evidence"))
+        self.ledger = read_ledger(results_folder() / "claims", notebook)
 
     def of(self, id: str, model: str) -> str:
         """The verdict on one model, by the terms of the rules that name it; "" without any."""
@@ -30,10 +30,11 @@ class Verdicts:
         def terms(rule):
             return " and ".join(term for term in rule.split(" and ") if f" {model}" in term)
 
-        if not isinstance(entry.values, dict) or not terms(one.confirmed):
-            return entry.verdict if int(id[3:]) in self.alone.get(model, ()) else ""
+        values, control = entry.get("values"), entry.get("control")
+        if not isinstance(values, dict) or not terms(one.holds):
+            return entry["verdict"] if int(id[3:]) in self.alone.get(model, ()) else ""
         rules = {rule: terms(getattr(one, rule)) for rule in (*RULES, "control")}
-        return judge(dataclasses.replace(one, **rules), own(entry.values), own(entry.control))
+        return judge(dataclasses.replace(one, **rules), own(values), own(control))
 
     def by_claim(self) -> str:
         """A table in Markdown: the findings that are of more or fewer models than one."""
@@ -41,7 +42,7 @@ class Verdicts:
         for id in (id for id in self.ledger if self.declared[id].kind == "finding"):
             cells = [self.of(id, model) for model in self.models]
             if sum(map(bool, cells)) != 1:
-                rows.append([f"{id} {self.declared[id].statement}", *cells])
+                rows.append([f"{id} {self.declared[id].says}", *cells])
         return _table(["claim", *self.models.values()], rows)
 
     def by_figure(self, figures: Iterable[tuple[str, str, str]]) -> str:
