@@ -271,7 +271,11 @@ def publish(notebooks: list[Path], results: list[dict], root: Path) -> None:
     That is notebooks.json, their ledgers and figures, and the README. In the others only links to
     another repository are changed.
     """
-    path, every = root / "data" / "results" / "notebooks.json", floors(root / "notebooks")
+    every, repository = floors(root / "notebooks"), repository_name(root)
+    copies = [root / "runs" / f"{key(each)}.ipynb" for each in notebooks]
+    new = {each: clean_copy(copy, repository) for each, copy in zip(notebooks, copies, strict=True)}
+
+    path = root / "data" / "results" / "notebooks.json"
     known = json.loads(path.read_text()) if path.exists() else {}
     measured = known.get("notebooks", {})
     for r in results:
@@ -281,9 +285,6 @@ def publish(notebooks: list[Path], results: list[dict], root: Path) -> None:
 
     # Everything that can fail comes before the first file is replaced.
     readme = readme_text(root, measured)
-    repository = repository_name(root)
-    copies = [root / "runs" / f"{key(each)}.ipynb" for each in notebooks]
-    new = {each: clean_copy(copy, repository) for each, copy in zip(notebooks, copies, strict=True)}
     for each in (each for floor in every for each in floor):
         old = each.read_text(encoding="utf-8")
         text = new.get(each) or replace_repository(old, repository)
