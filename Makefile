@@ -59,20 +59,16 @@ NBVAL = $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -p nbval_num
   --nbval-current-env --nbval-sanitize-with=tests/nbval_sanitize.cfg --nbval-cell-timeout=300 \
   $$($(PY) tools/notebooks.py --list --floor $(1))
 LINT = $(PY) -m ruff check . && $(PY) -m ruff format --check .
-# Claims of an older run must not be taken for this one's.
-FORGET = rm -rf runs/results/claims
 
-test: $(MADE) ## lint, unit tests, every tour's code and printed numbers, claims: twenty minutes
+test: $(MADE) ## lint, unit tests, every tour's code and printed numbers: twenty minutes
 	$(LINT)
 	$(PY) -m pytest -n 2 --dist loadscope --ignore=tests/slow tests
-	$(FORGET)
 	$(call NBVAL,tour)
-	$(PY) -m aot_helpers.teaching.ledger --floor tour
 
 test-all: $(MADE) #: the same with the slow tests and the evidence, and what is committed: three quarters of an hour
 	$(LINT)
 	$(PY) -m pytest -n 2 --dist loadscope tests
-	$(FORGET)
+	rm -rf runs/results/claims # those of an older run must not be taken for this one's
 	$(call NBVAL,both)
 	$(PY) -m aot_helpers.teaching.ledger
 	$(PY) tools/notebooks.py --verify --floor both
