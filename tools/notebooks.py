@@ -95,6 +95,7 @@ def run_notebook(source: Path, copy: Path, parameters: dict) -> dict:
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.unlink(missing_ok=True)
     watch, start, error = MemoryWatch(), time.perf_counter(), None
+    as_run = publish.sha256(source)
     watch.start()
     try:
         # papermill itself only warns of a mistyped name.
@@ -114,6 +115,7 @@ def run_notebook(source: Path, copy: Path, parameters: dict) -> dict:
         error = f"its kernel took {watch.peak_mb:.0f} MB, more than {MEMORY_LIMIT_MB} MB"
     return {
         "notebook": publish.key(source),
+        "source_sha256": as_run,
         "seconds": round(time.perf_counter() - start, 1),
         "peak_mb": round(watch.peak_mb),
         "claims": count_claims(Path(os.environ["AOT_RESULTS"]), source),

@@ -20,7 +20,7 @@ LOOKS = {  # the same boxes in HTML, drawn, since fonts make them of unequal siz
     "tried": "color:#d08a20;background:linear-gradient(135deg,transparent 50%,#d08a20 50%)",
     "open": "color:gray",
 }
-TASK = re.compile(r"\*\*Exercise (\d\d\.\d+) \((\w+), (\d+) minutes\)\.\*\*")
+TASK = re.compile(r"\*\*Exercise (\d\d\.\d+) \(([^(),]+), (\d+) minutes\)\.\*\*")
 OFF = "off"  # AOT_PROGRESS of runs that no reader does: tests, and tools/notebooks.py
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-
 from aot_helpers.teaching.trace import run_of
+
 from chapters.torus import naming, torus_maps
 from chapters.torus import networks as torus
 from chapters.torus import palette as torus_colors
