@@ -287,6 +287,6 @@ def test_sixteen_bits_without_their_mark_are_named(tmp_path):
     [({"bos": 1024}, "bos must be a whole number"), ({"bos": 0.5}, "bos must be a whole number"),
      ({"stream": torch.rand(400)}, "stream must be token ids")],
 )  # fmt: skip
-def test_windows_of_what_is_no_token_are_refused(changes, said):
+def test_windows_of_what_is_no_token_are_refused(unchecked, changes, said):
     with pytest.raises(ValueError, match=said):
         windows(**changes)

@@ -264,14 +264,14 @@ class Following:
      lambda: characters(WORDS)],
     ids=["words", "wordpiece", "bpe", "characters"],
 )  # fmt: skip
-def test_what_is_generated_keeps_the_space_before_it(make):
+def test_what_is_generated_keeps_the_space_before_it(unchecked, make):
     model = Following(make(), "the cat sat on the mat")
     prompt = "the cat sat on the"
     n = len(model.ids) - len(model.tokenizer.encode(prompt, bos=True))
     assert generate(model, prompt, n, temperature=0) == "the cat sat on the mat"
 
 
-def test_pieces_of_sentencepiece_are_shown_as_text():
+def test_pieces_of_sentencepiece_are_shown_as_text(unchecked):
     tokenizer = sentencepiece()
     assert tokenizer.token_strings(tokenizer.encode("the cat")) == [" the", " cat"]
     assert tokenizer.token_strings([1]) == ["\n"]

@@ -377,7 +377,7 @@ def test_an_edit_in_place_is_the_edit_and_changes_nothing_else(make_model, posit
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
-def test_ids_of_few_bits_are_ids(make_model, dtype):
+def test_ids_of_few_bits_are_ids(make_model, unchecked, dtype):
     model, ids = make_model(d_vocab=300), [[1, 2, 120, 3]]
     logits = model(torch.tensor(ids, dtype=dtype))
     torch.testing.assert_close(logits, model(torch.tensor(ids)))
@@ -410,7 +410,7 @@ def test_a_name_that_no_cache_has_leads_to_the_nearest(make_model, some_tokens, 
 
 @pytest.mark.parametrize("name", ["layer_norm", "causal", "smeared_keys"])
 @pytest.mark.parametrize("value", ["no", None, 1])
-def test_a_setting_that_is_no_truth_value_is_refused(name, value):
+def test_a_setting_that_is_no_truth_value_is_refused(unchecked, name, value):
     with pytest.raises(ValueError, match=f"{name} must be True or False, got {value!r}"):
         ModelConfig(11, **{name: value})
 
@@ -433,7 +433,7 @@ def test_nan_logits_are_no_guess(make_model):
             answer()
 
 
-def test_a_target_that_is_left_out_is_no_loss_of_zero():
+def test_a_target_that_is_left_out_is_no_loss_of_zero(unchecked):
     logits, tokens = torch.randn(1, 4, 11), torch.tensor([[1, 2, -100, 3]])
     with pytest.raises(ValueError, match="there is no token -100"):
         next_token_losses(logits, tokens)
