@@ -118,7 +118,7 @@ def keep(number: str, solved: bool) -> bool:
     if path is None:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Among the temporary files, under a name for each reader, so that nothing stays beside the file.
+    # Among the temporary files, under a name for each reader: nothing stays beside the file.
     reader = hashlib.sha256(f"{Path.home()} {path.resolve()}".encode()).hexdigest()[:16]
     with FileLock(Path(tempfile.gettempdir()) / f"aot-{reader}.lock", timeout=30):
         kept = read(path)

@@ -86,9 +86,9 @@ def _try_out(number: str, answer: tuple, given: dict) -> bool:
 
 
 def _watched(part):
-    """The reader's function, with what is wrong however it is checked: no result, a changed argument.
+    """The reader's function, which says itself what is wrong however it is called.
 
-    What it raises is marked as the reader's, whatever kind of callable it is.
+    That is no result, and an argument that it changes. What it raises is marked as the reader's.
     """
     if not callable(part) or isinstance(part, type):
         return part
@@ -116,9 +116,9 @@ def _differs(old, new) -> bool:
     """Whether a list, dict or tensor is another than before."""
     if isinstance(old, list | dict):
         return len(old) != len(new) or any(a is not b for a, b in zip(old, new, strict=True))
-    return hasattr(old, "equal") and not bool(
-        ((old == new) | (old != old)).all()
-    )  # NaN is not itself
+    if not hasattr(old, "equal"):
+        return False
+    return not bool(((old == new) | (old != old)).all())  # NaN is not itself
 
 
 def _is_blank(function) -> bool:
