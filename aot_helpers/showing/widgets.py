@@ -16,6 +16,7 @@ from PIL import Image
 from aot_helpers.base.files import write_atomically
 from aot_helpers.showing import plots
 from aot_helpers.showing.diagrams import SHADES
+from aot_helpers.showing.panels import as_array
 from aot_helpers.showing.standalone import script_data
 
 STATIC = Path(__file__).parent / "static"
@@ -117,7 +118,7 @@ class AttentionView(Page):
     """
 
     def __init__(self, tokens: list[str], weights, heads: list[str], head: int = 0):
-        weights = np.ascontiguousarray(weights, dtype="<f4")
+        weights = np.ascontiguousarray(as_array(weights), dtype="<f4")
         shape = (len(heads), len(tokens), len(tokens))
         if weights.shape != shape:
             wanted = f"[head, query_pos, key_pos] = {shape}"
