@@ -174,11 +174,13 @@ def test_an_owner_is_named_everywhere_at_once(project):
             publish.set_owner(project, wrong)
 
 
-def test_verify_finds_widget_state(project):
+def test_widget_state_is_found_and_stripped(project):
     nb = read(path := write(project, "00_first"))
     nb.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": {"state": {}}}
     nbformat.write(nb, path)
     assert notebooks.main(["--verify"], root=project) != 0
+    assert notebooks.main(["--strip"], root=project) == 0
+    assert notebooks.main(["--verify"], root=project) == 0
 
 
 # ---- small pictures: alike to the eye, the same bytes each time; others stay as they are ----
