@@ -339,27 +339,6 @@ def test_in_the_last_layer_the_direct_effect_is_the_total_one(stories, named):
         assert apart < 1e-4 if head.layer == 1 else apart > 0.1, head
 
 
-def test_random_vectors_are_patched_as_heads_are(stories, named):
-    other = measure.other_prompts(named, 0)
-    assert (named.answers[other] != named.answers).all()
-    by_head, picked = measure.random_names(stories, 0)
-    found = patching.names_patched(stories, templates.named(stories), removals.random_z, 0)
-    assert picked["reading there"] == found["says it"].mean()
-    torch.testing.assert_close(by_head.sum() - picked["reading there"], 3 * found["others"].mean())
-
-
-def test_what_the_pick_brings_is_read_from_the_results():
-    smollm2 = files.read("pretrained/20-smollm2")
-    brought = results.brought(smollm2)
-    assert list(brought) == [f"L{layer}" for layer in smollm2["tested"]]
-    means = [pick.value - control.value for pick, control in brought.values()]
-    assert means == pytest.approx(smollm2["tests"]["patch: brought"]["layers"], abs=1e-2)
-    low, _ = results.beyond_control({"SmolLM2": smollm2})
-    assert low["SmolLM2"] < sum(means) / len(means)
-    (pick, control) = measure.intervals([torch.tensor([1.0, 2, 3]), torch.zeros(3)])
-    assert pick.low < pick.value == 2 < pick.high and control == (0, 0, 0)
-
-
 def test_random_vectors_of_equal_norm_are_not_ranked():
     found = files.read("pretrained/20-smollm2")
     assert results.as_steep(found, "by lot") > 0.5
@@ -451,11 +430,7 @@ def test_a_page_is_the_readers_once_it_is_right(asked, check_page, number):
 
 def test_figures_can_be_read():
     smollm2 = files.read("pretrained/20-smollm2")
-    example = smollm2["example"]
     found = {50: {"real": [(0.2, 0.0), (0.1, 0.0)], "random": [(0.2, 0.0), (0.3, 0.1)]}}
-    said = measure.ranges(found).loc["k = 50, random"].tolist()
-    assert said == ["0.20 to 0.30", "0.00 to 0.10"]
-    moved = {f"model {i}": [0.0, 0.1, 0.2, 1.0] for i in range(2)}
     curves = {equal: {"SmolLM2": results.by_rank(smollm2, equal)} for equal in (False, True)}
     effects = {Head(i, h): (torch.zeros(3), torch.ones(3)) for i in range(2) for h in range(4)}
     some = pandas.DataFrame({"reading": [0.1, 2.0], "effect": [1.0, 2.0]}, index=["L0H0", "L2H1"])
@@ -463,14 +438,9 @@ def test_figures_can_be_read():
         figures.words_by_layer({"a": [" a", "b"], "b": ["c", "b"]}, ["x", "y"], "t"),
         figures.readings_and_effects(effects, {Head(0, 3): "black", Head(1, 1): "green"}, "t"),
         figures.heads_of_a_model(some, {"L2H1": "green"}, "t"),
-        figures.grid(example["top"], example["p"], example["tokens"], "t", " Oslo", 3),
         figures.by_norm(curves[False], "t"),
         figures.by_norm(curves[True], "t"),
         figures.with_and_without(found, "t"),
-        figures.direct_and_total(effects, "t"),
-        figures.carried(moved, moved, "t"),
-        figures.ranks(example, results.brought(smollm2), "t"),
-        figures.picks({"SmolLM2": results.brought(smollm2)}, "t"),
         figures.sum_of_heads({n: ([" a", "b"], [2.0, 1.0]) for n in ("L1H0", "L1H1", "sum")}, "t"),
     ]
     for figure in drawn:

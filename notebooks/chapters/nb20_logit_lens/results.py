@@ -9,7 +9,6 @@ from torch import Tensor
 from aot_helpers.base.results import rounded
 from aot_helpers.models.protocol import Model
 from aot_helpers.reading.logit_lens import lens, probability, rank
-from aot_helpers.showing.forms import Interval
 from aot_helpers.text.corpora import load_corpus
 from chapters.nb20_logit_lens import patching, readings, removals
 from chapters.nb20_logit_lens.readings import HEAD, LOTS, WHOSE, K, Readings, by_norm, shared
@@ -211,24 +210,6 @@ def lost_more(result: dict, heads: str, which: str = "sharing", than: str = "oth
 def tested(result: dict, name: str) -> float:
     """One number of a causal test: the mean over prompts and layers."""
     return result["tests"][name]["mean"]
-
-
-def brought(result: dict) -> dict[str, tuple[Interval, Interval]]:
-    """By layer: how many logits another prompt's answer gains, once the lens's pick is patched, and
-    once its control is, a head of its size (`patching.patched`).
-    """
-    kinds = [result["tests"][f"patch: {which}, brought"] for which in patching.PATCHED]
-    columns = [zip(kind["low"], kind["layers"], kind["high"], strict=True) for kind in kinds]
-    pairs = ((Interval(*pick), Interval(*control)) for pick, control in zip(*columns, strict=True))
-    return {f"L{layer}": pair for layer, pair in zip(result["tested"], pairs, strict=True)}
-
-
-def beyond_control(results: dict[str, dict]) -> tuple[dict[str, float], dict[str, float]]:
-    """What the pick brings beyond its control, all layers together, at the low end of the interval;
-    and what it brings of a third prompt's answer, in the mean: both by model.
-    """
-    low = {name: r["tests"]["patch: brought"]["interval"][0] for name, r in results.items()}
-    return low, {name: r["tests"]["patch: by chance"]["mean"] for name, r in results.items()}
 
 
 def by_rank(result: dict, equal: bool = False) -> dict[str, Float[Tensor, " rank"]]:
