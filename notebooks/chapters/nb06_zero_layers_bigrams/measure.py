@@ -8,7 +8,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.text.corpora import load_corpus
 
 VOWELS = "aeiou"
@@ -92,17 +91,6 @@ def train_pairs(
             loss.backward()
             optimizer.step()
     return W_E.detach(), W_U.detach()
-
-
-def as_model(
-    W_E: Float[Tensor, "d_vocab d_model"], W_U: Float[Tensor, "d_model d_vocab"], n_ctx: int = 64
-) -> AttentionOnlyTransformer:
-    """The package's model without layers, with these two matrices."""
-    shape = ModelConfig(*W_E.shape[:1], 0, W_E.shape[1], n_ctx, positions="none", layer_norm=False)
-    model = AttentionOnlyTransformer(shape).requires_grad_(False)
-    model.W_E.copy_(W_E)
-    model.W_U.copy_(W_U)
-    return model
 
 
 def cut_by_frequency(
