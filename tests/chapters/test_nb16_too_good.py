@@ -1,7 +1,6 @@
 """Notebook 16: a faulty report trained again, its results, its figures and its exercises."""
 
 import itertools
-import json
 import math
 from dataclasses import replace
 
@@ -218,16 +217,6 @@ def test_the_shipped_results_are_those_that_the_commands_make():
     assert sorted(points) == sorted(itertools.product(*sweep["grid"].values()))
 
 
-def test_the_checkboxes_hold_every_combination(found):
-    view = figures.FaultsView(found, title="title")
-    assert sorted(view.data["table"]) == list(range(2 ** len(ON_REVIEWS)))
-    all_faults = view.data["table"][2 ** len(ON_REVIEWS) - 1]
-    assert all_faults == [4 + 5 + 4 + 0.5, pytest.approx(0.135), "text 0"]
-    only_stream = view.data["table"][2 ** ON_REVIEWS.index("no stream")]
-    assert only_stream[0] == 5.5
-    assert json.dumps(view.data) in view.html()
-
-
 def test_figures_can_be_read(found, rows):
     floors, curve = results.read("autopsy")["floors"], (range(9), range(9))
     curves = figures.learning({"": {"A": curve, "B": curve}}, title="title")
@@ -242,7 +231,6 @@ def test_figures_can_be_read(found, rows):
         figures.costs(rows_of_losses, found, title="title"),
         figures.calibration({"A": (torch.rand(9), torch.rand(9) + 0.01)}, title="title"),
         figures.all_combinations(found, title="title"),
-        figures.by_axis(found, title="title"),
         figures.sweep_map(pandas.DataFrame(results.read("sweep")["trials"]), 7.6, title="title"),
     )
 

@@ -1,7 +1,5 @@
 """Drawings of notebook 16: two losses that disagree, two softmaxes, faults that cost, a sweep."""
 
-from pathlib import Path
-
 import pandas
 from jaxtyping import Float
 from matplotlib.figure import Figure
@@ -9,13 +7,9 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from aot_helpers.showing import forms
-from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, VALUE
+from aot_helpers.showing.diagrams import INK, KEY, QUERY, VALUE
 from aot_helpers.showing.texts import tint
-from aot_helpers.showing.widgets import Page
-from chapters.nb16_too_good.report_model import FAULTS
 from chapters.nb16_too_good.results import ON_REVIEWS, combinations
-
-SCRIPT = Path(__file__).with_name("faults.js")  # the live view, in the page itself
 
 # Two colors of this notebook alone: the report's loss, and the usual one.
 REPORT, USUAL = "#C2255C", "#137177"
@@ -162,69 +156,11 @@ def all_combinations(found: dict, *, title: str) -> Figure:
     return figure
 
 
-def by_axis(found: dict, *, title: str) -> Figure:
-    """The held-out loss of all combinations of faults; below each, which faults it has.
-
-    Above each other: the same other faults with the right axis of the softmax and with the wrong.
-    """
-    wrong, *others = ON_REVIEWS
-    losses = {frozenset(each.faults): each.loss for each in combinations(found)}
-    columns = sorted((s for s in losses if wrong not in s), key=lambda s: losses[s | {wrong}])
-    colors = {"softmax over positions": REPORT, "softmax over the vocabulary": USUAL}
-    figure, axes = forms.panels(
-        2, 1, 8.6, 4.6, title=title, key={f"● {name}": hue for name, hue in colors.items()},
-        sharex=True, height_ratios=(3.2, 1), note="black dots: the other faults of a model",
-    )  # fmt: skip
-    axis, table = axes[:, 0]
-    for x, others_of_it in enumerate(columns):
-        pair = losses[others_of_it | {wrong}], losses[others_of_it]
-        axis.plot([x, x], pair, color="0.85", lw=2, zorder=0)
-        axis.scatter([x, x], pair, s=44, color=list(colors.values()))
-        inks = [INK if name in others_of_it else "0.9" for name in others]
-        table.scatter([x] * len(others), range(len(others)), s=52, color=inks)
-    axis.set(yscale="log", ylabel="held-out loss (nats, log scale)")
-    axis.set_yticks(TICKS, TICKS)
-    axis.set_yticks([], minor=True)
-    axis.set_xlim(-0.6, len(columns) + 0.9)  # room for the names of the baselines
-    for nats, name in _baselines(found).items():
-        axis.axhline(nats, color="0.6", lw=1, ls="--", zorder=0)
-        axis.text(
-            len(columns) + 0.85, nats, name, size=forms.SMALL, color=PALE, ha="right", va="bottom"
-        )
-    table.set_yticks(range(len(others)), [FAULTS[name].term for name in others])
-    table.set(xticks=[], ylim=(len(others) - 0.4, -0.6))
-    table.tick_params(length=0)
-    table.spines[:].set_visible(False)
-    return figure
-
-
 def _baselines(found: dict) -> dict[float, str]:
     """What the three baselines cost on reviews, with their names."""
     counted = found["counting"]["imdb imdb-2l 20"]
     names = {"bigram": "bigram", "unigram": "unigram", "chance": "uniform"}
     return {counted[what]: name for what, name in names.items()}
-
-
-class FaultsView(Page):
-    """Checkboxes that put faults into a working model; what it then knows and writes, at once.
-
-    found: the results of `make data WHAT=autopsy`. All combinations were trained beforehand.
-    title: of the picture for places without scripts.
-    """
-
-    def __init__(self, found: dict, *, title: str):
-        table = {}
-        for each in combinations(found):
-            key = sum(2 ** ON_REVIEWS.index(name) for name in each.faults)
-            table[key] = [round(each.loss, 4), round(each.accuracy, 4), each.sample]
-        data = {
-            "faults": [[FAULTS[name].term, FAULTS[name].code] for name in ON_REVIEWS],
-            "table": table,
-            "marks": {name: nats for nats, name in _baselines(found).items()},
-            "colors": [USUAL, REPORT],
-        }
-        said = "five faults to put into a working model, and what it then knows and writes"
-        super().__init__(SCRIPT, data, by_axis(found, title=title), said)
 
 
 def sweep_map(table: pandas.DataFrame, chance: float, *, title: str) -> Figure:

@@ -50,24 +50,6 @@ def held_out(runs: list[dict], what: str = "loss", key: str = "held out") -> Flo
     return torch.tensor([one[key][what] for one in runs])
 
 
-def one_by_one(found: dict) -> dict[str, dict[str, Float[Tensor, " run"]]]:
-    """Losses without faults, with each alone, with the four others together, and with all five.
-
-    By row "as trained", seed by seed, and "calibrated" where the axis of the softmax is wrong.
-    """
-    first, *others = ON_REVIEWS  # the loss, and what else is wrong
-    sets = {"no fault": [], **{FAULTS[name].term: [name] for name in others}}
-    sets |= {"these four together": others, FAULTS[first].term: [first], "all five": ON_REVIEWS}
-    rows = {}
-    for row, faults in sets.items():
-        fitted = first in faults
-        trained = runs(found, "constants" if fitted else "ladder", faults)
-        rows[row] = {"as trained": held_out(trained)}
-        if fitted:
-            rows[row]["calibrated"] = held_out(trained, key="with constants")
-    return rows
-
-
 def named(*several: list[dict]) -> list[str]:
     """What the ledger calls runs: "ladder/2-layers+d_mlp-128/none/seed-0"."""
     signs = {" | ": "/", ", ": "+", " ": "-"}
@@ -75,12 +57,6 @@ def named(*several: list[dict]) -> list[str]:
     for old, new in signs.items():
         names = [name.replace(old, new) for name in names]
     return names
-
-
-def fitted_above(several: dict[str, list[dict]], unigram: float) -> tuple[dict, dict]:
-    """Nats above counting tokens with constants, and what the ledger calls them, by group."""
-    above = {name: held_out(some, key="with constants") - unigram for name, some in several.items()}
-    return above, {name: named(some) for name, some in several.items()}
 
 
 class Combination(NamedTuple):
