@@ -159,16 +159,14 @@ def test_figures_can_be_read():
     groups, points = {"place": ["sea", "mill"], "food": ["soup"]}, torch.randn(3, 2)
     words, order, logits = ["a", "b", "c"], [2, 1, 0], torch.randn(3, 12)
     maps = {"rows": torch.eye(3)}
-    (one, other), rows = torch.rand(2, 5, 5), torch.rand(3, 41)
+    one, other = torch.rand(2, 5, 5)
     pairs = {"rows": (one, other, "next"), "columns": (other, one, "previous")}
     texts = {"same": (logits, logits[order]), "not": (logits, logits[order] + 1)}
     check_figures(
         figures.word_map({"a": points, "b": 3 * points}, groups, ["soup"], "title", ["x", "y"]),
         figures.cosine_map(maps, words, [{"c", "a"}], "title", "dot"),
         figures.pairs_of_tokens(pairs, {"a, b": (0, 3), "a, c": (1, 4)}, "title"),
-        figures.dials({"pair 0": 1.0, "pair 8": 0.1}, range(3), "title"),
         figures.biases(torch.tensor([[0.4, 5.6, -1.0], [3.0, 0.0, 1.0]]), "title"),
         figures.entrances([0.4, 5.6, -1.0], "L0H3", "title"),
-        figures.by_distance({"random": rows[2]}, {"0": rows[0], "60": rows[1]}, "title", mark=3),
         figures.reordered(texts, words, order, "title"),
     )

@@ -1,7 +1,6 @@
 """Notebook 01: vocabularies of several sizes, and rules that predict without a network."""
 
 import json
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -12,7 +11,6 @@ from torch import Tensor
 from aot_helpers.models.protocol import Model
 from aot_helpers.text import stories, tokenization
 from aot_helpers.text.batches import pair_counts, token_stream
-from aot_helpers.text.corpora import load_corpus
 
 Tokens = Int[Tensor, " _"]  # of one text
 N_GROUPS = 5  # of test texts, dealt in turn, for the spread
@@ -21,12 +19,6 @@ N_GROUPS = 5  # of test texts, dealt in turn, for the spread
 def about(corpus: list[str], n_characters: int) -> list[str]:
     """Every k-th text, so that about n_characters are left."""
     return corpus[:: max(1, round(sum(map(len, corpus)) / n_characters))]
-
-
-def train_and_test(name: str) -> tuple[list[str], list[str]]:
-    """Texts of a corpus: about 1.5 million letters to learn from, and 200,000 others."""
-    train, test = (load_corpus(name, part, quiet=True).texts for part in ("train", "test"))
-    return about(train, 1_500_000), about(test, 200_000)
 
 
 def merges(tokenizer: tokenization.Tokenizer) -> list[tuple[str, str]]:
@@ -134,37 +126,6 @@ def against_chance(results: dict[str, dict], rule: str) -> dict[str, dict]:
     return given
 
 
-def told(given: dict[str, dict]) -> str:
-    """The least value of each corpus beside the most of its own control, in words."""
-    return ", and ".join(
-        f"by at least {min(values):.2f} of all tokens in {name} "
-        f"(shuffled: at most {max(given['control'][name]):.2f})"
-        for name, values in given["values"].items()
-    )
-
-
-def parts(documents: list[Tokens], successor: Int[Tensor, " token"]) -> dict[str, float]:
-    """{who is right: the share of tokens} of pairs, the last match, both and neither."""
-    back = torch.cat([one_back(tokens, successor) for tokens in documents])
-    match = torch.cat([last_match(tokens) for tokens in documents])
-    found = {
-        "pairs only": back & ~match,
-        "both": back & match,
-        "last match only": match & ~back,
-        "neither": ~back & ~match,
-    }
-    return {name: right.double().mean().item() for name, right in found.items()}
-
-
-def passage(learned: Learned, text: str, n_tokens: int = 140) -> tuple:
-    """The beginning of a text, for `colored`."""
-    tokens = learned.tokenizer.encode(text)[:n_tokens]
-    strings = [each.replace("\n", " ") for each in learned.tokenizer.token_strings(tokens)]
-    unknown = torch.tensor([False])  # nothing predicts the first token
-    rules = one_back(tokens, learned.successor), last_match(tokens)
-    return strings, *(torch.cat([unknown, right]) for right in rules)
-
-
 def short_texts(
     corpus, tokenizer: tokenization.Tokenizer, n_ctx: int = 128
 ) -> tuple[list[str], float]:
@@ -184,30 +145,15 @@ def begun(tokenizer: tokenization.Tokenizer, texts: list[str]) -> list[Tokens]:
     return [torch.cat([torch.tensor([tokenizer.bos]), ids]) for ids in tokenizer.encode_many(texts)]
 
 
-def guesses(rule: Callable, documents: list[Tokens]) -> Tokens:
-    """What a rule, list -> list, says at all tokens of all texts but the last of each."""
-    return torch.cat([torch.tensor(rule(tokens.tolist())[:-1]) for tokens in documents])
+def last_guesses(documents: list[Tokens]) -> Tokens:
+    """`last_guess` of several texts, in one row."""
+    return torch.cat([last_guess(tokens) for tokens in documents])
 
 
-def trust(rule: Callable, documents: list[Tokens], unless: Callable | None = None) -> float:
-    """The share of its guesses that are right; unless: another rule, counted where it has none."""
-    guess, came = guesses(rule, documents), torch.cat([tokens[1:] for tokens in documents])
-    counted = guess >= 0
-    if unless is not None:
-        counted &= guesses(unless, documents) < 0
-    return (guess == came)[counted].double().mean().item()
-
-
-@torch.no_grad()
-def model_loss(model: Model, documents: list[Tokens]) -> float:
-    """The mean loss, in nats per token, of a trained model on the texts after their first token."""
-    each = [-model(d[None, :-1])[0].log_softmax(dim=-1).gather(1, d[1:, None]) for d in documents]
-    return torch.cat(each).mean().item()
-
-
-def last_guesses(tokens: list[int]) -> list[int]:
-    """`last_guess` as a rule, list -> list."""
-    return [*last_guess(torch.tensor(tokens)).tolist(), -1]
+def trust(documents: list[Tokens]) -> float:
+    """The share of the last match's guesses that are right, where it has one."""
+    guess, came = last_guesses(documents), torch.cat([tokens[1:] for tokens in documents])
+    return (guess == came)[guess >= 0].double().mean().item()
 
 
 def simple_losses(
@@ -226,8 +172,8 @@ def simple_losses(
     now, came = (torch.cat([d[part] for d in documents]) for part in (slice(-1), slice(1, None)))
     rows = stream[:-1].bincount(minlength=d_vocab)[now]  # what was counted after each token
     by_pair = (pairs[now * d_vocab + came] + 10 * unigram[came]) / (rows + 10)
-    guess = guesses(last_guesses, documents)
-    right = trust(last_guesses, begun(tokenizer, train[:500]))
+    guess = last_guesses(documents)
+    right = trust(begun(tokenizer, train[:500]))
     mixed = torch.where(guess >= 0, (1 - right) * by_pair + right * (guess == came), by_pair)
     equal = torch.full_like(mixed, 1 / d_vocab)
     chances = {"uniform": equal, "unigram": unigram[came], "bigram": by_pair}
