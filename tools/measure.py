@@ -29,15 +29,15 @@ from aot_helpers.base.results import RESULTS, write
 from aot_helpers.models.checkpoints import list_checkpoints
 from chapters.nb00_start_here import measure as first_look
 from chapters.nb07_one_layer_skip_trigrams import idioms
-from chapters.nb16_too_good import runs as autopsy_runs
 from chapters.nb18_queries_meet_keys import measure as query_key_maps
-from chapters.nb20_logit_lens import oslo
-from chapters.nb20_logit_lens import results as lens_results
 from chapters.nb21_information_flow import results as flow_study
-from chapters.nb22_layer_norms import results as norm_results
 from chapters.nb23_always_on_neurons import constant as neuron_constant
 from chapters.nb23_always_on_neurons import results as neuron_results
 from chapters.nb24_who_says_mary import above, name_logits, two_names
+from evidence.support import nb22 as norm_study
+from evidence.support.nb16 import runs as autopsy_runs
+from evidence.support.nb20 import oslo
+from evidence.support.nb20 import results as lens_results
 
 MODELS = {
     "geometry": ["minilm", "stories-2l", "imdb-2l", "bert", "gpt2"],
@@ -50,7 +50,7 @@ NOTEBOOKS: dict[str, Callable] = {
     "20": lens_results.pretrained,
     "20-heads": oslo.pretrained,  # heads that say a capital
     "21": flow_study.pretrained,
-    "22": norm_results.pretrained,
+    "22": norm_study.pretrained,
     "23": neuron_results.pretrained,
     "23-frequent": neuron_results.frequent,  # of the neurons that 23 has found
     "23-constant": neuron_constant.pretrained,  # of one of them, SmolLM2's L28N1095

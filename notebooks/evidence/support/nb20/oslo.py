@@ -3,21 +3,16 @@
 Kept for readers without the model, who can then read the heads of one prompt for themselves.
 """
 
-import json
-
 import torch
 from jaxtyping import Float, Int
-from safetensors import safe_open
 from torch import Tensor
 
 from aot_helpers.base.files import write_safetensors
 from aot_helpers.base.results import RESULTS, rounded
-from aot_helpers.base.results import read as read_results
 from aot_helpers.models.protocol import Head, Model, all_heads
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.reading.norms import frozen_norm
-from chapters.nb20_logit_lens.readings import written_by
-from chapters.nb20_logit_lens.removals import centered, clean_run
+from chapters.nb20_logit_lens.measure import centered, written_by
 from chapters.nb20_logit_lens.templates import (
     Prompts,
     at_last,
@@ -27,6 +22,7 @@ from chapters.nb20_logit_lens.templates import (
     predictions,
     some,
 )
+from evidence.support.nb20.removals import clean_run
 
 EXAMPLE = "The capital of Norway is"
 CAPITALS = "The capital of {} is"
@@ -168,12 +164,3 @@ def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
 
 def _correlation(a: Tensor, b: Tensor) -> float:
     return torch.corrcoef(torch.stack([a.flatten(), b.flatten()]))[0, 1].item()
-
-
-def read(name: str = "smollm2") -> tuple[dict, list[str], dict[str, Tensor]]:
-    """The results of `pretrained`, the names of the parts, and their vectors as floats."""
-    path = RESULTS / f"pretrained/20-{name}-oslo.safetensors"
-    with safe_open(path, "pt") as file:
-        tensors = {key: file.get_tensor(key).float() for key in file.keys()}  # noqa: SIM118
-        parts = json.loads(file.metadata()["aot"])["parts"].split(",")
-    return read_results(f"pretrained/20-heads-{name}"), parts, tensors

@@ -12,16 +12,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aot_helpers.models.protocol import Model
-from chapters.nb20_logit_lens.readings import (
+from chapters.nb20_logit_lens.measure import centered, written_by
+from chapters.nb20_logit_lens.templates import Prompts, at_last
+from evidence.support.nb20.readings import (
     Readings,
     each_head,
     favorites,
     lengths_of,
     overlap,
-    written_by,
 )
-from chapters.nb20_logit_lens.stream_vectors import words
-from chapters.nb20_logit_lens.templates import Prompts, at_last
+from evidence.support.nb20.stream_vectors import words
 
 
 class Clean(NamedTuple):
@@ -57,11 +57,6 @@ def clean_run(model: Model, prompts: Prompts) -> Clean:
         by_key = torch.nn.functional.pad(shares[..., None] * v, room)
         found.append((at_last(logits, piece).clone(), z, favorites(shares)[1], by_key, written))
     return Clean(prompts, *(torch.cat(part) for part in zip(*found, strict=True)))
-
-
-def centered(logits: Float[Tensor, "*places d_vocab"]) -> Float[Tensor, "*places d_vocab"]:
-    """Logits from their mean over the vocabulary: all that a softmax sees of them."""
-    return logits - logits.mean(dim=-1, keepdim=True)
 
 
 @torch.no_grad()

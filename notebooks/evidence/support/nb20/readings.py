@@ -12,8 +12,9 @@ from torch import Tensor
 
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.logit_lens import top_tokens
-from chapters.nb20_logit_lens.stream_vectors import read, words
+from chapters.nb20_logit_lens.measure import written_by
 from chapters.nb20_logit_lens.templates import Prompts, at_last
+from evidence.support.nb20.stream_vectors import read, words
 
 K = 50  # VISIT's k
 RANKS = 3  # so many keys as in VISIT, those with the highest attention but for the first token
@@ -194,13 +195,6 @@ def _read_more(at: Layer, draw: torch.Generator) -> dict[str, Tensor]:
             found[f"MLP value{said}"] = at.ids(value)
             found[f"MLP output{said}"] = at.ids(at.last("mlp_out") - written + value)
     return found
-
-
-def written_by(
-    model: Model, layer: int, z: Float[Tensor, "*places head d_head"]
-) -> Float[Tensor, "*places head d_model"]:
-    """What heads with these z add to the stream."""
-    return torch.einsum("...hd,hdm->...hm", z, model.layer_weights(layer).W_O)
 
 
 def lengths_of(

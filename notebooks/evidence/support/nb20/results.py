@@ -10,17 +10,17 @@ from aot_helpers.base.results import rounded
 from aot_helpers.models.protocol import Model
 from aot_helpers.reading.logit_lens import lens, probability, rank
 from aot_helpers.text.corpora import load_corpus
-from chapters.nb20_logit_lens import patching, readings, removals
-from chapters.nb20_logit_lens.readings import HEAD, LOTS, WHOSE, K, Readings, by_norm, shared
 from chapters.nb20_logit_lens.templates import (
     Fact,
     Prompts,
     by_kind,
     counterfact,
+    our_facts,
     predictions,
     some,
-    subjects,
 )
+from evidence.support.nb20 import patching, readings, removals
+from evidence.support.nb20.readings import HEAD, LOTS, WHOSE, K, Readings, by_norm, shared
 
 EXAMPLE = "The capital of Norway is"
 TARGETS = ("attention output", "block output", "final")
@@ -117,6 +117,18 @@ def tests(
     swaps = {name: each for name, each in found.items() if name.startswith("swap: ")}
     behind = {f"{name}, behind L0": x.masked_fill(first, torch.nan) for name, x in swaps.items()}
     return found | behind
+
+
+def subjects(model: Model, prompts: Prompts, known: list[Fact] | None = None) -> int:
+    """How many different things some facts are about: Norway once, in however many templates."""
+    asked = {
+        tuple(tokens[: last + 1].tolist())
+        for tokens, last in zip(prompts.tokens, prompts.last, strict=True)
+    }
+    known = our_facts() if known is None else known
+    return len(
+        {f.subject for f in known if tuple(model.tokenizer.encode(f.prompt).tolist()) in asked}
+    )
 
 
 def measure(

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.logit_lens import lens
-from chapters.nb20_logit_lens.readings import written_by
-from chapters.nb20_logit_lens.removals import Clean, as_long, centered, clean_run, mean_of, run_with
+from chapters.nb20_logit_lens.measure import centered, written_by
 from chapters.nb20_logit_lens.templates import Prompts
+from evidence.support.nb20.removals import Clean, as_long, clean_run, mean_of, run_with
 
 PATCHED = ("says it", "as large")
 BROUGHT = ("brought", "by chance")
@@ -138,15 +138,3 @@ def prediction_error(model: Model, prompts: Prompts, head: int, seed: int = 0) -
     reading = lens(model, written_by(model, at.layer, clean.z[:, at.layer])[:, head])
     after = run_patched(model, prompts, other, at)
     return (centered(clean.logits - reading + reading[other]) - after).abs().max().item()
-
-
-@torch.no_grad()
-def patched_logits(
-    model: Model, tokens: Int[Tensor, " pos"], other: Int[Tensor, " pos_there"], head: Head
-) -> Float[Tensor, " d_vocab"]:
-    """The last logits of a text in which a head ends with the z that it had in another."""
-    name = f"L{head.layer}.z"
-    z, theirs = (model.run_with_cache(each[None])[1][name] for each in (tokens, other))
-    z = z.clone()
-    z[:, -1, head.head] = theirs[:, -1, head.head]
-    return model(tokens[None], edits={name: z})[0, -1]
