@@ -27,13 +27,13 @@ import here  # noqa: F401
 from aot_helpers import load_checkpoint, load_pretrained, setup
 from aot_helpers.base.results import RESULTS, write
 from aot_helpers.models.checkpoints import list_checkpoints
-from chapters.nb00_start_here import measure as first_look
-from chapters.nb07_one_layer_skip_trigrams import idioms
 from chapters.nb18_queries_meet_keys import measure as query_key_maps
 from chapters.nb21_information_flow import results as flow_study
 from chapters.nb23_always_on_neurons import constant as neuron_constant
 from chapters.nb23_always_on_neurons import results as neuron_results
 from chapters.nb24_who_says_mary import above, name_logits, two_names
+from evidence.support import nb00 as first_look
+from evidence.support import nb07 as idioms
 from evidence.support import nb22 as norm_study
 from evidence.support.nb16 import runs as autopsy_runs
 from evidence.support.nb20 import oslo
@@ -52,7 +52,6 @@ NOTEBOOKS: dict[str, Callable] = {
     "21": flow_study.pretrained,
     "22": norm_study.pretrained,
     "23": neuron_results.pretrained,
-    "23-frequent": neuron_results.frequent,  # of the neurons that 23 has found
     "23-constant": neuron_constant.pretrained,  # of one of them, SmolLM2's L28N1095
     "24-names": two_names.pretrained,
     "24": name_logits.pretrained,  # of the heads that 24-names has found
@@ -61,7 +60,7 @@ NOTEBOOKS: dict[str, Callable] = {
 # Measured in the notebook itself; and a model that was trained on windows written twice, and has
 # read no "keep at bay".
 LEFT_OUT = {(notebook, "docstrings-gpt2") for notebook in ("00", "07", "21", "22", "23")}
-LEFT_OUT |= {(n, "docstrings-gpt2") for n in ("20-heads", "23-frequent", "23-constant")}
+LEFT_OUT |= {(n, "docstrings-gpt2") for n in ("20-heads", "23-constant")}
 LEFT_OUT |= {(n, "docstrings-gpt2") for n in ("24-names", "24", "24-above")}
 # Its heads and neuron were not sought.
 LEFT_OUT |= {(n, "gpt2") for n in ("23-constant", "24", "24-above")}
