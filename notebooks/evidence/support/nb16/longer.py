@@ -1,19 +1,18 @@
-"""Models A and B trained ten times longer, on stories and on film reviews; writes longer.json.
+"""Models A and B trained ten times longer, on stories and on reviews; writes the chapter's file.
 
-Run from the folder notebooks: python -m chapters.nb16_too_good.longer (about ten minutes).
+Run from the folder notebooks: python -m evidence.support.nb16.longer (about ten minutes).
 """
 
 import copy
 import json
 from math import inf
-from pathlib import Path
 
 import torch
 
 import aot_helpers as aot
-from chapters.nb16_too_good.report_model import Setup, fit_constants, learn, report_rows
+from chapters.nb16_too_good.report_model import LONGER, Setup, learn, report_rows
+from evidence.support.nb16.runs import fit_constants
 
-FILE = Path(__file__).with_name("longer.json")
 TEXTS = {"stories": "stories-2l", "imdb": "imdb-2l"}  # corpus: whose tokenizer
 FAULTS = {"A": frozenset({"loss over time"}), "B": frozenset()}
 STEPS, SEEDS = (150, 1500), (0, 1)
@@ -61,4 +60,4 @@ if __name__ == "__main__":
                 parts = measure(corpus, steps, seed)
                 rows.append({"corpus": corpus, "steps": steps, "seed": seed, "parts": parts})
                 print(rows[-1], flush=True)
-                FILE.write_text(json.dumps(rows, indent=1) + "\n")
+                LONGER.write_text(json.dumps(rows, indent=1) + "\n")

@@ -1,9 +1,7 @@
 """What `make data WHAT=autopsy` and `make sweep` measured for notebook 16, by group and fault."""
 
 import itertools
-import json
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -14,11 +12,6 @@ from chapters.nb16_too_good.report_model import FAULTS, LEARNED
 
 ON_REVIEWS = [name for name in LEARNED if name != "padding counts"]  # rows of 20 have no filling
 SEEDS = (0, 1, 2)
-
-
-def longer() -> list[dict]:
-    """Models A and B after 150 and 1,500 steps, as longer.py measured them."""
-    return json.loads(Path(__file__).with_name("longer.json").read_text())
 
 
 def runs(found: dict, group: str, faults: Collection[str] = (), **setting) -> list[dict]:
