@@ -184,27 +184,6 @@ def test_all_of_it_is_measured_kept_and_read(shipped, monkeypatch):
     assert len(found.neurons.most) == 2
 
 
-def test_frequent_tokens_are_counted_and_their_mean_probability_kept(shipped, monkeypatch):
-    """`make data WHAT=pretrained`, entry 23-frequent, of our own model in the place of another."""
-    neuron = always_on.Neuron(3, 332)
-    assert always_on.named(str(neuron)) == neuron
-    mean = texts.mean_activations(shipped, texts.windows(shipped, split="train"))
-    written = always_on.written(
-        shipped, [neuron], texts.function_words(shipped.tokenizer), mean, torch.zeros(4, 768)
-    )
-    before = results.read_results()
-    kept = before.neurons._replace(always_on=written, n_as_costly=2)
-    monkeypatch.setattr(results, "read_results", lambda name: before._replace(neurons=kept))
-    found = results.Frequent(**json.loads(json.dumps(results.frequent(shipped, "ours"))))
-    tokens = texts.windows(shipped)
-    by_hand = shipped(tokens)[:, :-1].softmax(dim=-1).mean(dim=(0, 1))
-    at = shipped.tokenizer.token_strings(list(range(4096))).index(found.tokens[3])
-    assert found.probability["unchanged"][3] == pytest.approx(by_hand[at].item(), rel=1e-3)
-    assert found.share == sorted(found.share, reverse=True) and sum(found.share) < 1
-    zero = results.ablated(shipped, tokens, [neuron], mean).zero.loss
-    assert found.cost["always on, zero"] == pytest.approx(zero, abs=1e-4)
-
-
 QUIET, LOUD = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0, 3.0, 5.0])
 ANSWERS = [
     (0.6, "solved"),
@@ -264,10 +243,6 @@ def test_figures_can_be_read():
         figures.louder(found.quiet, found.loud, "louder"),
         figures.turned_down({1.0: 0.0, 1.3: 0.3}, {0.7: 0.1, 1.0: 0.4}, "turned down", 0.72),
         figures.active_neurons(groups, "active", marked=["a"]),
-        figures.from_zero_to_mean(costs, "given back", marked=["on"]),
-        figures.frequent_tokens(
-            results.read_frequent(), {"always on, zero": "off"}, "often", " the"
-        ),
     )
 
 

@@ -29,11 +29,6 @@ class Neuron(NamedTuple):
         return f"L{self.layer}N{self.neuron}"
 
 
-def named(name: str) -> Neuron:
-    """The neuron of a name such as "L28N1095"."""
-    return Neuron(*map(int, name.removeprefix("L").split("N")))
-
-
 def how_often(hidden: Float[Tensor, "*layer passage d_mlp"]) -> Float[Tensor, "*layer d_mlp"]:
     """The share of passages in which each neuron is among the most active: SHARE of them, by size.
 

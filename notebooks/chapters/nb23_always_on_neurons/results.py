@@ -1,14 +1,12 @@
 """What notebook 23 measures of one model's always-on neurons; and its results in files."""
 
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from aot_helpers.base.results import plain, read, rounded
-from aot_helpers.models.losses import next_token_losses
-from aot_helpers.models.protocol import Edits, Model
+from aot_helpers.models.protocol import Model
 from chapters.nb23_always_on_neurons import always_on
 from chapters.passages.texts import (
     Cost,
@@ -17,7 +15,6 @@ from chapters.passages.texts import (
     function_words,
     mean_activations,
     passages,
-    pieces,
     read_ends,
     windows,
 )
@@ -65,15 +62,6 @@ class Results(NamedTuple):
     passages: int
     windows: list[int]
     neurons: Neurons
-
-
-class Frequent(NamedTuple):
-    """How likely a model finds frequent tokens, whatever the text: means over all next tokens."""
-
-    tokens: list[str]  # N_FREQUENT of them, the most frequent first
-    share: list[float]  # of the tokens of texts of the training split
-    probability: dict[str, list[float]]  # {what is done to the model: of each token}
-    cost: dict[str, float]  # nats per token
 
 
 def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
@@ -183,51 +171,6 @@ def as_costly(
             return order[:n], Ablation(zero, _change(model, tokens, order[:n], mean, whole))
         n += n // 2
     return [], None
-
-
-def frequent(model: Model, name: str) -> dict:
-    """Entry 23-frequent of `make data WHAT=pretrained`: of the neurons that entry 23 has found."""
-    before = read_results(Path(name).name).neurons
-    reference = windows(model, split="train")
-    some = [always_on.named(each.name) for each in before.always_on]
-    size = always_on.contributions(model, mean_activations(model, reference, power=2))
-    others = always_on.largest(some, size)[: before.n_as_costly]
-    mean = mean_activations(model, reference)
-    changes = {"unchanged": None}
-    for who, which in (("always on", some), ("others", others)):
-        changes[f"{who}, zero"] = always_on.ablate_neurons(model, which)
-        changes[f"{who}, mean"] = always_on.ablate_neurons(model, which, mean)
-    counts = windows(model, N_COUNTED, "train")[:, 1:].flatten().bincount()
-    top, tokens = counts.argsort(descending=True, stable=True)[:N_FREQUENT], windows(model)
-    means = {what: mean_prediction(model, tokens, edits) for what, edits in changes.items()}
-    whole = means["unchanged"][1]
-    found = Frequent(
-        model.tokenizer.token_strings(top),
-        (counts[top] / counts.sum()).tolist(),
-        {what: probability[top].tolist() for what, (probability, _) in means.items()},
-        {what: loss - whole for what, (_, loss) in means.items()},
-    )
-    return rounded(plain(found))
-
-
-def read_frequent(name: str = "smollm2") -> Frequent:
-    """What `make data WHAT=pretrained` measured of frequent tokens."""
-    found = read(f"pretrained/23-frequent-{name}")
-    return Frequent(*(found[key] for key in Frequent._fields))
-
-
-def mean_prediction(
-    model: Model, tokens: Tensor, edits: Edits | None = None
-) -> tuple[Tensor, float]:
-    """The probability of each token of the vocabulary, and the loss: means over next tokens."""
-    total, losses = torch.zeros(model.config.d_vocab), []
-    with torch.no_grad():
-        for piece in pieces(tokens, model.config.d_vocab):
-            logits = model(tokens[piece], edits=edits)
-            total += logits[:, :-1].softmax(dim=-1).sum(dim=(0, 1))
-            losses.append(next_token_losses(logits, tokens[piece]))
-    losses = torch.cat(losses)
-    return total / losses.numel(), losses.mean().item()
 
 
 def first_late(n_layers: int) -> int:
