@@ -2,7 +2,6 @@
 
 import json
 
-import pandas
 import pytest
 import torch
 
@@ -290,29 +289,23 @@ def test_the_readers_page_runs_the_edges_of_a_graph_alone(make_model, some_token
         )
 
 
-def test_graphs_are_run_alone_with_zeros_and_with_means(make_model, some_tokens):
+def test_graphs_are_run_alone_with_means(make_model, some_tokens):
     model = make_model(layer_norm=False)
     targets = [int(model(text[None])[0, -1].argmax()) for text in some_tokens]
     targets[0] = (targets[1] + 1) % 7  # two different ones at least
     prompts = [Prompt(*pair) for pair in zip(some_tokens, targets, strict=True)]
     measured = [ablation.last_edges(model, prompt) for prompt in prompts]
-    found = study.graphs_alone(model, measured, draws=2)
-    at_means = study.graphs_at_means(model, measured)
-    for name in ("with keys", "without keys", "nothing"):
-        for what in ("kept", "first", "recovered"):
-            assert found["mean"][name][what] == pytest.approx(at_means[name][what], abs=1e-4)
-    assert found["zero"].keys() == found["mean"].keys() >= study.GRAPHS.keys()
+    found, first = study.graphs_at_means(model, measured), []
     for i, edges in enumerate(measured):
-        graphs = study.graphs_of(measured, i, draws=2)
-        assert [name for name, _ in graphs] == [*found["zero"], study.RANDOM]
-        own = checks.graph_masks(study.pruned(edges))[0]
-        assert torch.equal(graphs[0][1], own)
-    panels = {"a": (4, study.kept_shares(found)), "b": (4, {"zero": {"with keys": 0.5}})}
-    check_figures(figures.answered(panels, "title"))
-    whole = heads.kept_writers(model, measured, 0.5, 1, 0, at_means=False)
-    none = heads.kept_writers(model, measured, 0.5, 1, 0)
-    torch.testing.assert_close(whole["whole"], none["whole"])
-    assert not torch.allclose(whole["none"], none["none"])
+        (name, own), *_, (last, _) = study.graphs_of(measured, i, draws=2)
+        assert (name, last) == ("with keys", study.RANDOM)
+        assert torch.equal(own, checks.graph_masks(study.pruned(edges))[0])
+        rest = means.means_of([each.run for each in measured if each is not edges]).values
+        edits = means.attend_edits(exercises.attend, own, rest)
+        with torch.no_grad():
+            first.append(int(model(edges.run.tokens[None], edits=edits)[0, -1].argmax()))
+    right = [a == b for a, b in zip(first, targets, strict=True)]
+    assert found["with keys"]["first"] == pytest.approx(sum(right) / len(right))
 
 
 def test_the_interval_of_a_share_is_wilsons():
@@ -339,12 +332,13 @@ def test_a_graph_is_drawn_once_and_its_size_is_that_of_its_masks(tiny_gpt2):
 
 
 def test_figures_of_runs_alone_can_be_read():
-    rows = pandas.MultiIndex.from_product([["a", "b"], ["1st guess", "2nd guess"]])
-    shares = pandas.DataFrame({"alone": [0.9, 0.1, 0.5, 0.3], "bare": [0.0, 0.0, 0.5, 0.3]}, rows)
     runs = {"whole": [0.1, 0.9], "alone": [0.5, 0.5]}
+    counts = {"rest at zero": 3, "rest at its mean": 2}
+    says = {"says the word it was drawn for": 1, "says the model’s own word": 4}
     check_figures(
-        figures.said(shares, {"a": 20, "b": 40}, "title"),
         figures.attention_alone(runs, ["a", "b"], "title", "L1H2"),
+        figures.by_size({"graph": counts}, 4, "title"),
+        figures.word_or_answer({"a": {"its own word": says}}, 4, "title"),
     )
 
 

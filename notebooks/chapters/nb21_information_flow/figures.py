@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, PathPatch
 from matplotlib.path import Path as Line
@@ -30,7 +29,6 @@ from chapters.nb21_information_flow.flow_graph import (
     edge_strength,
     prune,
 )
-from chapters.nb21_information_flow.results import GRAPHS, share_interval
 
 SCRIPT = Path(__file__).with_name("flow.js")  # the live view, in the page itself
 
@@ -264,39 +262,6 @@ def _legend(axis, target: str, lines: set[str]) -> None:
             axis.text(x + 0.36, y, name, **text)
             x += 0.56 + 0.08 * len(name)
     axis.text(x, y, "(wider: stronger)", color="#555555", **text)
-
-
-def answered(panels: Mapping[str, tuple[int, Mapping[str, Mapping]]], title: str) -> Figure:
-    """In how many prompts a graph alone still answers: {panel: (prompts, {rest: {graph: share}})}.
-
-    rest: "zero" or "mean", what is put in the place of what is dropped.
-    """
-    data = {}
-    for panel, (n, found) in panels.items():
-        data[panel] = {
-            said: {
-                f"rest at its {rest}" if rest == "mean" else f"rest at {rest}": share_interval(
-                    shares[name], n
-                )
-                for rest, shares in found.items()
-                if name in shares
-            }
-            for name, said in GRAPHS.items()
-        }
-    look = {"apart": True, "x_range": (-0.04, 1.04), "width": 10}
-    return forms.dots(data, title, "share of prompts answered", **look)
-
-
-def said(shares: pandas.DataFrame, prompts: Mapping[str, int], title: str) -> Figure:
-    """How often graphs alone say what they are drawn for: rows (model, token), a column for a run.
-
-    prompts: how many of each model.
-    """
-    data = {model: {} for model in prompts}
-    for (model, token), row in shares.iterrows():
-        data[model][token] = {run: share_interval(x, prompts[model]) for run, x in row.items()}
-    look = {"apart": True, "x_range": (-0.04, 1.04), "width": 9.6}
-    return forms.dots(data, title, "share of prompts in which it is said", **look)
 
 
 def by_size(counts: Mapping[str, Mapping[str, int]], n: int, title: str) -> Figure:

@@ -53,9 +53,8 @@ def kept_writers(
     part: float,
     draws: int,
     seed: int,
-    at_means: bool = True,
 ) -> dict[str, Float[Tensor, "prompt run"]]:
-    """The aim with part of the heads and MLPs at the last position, the rest at their mean or zero.
+    """The aim with part of the heads and MLPs at the last position, the rest at their mean.
 
     The mean is that over the other prompts' last positions. "share" and "norm": those that add most
     to the target's logit, those that write the longest vectors; "random": draw by draw; "whole" and
@@ -67,7 +66,6 @@ def kept_writers(
     for i, edges in enumerate(measured):
         rest = [last[j] for j in range(len(last)) if j != i]
         means = [torch.stack(parts).mean(dim=0) for parts in zip(*rest, strict=True)]
-        means = means if at_means else [torch.zeros_like(each) for each in means]
         heads = torch.stack([edges.run.heads(layer)[:, -1] for layer in range(c.n_layers)])
         each = torch.cat([heads.flatten(0, 1), last[i][1]])
         toward = logit_directions(edges.run, [edges.prompt.target], edges.prompt.rival)[:, 0]

@@ -1,6 +1,6 @@
 """All of notebook 21's measurements on one model, as numbers that JSON can hold."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -26,14 +26,6 @@ STILL = 2, 0.4  # most, least: of the graph that is drawn of a model from outsid
 SMOL = "SmolLM2-135M-Instruct (4 bits)"  # the shipped results are of this model
 PART = 0.25  # of the heads and MLPs that stay when the rest is set to its mean
 NEAR = 0.5  # how far from the whole run's aim a prompt that is kept may be, as a part of it
-GRAPHS = {  # of `graphs_alone`
-    "with keys": "graph with keys",
-    "without keys": "graph without keys",
-    "without keys, filled by lot": "the same, and random edges",
-    "attention": "graph by attention",
-    "another target": "graph for another target",
-    RANDOM: "random edges",
-}
 NEURON_LEVELS = (0.0, 0.1, 0.5, 1.0)
 NEURON_ORDERS = ("coefficient per step", "norm per step", "share per step")
 
@@ -151,26 +143,10 @@ class GraphRuns(NamedTuple):
     """Of a prompt, runs with the edges of some graphs alone, by name, and of random edges."""
 
     names: list[str]
-    masks: list[tuple[Tensor, Tensor]]  # `graph_masks`
     aim: Float[Tensor, " run"]
     first: Float[Tensor, " run"]  # is the target the first guess
     sizes: dict[str, list[int]]  # values and neurons
     own: Graph
-
-
-def graphs_alone(
-    model: Model, measured: Sequence[LastEdges], draws: int = 5, seed: int = 0
-) -> dict[str, dict]:
-    """What runs with the edges of graphs alone keep, by graph: see `_graph_means`.
-
-    "zero": what is dropped is zero; "mean": it is at its mean over the other prompts.
-    """
-    runs = {"zero": _graph_runs(model, measured, None, draws, seed), "mean": []}
-    for edges, run in zip(measured, runs["zero"], strict=True):
-        others = [each for each in measured if each is not edges]
-        aim, first = alone_at_means(model, edges, run.masks, others)
-        runs["mean"].append(run._replace(aim=aim, first=first))
-    return {rest: _graph_means(measured, each) for rest, each in runs.items()}
 
 
 def _graph_runs(model, measured, n: int | None, draws: int, seed: int) -> list[GraphRuns]:
@@ -179,14 +155,6 @@ def _graph_runs(model, measured, n: int | None, draws: int, seed: int) -> list[G
         _graph_run(model, edges, _another(measured, i), draws, seed + i)
         for i, edges in enumerate(measured[:n])
     ]
-
-
-def kept_shares(found: Mapping[str, Mapping[str, Mapping]]) -> dict[str, dict[str, float]]:
-    """In how many prompts each graph alone gives the answer: {rest: {graph: share}}."""
-    return {
-        rest: {name: graphs[name]["kept"] for name in GRAPHS if name in graphs}
-        for rest, graphs in found.items()
-    }
 
 
 def share_interval(share: float, n: int, z: float = 1.96) -> Interval:
@@ -243,7 +211,7 @@ def _graph_run(model, edges: LastEdges, other: int, draws: int, seed: int) -> Gr
     aim, first = checks.alone(model, edges, kept)
     pairs = zip(names, kept, strict=True)
     sizes = {name: [int(mask.sum()) for mask in both] for name, both in pairs if name != RANDOM}
-    return GraphRuns(names, kept, aim, first, sizes, own)
+    return GraphRuns(names, aim, first, sizes, own)
 
 
 def _graph_means(measured: Sequence[LastEdges], runs: Sequence[GraphRuns]) -> dict:
@@ -274,7 +242,7 @@ def _graph_means(measured: Sequence[LastEdges], runs: Sequence[GraphRuns]) -> di
 def graphs_at_means(
     model: Model, measured: Sequence[LastEdges], n: int | None = None, seed: int = 0
 ) -> dict:
-    """As `graphs_alone`, all that is dropped at its mean over the other prompts, of the first n.
+    """Graphs alone, all that is dropped at its mean over the other prompts; of the first n prompts.
 
     Of each graph "kept", "first" and "recovered" (0 is "nothing", all edges at their means);
     "the second guess": in how many prompts its graph makes the model say it; "nothing says it":
