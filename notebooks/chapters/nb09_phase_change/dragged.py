@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHADES, SHARE, canvas, say
 from aot_helpers.showing.texts import LETTER
-from aot_helpers.showing.training_page import INDUCTION, PREVIOUS, Reading, TrainingView
+from aot_helpers.showing.training_page import INDUCTION, PREVIOUS, Reading
 
 DARK = np.array([62, 56, 72]) / 255  # of a piece that was not expected
 WIDTH, HEIGHT, LINE = 8.0, 4.3, 7.4  # inches: of the picture, and where a line of text ends
@@ -31,11 +31,6 @@ def dragged(reading: Reading, at: float, title: str, state: int = 0) -> Figure:
     for left, name, pattern in zip((3.2, 5.66), names, patterns, strict=True):
         _map(axis, reading, _mixed(pattern, at), left, name)
     return figure
-
-
-def view(reading: Reading, title: str) -> TrainingView:
-    """The training in the page, to be dragged; where no script runs, the last step as a picture."""
-    return TrainingView(reading, dragged(reading, len(reading.steps) - 1, title))
 
 
 def film(reading: Reading, title: str, per_second: int = 12) -> Iterator[tuple[np.ndarray, int]]:
