@@ -14,7 +14,7 @@ def active_neurons(
 ) -> Figure:
     """How active neurons are in each passage: {panel: {neuron: activations}}, all on one scale.
 
-    The activations are relative ones (see `always_on.relative`), and the brightest shows 2 or more.
+    From 1 on a neuron is among the most active of its layer, and the brightest shows 2 or more.
     """
     heights = [len(rows) for rows in groups.values()]
     figure, axes = panels(

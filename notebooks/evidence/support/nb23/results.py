@@ -1,4 +1,4 @@
-"""What notebook 23 measures of one model's always-on neurons; and its results in files."""
+"""Evidence of notebook 23: what is measured of one model's always-on neurons; its files."""
 
 from typing import NamedTuple
 
@@ -7,20 +7,20 @@ from torch import Tensor
 
 from aot_helpers.base.results import plain, read, rounded
 from aot_helpers.models.protocol import Model
-from chapters.nb23_always_on_neurons import always_on
+from chapters.nb23_always_on_neurons.constant import Neuron, ablate_neurons
 from chapters.passages.texts import (
     Cost,
     Ends,
     cost,
     function_words,
-    mean_activations,
     passages,
     read_ends,
     windows,
 )
+from evidence.support.nb23 import always_on
+from evidence.support.nb23.always_on import mean_activations
 
 DRAWS = 5  # of other neurons
-N_FREQUENT, N_COUNTED = 200, 500  # tokens; windows in which they are counted
 LEAST_OTHERS = 14  # to begin with, where as many others are sought as cost the same
 
 
@@ -105,7 +105,7 @@ def ablated(
 
 def _change(model: Model, tokens: Tensor, which: list, to: Tensor | None, whole: Cost) -> Cost:
     """What setting neurons to zero, or to their numbers in `to`, changes."""
-    now = cost(model, tokens, always_on.ablate_neurons(model, which, to))
+    now = cost(model, tokens, ablate_neurons(model, which, to))
     return Cost(now.loss - whole.loss, now.entropy - whole.entropy)
 
 
@@ -159,7 +159,7 @@ def as_costly(
     together: Ablation | None,
     mean: Tensor,
     whole: Cost,
-) -> tuple[list[always_on.Neuron], Ablation | None]:
+) -> tuple[list[Neuron], Ablation | None]:
     """The first neurons of an order, so many that setting them to zero costs what `together` does.
 
     Half as many again are tried each time. None, if there are not enough, or nothing is asked.

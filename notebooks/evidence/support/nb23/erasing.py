@@ -1,4 +1,4 @@
-"""Notebook 23, section "What erases": MLPs, neurons and heads that write against what stands there.
+"""Evidence of notebook 23: MLPs, neurons and heads that write against what stands there.
 
 S4, on the residual stream's bandwidth: MLPs clear it, and some heads delete.
 """

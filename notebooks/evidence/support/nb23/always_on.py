@@ -1,11 +1,10 @@
-"""Notebook 23: neurons that are always active, what they write, and what they are for.
+"""Evidence of notebook 23: neurons that are always active, what they write, and what they are for.
 
 VISIT, section 5.3: in each of the last layers some neuron is among the 100 most active of 4,096 in
 more than 85 % of the prompts; such neurons are long, flat, and read as function words.
 """
 
 from collections.abc import Callable
-from functools import partial
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -13,20 +12,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aot_helpers.models.protocol import Edits, Model, check_mlp
+from aot_helpers.models.protocol import Model, check_mlp
 from aot_helpers.reading.logit_lens import lens, top_tokens
+from chapters.nb23_always_on_neurons.constant import Neuron
+from chapters.passages.texts import pieces
 
 SHARE, LEAST = 100 / 4096, 0.85  # of a layer's neurons, of the prompts: the source's numbers
-
-
-class Neuron(NamedTuple):
-    """One neuron: its layer and its number there, both from 0."""
-
-    layer: int
-    neuron: int
-
-    def __str__(self):
-        return f"L{self.layer}N{self.neuron}"
 
 
 def how_often(hidden: Float[Tensor, "*layer passage d_mlp"]) -> Float[Tensor, "*layer d_mlp"]:
@@ -185,6 +176,23 @@ def largest(
     return sorted((one for one in rest if one not in out), key=lambda one: -size[one])
 
 
+def mean_activations(
+    model: Model, tokens: Int[Tensor, "batch pos"], power: int = 1
+) -> Float[Tensor, "layer d_mlp"]:
+    """Each neuron's mean activation over all positions of the texts, or that of its power.
+
+    Raises ValueError for a model without MLPs.
+    """
+    check_mlp(model.config, 0)
+    total = torch.zeros(model.config.n_layers, model.config.d_mlp)
+    with torch.no_grad():
+        for piece in pieces(tokens, model.config.d_vocab):
+            _, cache = model.run_with_cache(tokens[piece])
+            for i in range(model.config.n_layers):
+                total[i] += cache[f"L{i}.mlp_hidden"].pow(power).sum(dim=(0, 1))
+    return total / tokens.numel()
+
+
 def lengths(model: Model) -> Float[Tensor, "layer d_mlp"]:
     """How long the value of each neuron is."""
     layers = range(model.config.n_layers)
@@ -240,29 +248,3 @@ def jointly_size_matched(
             one.append(left.pop(0))
         found.append(one)
     return found
-
-
-def ablate_neurons(
-    model: Model, neurons: list[Neuron], to: Float[Tensor, "layer d_mlp"] | None = None
-) -> Edits:
-    """Edits that set neurons to 0, or to their numbers in `to`, such as their means.
-
-    Raises ValueError for a neuron that does not exist.
-    """
-    for layer, neuron in neurons:
-        check_mlp(model.config, layer)
-        if not 0 <= neuron < model.config.d_mlp:
-            last = model.config.d_mlp - 1
-            raise ValueError(f"there is no neuron {neuron} in layer {layer}: they are 0 … {last}")
-    edits = {}
-    for layer in {layer for layer, _ in neurons}:
-        which = [at for i, at in neurons if i == layer]
-        new = torch.zeros(len(which)) if to is None else to[layer, which]
-        edits[f"L{layer}.mlp_hidden"] = partial(_fixed, which=which, to=new)
-    return edits
-
-
-def _fixed(hidden: Tensor, which: list[int], to: Tensor) -> Tensor:
-    hidden = hidden.clone()
-    hidden[..., which] = to
-    return hidden
