@@ -10,11 +10,8 @@ from chapters.nb16_too_good.figures import REPORT, USUAL
 from evidence.support.nb16.results import ON_REVIEWS, combinations
 
 AS_IT_STANDS = {"as trained": REPORT, "calibrated": USUAL}
-
 LENGTH_COLORS = {20: KEY, 50: QUERY, 80: VALUE}  # of rows of so many tokens; paler: slower
-
 LOSSES = {"softmax over time": REPORT, "usual softmax": USUAL}  # of the figure of word pieces
-
 TICKS = [4, 5, 6, 8, 10, 15, 20, 30]  # of a logarithmic axis of nats
 
 

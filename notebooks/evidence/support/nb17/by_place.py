@@ -1,7 +1,6 @@
-"""Notebook 17: the same words at other places, other words at the same place: what is followed?"""
+"""Evidence of notebook 17: what a head follows, by words at other places and others at the same."""
 
 import math
-from itertools import permutations
 
 import torch
 from jaxtyping import Float, Int
@@ -9,31 +8,7 @@ from torch import Tensor
 
 from aot_helpers.models.protocol import Model
 from aot_helpers.text.tokenization import Tokenizer
-
-FOUR = ("This", "{}", "is", "really")  # the noun is the second word
-AFTER = ("one", "of", "the", "best", "ever", "made")
-ORDERS = list(permutations(range(4)))  # which of the four words stands at each place
-
-
-def single_pieces(tokenizer: Tokenizer, words) -> Int[Tensor, " word"]:
-    """The token of each word with a space before it. Raises ValueError for a word of more."""
-    tokens = tokenizer.encode_many([f" {word}" for word in words])
-    if split := [word for word, each in zip(words, tokens, strict=True) if len(each) > 1]:
-        raise ValueError(f"{split} are more than one piece here: give words of one piece")
-    return torch.cat(tokens)
-
-
-def in_all_orders(
-    tokenizer: Tokenizer, nouns, four=FOUR, after=AFTER
-) -> Int[Tensor, "noun order pos"]:
-    """BOS, four words in each of ORDERS, and those after; every word with a space before it."""
-    rows = []
-    for noun in nouns:
-        words = single_pieces(tokenizer, [word.format(noun) for word in four])
-        behind = single_pieces(tokenizer, after)
-        bos = torch.tensor([tokenizer.bos])
-        rows += [torch.cat([bos, words[list(order)], behind]) for order in ORDERS]
-    return torch.stack(rows).view(len(nouns), len(ORDERS), -1)
+from chapters.nb17_attention_maps.measure import AFTER, ORDERS, single_pieces
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Notebook 17: an imported GPT-2 and its first layer alone: what it predicts, what can be named."""
+"""Evidence of notebook 17: what an imported GPT-2 and its first layer alone predict."""
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +8,8 @@ from torch import Tensor
 from aot_helpers.models.protocol import Model
 from aot_helpers.reading.logit_lens import lens
 from aot_helpers.text.tokenization import Tokenizer
-from chapters.nb17_attention_maps.measure import KINDS, Maps, fits
+from chapters.nb17_attention_maps.measure import Maps
+from evidence.support.nb17.heads import KINDS, fits
 
 # Words of one piece each in the vocabulary of docstrings-gpt2, and in GPT-2's.
 NOUNS = [
