@@ -6,7 +6,6 @@ import torch
 from answers import graded
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.losses import in_context_score
-from aot_helpers.models.protocol import Head
 from aot_helpers.text.batches import repeated_tokens, token_stream
 from aot_helpers.text.corpora import load_corpus
 from chapters.nb12_in_context_learning import exercises
@@ -37,14 +36,6 @@ def test_pieces_are_the_line_of_texts_cut_in_order(two, unread, pieces):
     assert torch.equal(pieces[:, 1:].flatten(), line[: 60 * 127])
     with pytest.raises(ValueError, match="pieces there are; got 9999"):
         study.cut(unread, 9999, 0)
-
-
-def test_patterns_are_averaged_over_texts_and_guesses_are_the_largest_logits(two, pieces):
-    pattern, guesses = study.pattern_and_guesses(two, pieces[:3], Head(1, 2))
-    runs = [two.run_with_cache(text[None]) for text in pieces[:3]]
-    expected = sum(cache["L1.pattern"][0, 2] for _, cache in runs) / 3
-    torch.testing.assert_close(pattern, expected)
-    assert torch.equal(guesses, torch.cat([logits.argmax(dim=-1) for logits, _ in runs]))
 
 
 def test_a_page_is_the_readers_once_it_is_right(check_page):

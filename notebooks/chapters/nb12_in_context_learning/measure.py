@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aot_helpers.models.losses import next_token_losses
-from aot_helpers.models.protocol import Edits, Head, Model
+from aot_helpers.models.protocol import Edits, Model
 from aot_helpers.text.batches import token_stream
 from aot_helpers.text.corpora import load_corpus
 
@@ -42,15 +42,6 @@ def losses_of(model: Model, texts: Texts, edits: Edits | None = None, at_once: i
     Entry t of a row is the loss of the token with t tokens of text (and BOS) before it.
     """
     return torch.cat([next_token_losses(model(t, edits=edits), t) for t in texts.split(at_once)])
-
-
-@torch.no_grad()
-def pattern_and_guesses(
-    model: Model, texts: Texts, head: Head
-) -> tuple[Float[Tensor, "query key"], Int[Tensor, "text pos"]]:
-    """The mean attention pattern of a head on the texts, and the model's best guesses there."""
-    logits, cache = model.run_with_cache(texts)
-    return cache[f"L{head.layer}.pattern"][:, head.head].mean(dim=0), logits.argmax(dim=-1)
 
 
 class Cast(NamedTuple):
