@@ -220,15 +220,6 @@ def examine(model: Model, name: str, seed: int = 0, maps: tuple = ("tsne",)) -> 
     return {"model": name, **sizes, "scales": SCALES, "tokens": tokens, "heads": heads}
 
 
-def curves_of(result: dict, name: str) -> Float[Tensor, "head scale"]:
-    """The weighted correlations of a results file's heads over c, one kind of `correlations`."""
-    found = [
-        [math.nan if r is None else r for r in each["correlations"][name]]
-        for each in result["heads"]
-    ]
-    return torch.tensor(found)
-
-
 def found_in_full(result: dict, kind: str, c: float = 5.0) -> list[float]:
     """Share of each head's queries whose nearest key in all d_head numbers is right.
 
@@ -351,14 +342,11 @@ def nearest_on_map(result: dict, head: Head, method: str = "tsne") -> Int[Tensor
 def top_keys(result: dict, head: Head, part: str = "top") -> Int[Tensor, " point"]:
     """The position of a key for each query of a results file.
 
-    part: "top", the key of its top score; "top but first", the same among all keys but the first
-    of the text; or "top above", the one most above average: q · k less the mean of that over all
-    queries.
+    part: "top", the key of its top score, or "top above", the one most above average: q · k less
+    the mean of that over all queries.
     """
-    if part == "top above":
-        return unpacked(head_of(result, head)[part], 1)[:, 0]
-    best = unpacked(head_of(result, head)["top"], 3)
-    return {"top": best[:, 0], "top but first": best[:, 0].where(best[:, 0] > 0, best[:, 1])}[part]
+    width = {"top": 3, "top above": 1}[part]
+    return unpacked(head_of(result, head)[part], width)[:, 0]
 
 
 def places(result: dict) -> tuple[Int[Tensor, " point"], Int[Tensor, " point"]]:
