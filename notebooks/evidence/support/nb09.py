@@ -1,20 +1,70 @@
-"""A training that is dragged, as pictures: the text, two patterns and the two mentions' curves."""
+"""A training that is dragged: what it reads of a name, and its pictures, for the moving one.
 
-from collections.abc import Iterator
+Of `make loops` and of the test of the page in which a reader drags it.
+"""
+
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from aot_helpers.models.checkpoints import load_checkpoint
+from aot_helpers.models.protocol import Head
+from aot_helpers.reading.interventions import ablate
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHADES, SHARE, canvas, say
 from aot_helpers.showing.texts import LETTER
-from aot_helpers.showing.training_page import INDUCTION, PREVIOUS, Reading
+from aot_helpers.showing.training_page import INDUCTION, PREVIOUS, STEPS, STORY, Reading
 
 DARK = np.array([62, 56, 72]) / 255  # of a piece that was not expected
 WIDTH, HEIGHT, LINE = 8.0, 4.3, 7.4  # inches: of the picture, and where a line of text ends
 SIZE = 14.5  # of the letters of the text
 ADVANCE = LETTER * SIZE / 9.5
+
+
+@torch.no_grad()
+def read_name(name: str, steps: Sequence[int] = STEPS) -> Reading:
+    """What stories-2l at some steps expects of a story with a name in it twice, and its patterns.
+
+    With all heads, without its previous-token head, without its induction heads, without both.
+    Raises ValueError for a name without letters, or too long for the model.
+    """
+    name = " ".join(name.split())
+    if not name:
+        raise ValueError("the name must have a letter, got only spaces: make one up")
+    models = [load_checkpoint("stories-2l", step) for step in steps]
+    tokenizer, n_ctx = models[0].tokenizer, models[0].config.n_ctx
+    before, between = STORY
+    parts = tokenizer.encode_many([before, f" {name}", between, f" {name}"])
+    ends = np.cumsum([len(part) for part in parts]).tolist()
+    tokens = torch.cat([torch.tensor([tokenizer.bos]), *parts])[None]
+    if tokens.shape[1] > n_ctx:
+        raise ValueError(
+            f"with {name!r} twice the text has {tokens.shape[1]} tokens and is longer than the "
+            f"model's {n_ctx} positions: take a shorter name"
+        )
+    previous, induction = ([Head.parse(head) for head in each] for each in (PREVIOUS, INDUCTION))
+    p, guesses, patterns = [], [], []
+    for model in models:
+        for off in ([], previous, induction, previous + induction):
+            logits, cache = model.run_with_cache(tokens, edits=ablate(model, off) if off else None)
+            chances = logits[0, :-1].softmax(dim=-1)
+            p.append(chances.gather(1, tokens[0, 1:, None])[:, 0])
+            guesses.append(tokenizer.token_strings(chances.argmax(dim=-1)))
+            patterns.append(
+                [cache[f"L{h.layer}.pattern"][0, h.head] for h in (previous[0], induction[0])]
+            )
+    n, p = len(models), torch.stack(p).numpy()
+    of_previous, of_induction = (
+        torch.stack(each).unflatten(0, (n, 4)).numpy() for each in zip(*patterns, strict=True)
+    )
+    return Reading(
+        name, list(steps), tokenizer.token_strings(tokens[0, 1:]),
+        [(ends[0], ends[1]), (ends[2], ends[3])], p.reshape(n, 4, -1),
+        [guesses[4 * k : 4 * k + 4] for k in range(n)], of_previous[:, 0], of_induction,
+    )  # fmt: skip
 
 
 def dragged(reading: Reading, at: float, title: str, state: int = 0) -> Figure:
