@@ -17,7 +17,6 @@ from chapters.nb24_who_says_mary.two_names import read_names
 from figure_checks import check_figures
 from tiny_models import tiny_30 as tiny
 
-ROLES = ("early", "tell", "movers", "unknown", "negative", "suppress", "end")
 PROMPT = "When Mary and John went to the store, John was tired, and Anna gave Tom's drink to"
 TIED = "When Mary and John went to the store, Anna gave a drink to"
 DONORS = {"two names": "S", "third gives": "C", "third owns": "C", "someone gives": "IO"}
@@ -67,17 +66,6 @@ def test_the_shipped_measurements_name_every_form_and_head():
     assert {one.form for one in later} == set(measure.LATER)
     assert [len(asked), len(later)] == [9, 6]
     assert measure.slope("suppress", ["L23H3"], asked) == pytest.approx(9.4, abs=0.05)
-
-
-def test_a_claim_is_judged_by_names_of_which_something_is_true():
-    asked = measure.read_asked()[:6]
-    found = measure.judged("s_inhibition", "twice", asked)
-    assert found["of"] == [
-        "smollm2 L20H0+L19H2, third owns S",
-        "smollm2 L20H0+L19H2, third gives, owned S",
-    ]
-    assert len(found["control"]) == len(found["control_of"]) == 3
-    assert min(found["values"]) > max(found["control"])
 
 
 def gap(logits, one, other):
@@ -132,12 +120,6 @@ def test_other_heads_are_named_with_what_they_cost():
     assert max(found, key=found.get) == "L29H1"
     expected = two.falls_of_others["roles swapped"]["suppress"]
     assert list(found.values()) == pytest.approx(expected.tolist())
-
-
-def test_the_prompts_of_notebook_22_stand_in_fours_of_one_order():
-    found = read_names()
-    assert found.io_first.tolist() == 6 * ([True] * 4 + [False] * 4)
-    assert found.table.difference.mean().item() == pytest.approx(found.total, abs=1e-3)
 
 
 COST = {"same names": 0.05, "other names": 2.33, "roles swapped": 4.08}
@@ -200,11 +182,8 @@ def test_figures_can_be_read():
         {"L0H1": {"same": 1.0, "swapped": 2.0}},
         {"L0H1": {"swapped": {"L0H0": 0.1, "L0H2": 0.3}}},
     )
-    edges = dict.fromkeys(("movers", "unknown", "suppress", "negative", "end", "tell"), "1.0")
     check_figures(
         figures.roles("Mary gave John a", [("John", "S", "red")], "title", "b"),
-        figures.contributions({"L0H1": (1.0, -2.0, 3.0)}, ("Mary", "John"), "title"),
-        figures.patches(falls, others, 3.8, "title"),
         figures.hypotheses(asked[:6], {who: range(6) for who in measure.SETS}, "title"),
         figures.proportional(every, rings, examples, (9.4, 4.2), "title"),
         figures.hypotheses(asked[6:], {who: range(3) for who in measure.SETS}, "title"),
@@ -216,5 +195,4 @@ def test_figures_can_be_read():
             dict.fromkeys(("movers", "late", "early"), "L0H1: does this"),
             "title",
         ),
-        figures.circuit(edges, dict.fromkeys(ROLES, ("L0H0", "does this")), "title"),
     )

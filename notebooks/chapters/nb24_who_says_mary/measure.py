@@ -61,15 +61,6 @@ ASKED = {
     "two give": {"C": ("subject",), "D": ("last", "subject")},
     "tired": {"S": ("twice", "last"), "IO": ()},
 }
-BOXES = {  # of the circuit in SmolLM2: heads, and what they do
-    "early": ("duplicate-token,", "induction heads?"),
-    "tell": ("L20H0, L19H2", "which name came twice"),
-    "movers": ("L23H0, L23H2, L28H1", "name movers: raise Mary"),
-    "unknown": ("other ways", "not found"),
-    "negative": ("L24H4", "negative: lowers Mary"),
-    "suppress": ("L23H3", "lowers what it attends to"),
-    "end": ("L29H1", "attends to the end"),
-}
 PEOPLE = ("IO", "S", "C", "D", "E")
 EXAMPLE = {"IO": "Mary", "S": "John", "C": "Anna", "D": "Paul"}
 LATER = ("someone gives", "two give", "tired")
@@ -264,29 +255,6 @@ def _asked(form, who, true, measured, attention, order: int | None = None) -> As
 
 
 SETS = {"L23H3": ("suppress", ["L23H3"]), "L20H0 and L19H2": ("s_inhibition", ["L20H0", "L19H2"])}
-
-
-def parted(names: Sequence[Asked], what: str) -> tuple[list[Asked], list[Asked]]:
-    """Names of which something is true, such as "twice", and the others."""
-    return [x for x in names if what in x.true], [x for x in names if what not in x.true]
-
-
-def measured_on(role: str, names: Sequence[Asked]) -> list[str]:
-    """What each number of a claim is measured on: the heads of a role, and a name of a form."""
-    heads = next("+".join(heads) for name, heads in SETS.values() if name == role)
-    return [f"smollm2 {heads}, {x.form} {x.who}" for x in names]
-
-
-def judged(role: str, what: str, asked: Sequence[Asked]) -> dict:
-    """For a claim: how far heads lower names of which something is true; control: the others.
-
-    asked: names of two names' prompts first; what each of the others loses is a share of that.
-    """
-    first, *names = asked
-    yes, no = parted(names, what)
-    shares = [[x.lowers[role] / first.lowers[role] for x in some] for some in (yes, no)]
-    of, control_of = (measured_on(role, some) for some in (yes, no))
-    return {"values": shares[0], "control": shares[1], "of": of, "control_of": control_of}
 
 
 def attention_and_effect(asked: Sequence[Asked]) -> dict[str, dict[str, tuple]]:

@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from aot_helpers.base.results import plain, read, rounded
@@ -97,12 +97,6 @@ class NameResults(NamedTuple):
     def difference(self) -> Float[Tensor, " prompt"]:
         """The logit differences of all prompts."""
         return torch.cat([self.chosen_by, self.table.difference])
-
-    @property
-    def io_first(self) -> Bool[Tensor, " prompt"]:
-        """Whether IO is named first, in the prompts of the table: as many, then S first."""
-        n = len(self.table.difference)
-        return torch.arange(n) // (n // len(TEMPLATES) // 2) % 2 == 0
 
     def falls(self, role: str) -> dict[str, float]:
         """What the logit difference loses with the heads of a role patched, by donor: shares."""
