@@ -92,7 +92,7 @@ def test_what_changed_since_the_commit_is_a_notebook_or_code_that_it_uses(projec
         "chapters/nb14_torus/measure.py": "import chapters.torus.networks",
         "chapters/torus/training.py": "",
         "chapters/sweep/run.py": "",
-        "evidence/support/nb04.py": "",
+        "evidence/support/nb04/checks.py": "",
     }
     for file, text in code.items():
         (project / "notebooks" / file).parent.mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,7 @@ def test_what_changed_since_the_commit_is_a_notebook_or_code_that_it_uses(projec
         ("chapters/nb02_third/exercises.py", ["02_third"]),
         ("chapters/torus/training.py", ["evidence/14_torus", "13_torus", "14_torus"]),
         ("chapters/sweep/run.py", []),
-        ("evidence/support/nb04.py", ["evidence/04_support", "evidence/14_torus"]),
+        ("evidence/support/nb04/checks.py", ["evidence/04_support", "evidence/14_torus"]),
     ):
         (project / "notebooks" / file).write_text("x = 1")
         assert found() == those
