@@ -27,17 +27,17 @@ import here  # noqa: F401
 from aot_helpers import load_checkpoint, load_pretrained, setup
 from aot_helpers.base.results import RESULTS, write
 from aot_helpers.models.checkpoints import list_checkpoints
-from chapters.nb18_queries_meet_keys import measure as query_key_maps
-from chapters.nb21_information_flow import results as flow_study
-from chapters.nb24_who_says_mary import above, name_logits, two_names
 from evidence.support import nb00 as first_look
 from evidence.support import nb07 as idioms
 from evidence.support import nb22 as norm_study
 from evidence.support.nb16 import runs as autopsy_runs
+from evidence.support.nb18 import examine as query_key_maps
 from evidence.support.nb20 import oslo
 from evidence.support.nb20 import results as lens_results
+from evidence.support.nb21 import results as flow_study
 from evidence.support.nb23 import constant as neuron_constant
 from evidence.support.nb23 import results as neuron_results
+from evidence.support.nb24 import above, name_logits, two_names
 
 MODELS = {
     "geometry": ["minilm", "stories-2l", "imdb-2l", "bert", "gpt2"],

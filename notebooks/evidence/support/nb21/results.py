@@ -12,33 +12,30 @@ from aot_helpers.base.results import rounded
 from aot_helpers.base.statistics import correlation, rank_correlation
 from aot_helpers.models.protocol import Model
 from aot_helpers.showing.forms import Interval
-from chapters.nb21_information_flow import ablation, checks
-from chapters.nb21_information_flow.ablation import LEVELS, ORDERS, RANDOM, LastEdges, last_edges
 from chapters.nb21_information_flow.flow import run_of
 from chapters.nb21_information_flow.flow_graph import Graph, as_data, flow_graph, prune
-from chapters.nb21_information_flow.heads import head_facts, kept_writers
-from chapters.nb21_information_flow.identities import gate_signs, largest_gap, swapped
-from chapters.nb21_information_flow.means import alone_at_means
-from chapters.nb21_information_flow.templates import Prompt, written_prompts
+from chapters.nb21_information_flow.graphs import (
+    RANDOM,
+    another_target,
+    graph_masks,
+    graphs_and_masks,
+    pruned,
+    random_masks,
+)
+from chapters.nb21_information_flow.measure import LastEdges, Prompt, last_edges
+from evidence.support.nb21 import ablation, checks
+from evidence.support.nb21.ablation import LEVELS, ORDERS
+from evidence.support.nb21.checks import alone_at_means
+from evidence.support.nb21.heads import head_facts, kept_writers
+from evidence.support.nb21.identities import gate_signs, largest_gap, swapped
+from evidence.support.nb21.prompts import written_prompts
 
-MOST, LEAST = 4, 0.1  # of the graphs whose edges are tested alone
 STILL = 2, 0.4  # most, least: of the graph that is drawn of a model from outside
 SMOL = "SmolLM2-135M-Instruct (4 bits)"  # the shipped results are of this model
 PART = 0.25  # of the heads and MLPs that stay when the rest is set to its mean
 NEAR = 0.5  # how far from the whole run's aim a prompt that is kept may be, as a part of it
 NEURON_LEVELS = (0.0, 0.1, 0.5, 1.0)
 NEURON_ORDERS = ("coefficient per step", "norm per step", "share per step")
-
-
-def pruned(edges: LastEdges, keys: bool = True, target: int | None = None) -> Graph:
-    """The graph of a prompt that is tested: by the share of the target's logit, or of another's,
-    from the mean logit. Drawn once.
-    """
-    token, rival = (edges.prompt.target, edges.prompt.rival) if target is None else (target, None)
-    if (keys, token, rival) not in edges.drawn:
-        whole = flow_graph(edges.run, [token], MOST, LEAST, keys, rival)
-        edges.drawn[keys, token, rival] = prune(whole, "share", 0, MOST, LEAST)
-    return edges.drawn[keys, token, rival]
 
 
 def examine(
@@ -152,7 +149,7 @@ class GraphRuns(NamedTuple):
 def _graph_runs(model, measured, n: int | None, draws: int, seed: int) -> list[GraphRuns]:
     """Of the first n prompts."""
     return [
-        _graph_run(model, edges, _another(measured, i), draws, seed + i)
+        _graph_run(model, edges, another_target(measured, i), draws, seed + i)
         for i, edges in enumerate(measured[:n])
     ]
 
@@ -170,44 +167,9 @@ def difference_interval(p: float, q: float, n: int, z: float = 1.96) -> list[flo
     return [p - q - half, p - q + half]
 
 
-def graphs_of(
-    measured: Sequence[LastEdges], i: int, draws: int = 5, seed: int = 0
-) -> list[tuple[str, Tensor]]:
-    """Of prompt i of a model without MLPs: graphs to be run alone, [(name, the values kept)]."""
-    names, kept, _ = _graphs(measured[i], _another(measured, i), draws, seed + i)
-    return [(name, values) for name, (values, _) in zip(names, kept, strict=True)]
-
-
-def _graphs(
-    edges: LastEdges, other: int, draws: int, seed: int
-) -> tuple[list[str], list[tuple[Tensor, Tensor]], Graph]:
-    """The graphs of a prompt by name, their `graph_masks`, and the first as it is.
-
-    other: a target of another prompt.
-    """
-    prompt = edges.prompt
-    whole = flow_graph(edges.run, [prompt.target], MOST, LEAST, against=prompt.rival)
-    own = prune(whole, "share", 0, MOST, LEAST)
-    edges.drawn[True, prompt.target, prompt.rival] = own
-    masks = {
-        "with keys": checks.graph_masks(own),
-        "without keys": checks.graph_masks(pruned(edges, keys=False)),
-        "another target": checks.graph_masks(pruned(edges, target=other)),
-    }
-    n = sum(int(mask.sum()) for mask in masks["with keys"])
-    same_size = checks.pruned_to_size(whole, "coefficient", n)
-    masks["attention"] = checks.graph_masks(same_size)
-    more = [a & ~b for a, b in zip(masks["with keys"], masks["without keys"], strict=True)]
-    filled = zip(masks["without keys"], checks.random_masks(*more, seed=seed), strict=True)
-    masks["without keys, filled by lot"] = tuple(a | b for a, b in filled)
-    masks["nothing"] = tuple(torch.zeros_like(mask) for mask in masks["with keys"])
-    lots = [checks.random_masks(*masks["with keys"], seed=seed + i) for i in range(draws)]
-    return [*masks, *[RANDOM] * draws], [*masks.values(), *lots], own
-
-
 def _graph_run(model, edges: LastEdges, other: int, draws: int, seed: int) -> GraphRuns:
     """other: a target of another prompt."""
-    names, kept, own = _graphs(edges, other, draws, seed)
+    names, kept, own = graphs_and_masks(edges, other, draws, seed)
     aim, first = checks.alone(model, edges, kept)
     pairs = zip(names, kept, strict=True)
     sizes = {name: [int(mask.sum()) for mask in both] for name, both in pairs if name != RANDOM}
@@ -252,9 +214,9 @@ def graphs_at_means(
     for i, edges in enumerate(some):
         second = checks.second_guess(edges)
         graphs = pruned(edges), pruned(edges, keys=False), pruned(edges, target=second)
-        own, without, wrong = map(checks.graph_masks, graphs)
+        own, without, wrong = map(graph_masks, graphs)
         none = tuple(torch.zeros_like(mask) for mask in own)
-        lot = checks.random_masks(*own, seed=seed + i)
+        lot = random_masks(*own, seed=seed + i)
         others = [each for each in some if each is not edges]
         aim, first = alone_at_means(model, edges, [own, without, lot, none], others)
         other = replace(edges, prompt=Prompt(edges.prompt.tokens, second))
@@ -279,19 +241,12 @@ def _injected(model: Model, edges: LastEdges, runs: GraphRuns) -> dict[str, floa
     """What says a token first: the second guess's graph, and neurons without any attention."""
     second = checks.second_guess(edges)
     graphs = runs.own, pruned(edges, target=second)
-    return checks.injected(model, edges, second, *map(checks.graph_masks, graphs))
-
-
-def _another(measured: Sequence[LastEdges], i: int) -> int:
-    """A target of another prompt."""
-    mine = measured[i].prompt.target, measured[i].prompt.rival
-    others = [e.prompt.target for e in measured if e.prompt.target not in mine]
-    return others[i % len(others)]
+    return checks.injected(model, edges, second, *map(graph_masks, graphs))
 
 
 def _head_correlations(model: Model, measured: Sequence[LastEdges], i: int) -> dict[str, float]:
     """Correlations over the heads of what is lost with what a graph says: of ranks, and linear."""
-    facts, found = head_facts(model, measured[i], _another(measured, i)), {}
+    facts, found = head_facts(model, measured[i], another_target(measured, i)), {}
     lost = facts["lost"]
     for name in ("rank", "other rank", "share", "other share", "norm"):
         says = facts[name] * (-1 if "rank" in name else 1)

@@ -1,4 +1,4 @@
-"""Causal tests of whole flow graphs and of single edges."""
+"""Causal tests of whole flow graphs, the rest at zero or at its mean, and of single edges."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,80 +10,20 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from aot_helpers.models.protocol import Edits, Head, Model
-from chapters.nb21_information_flow.ablation import (
-    RANDOM,
-    LastEdges,
-    aim_of,
-    aims,
-    keep,
-    last_edges,
-)
 from chapters.nb21_information_flow.flow import Run
-from chapters.nb21_information_flow.flow_graph import MEASURES, Graph, logit_directions, prune
-from chapters.nb21_information_flow.templates import Prompt
+from chapters.nb21_information_flow.flow_graph import MEASURES, logit_directions
+from chapters.nb21_information_flow.graphs import RANDOM, mask_edits
+from chapters.nb21_information_flow.measure import (
+    LastEdges,
+    Means,
+    Prompt,
+    aim_of,
+    last_edges,
+    means_of,
+)
+from evidence.support.nb21.ablation import aims, keep
 
 SHARE, NORM = MEASURES.index("share"), MEASURES.index("norm")
-
-
-def graph_masks(
-    graph: Graph,
-) -> tuple[Bool[Tensor, "layer head query key"], Bool[Tensor, "layer pos neuron"]]:
-    """True at the values and neurons that a graph shows, at every position of the text."""
-    c, n_pos = graph.run.model.config, len(graph.run.tokens)
-    values = torch.zeros(c.n_layers, c.n_heads, n_pos, n_pos, dtype=torch.bool)
-    neurons = torch.zeros(c.n_layers, n_pos, c.d_mlp, dtype=torch.bool)
-    for edge in graph.edges:
-        into, source = graph.nodes[edge.into], graph.nodes[edge.source]
-        if into.kind == "head" and edge.kind == "part":
-            values[into.layer, into.number, into.pos, source.pos] = True
-        elif source.kind == "neuron":
-            neurons[source.layer, source.pos, source.number] = True
-    return values, neurons
-
-
-def n_kept(graph: Graph) -> int:
-    """How many values and neurons a graph shows."""
-    ends = ((e, graph.nodes[e.into].kind, graph.nodes[e.source].kind) for e in graph.edges)
-    return sum(
-        (e.kind == "part" and into == "head") or source == "neuron" for e, into, source in ends
-    )
-
-
-def random_masks(
-    values: Bool[Tensor, "layer head query key"],
-    neurons: Bool[Tensor, "layer pos neuron"],
-    seed: int,
-) -> tuple[Bool[Tensor, "layer head query key"], Bool[Tensor, "layer pos neuron"]]:
-    """As many random edges: the same number in each layer, at the last and at earlier positions."""
-    draw, n_pos = torch.Generator().manual_seed(seed), values.shape[-1]
-    seen = torch.ones(n_pos, n_pos, dtype=torch.bool).tril().expand(values.shape)
-    last = (torch.arange(n_pos) == n_pos - 1)[:, None]
-    new = []
-    for old, allowed in ((values, seen), (neurons, torch.ones_like(neurons))):
-        drawn = torch.zeros_like(old)
-        for layer in range(len(old)):
-            for where in (last, ~last):
-                free = (allowed[layer] & where).flatten().nonzero().flatten()
-                n = int((old[layer] & where).sum())
-                some = free[torch.randperm(len(free), generator=draw)[:n]]
-                drawn[layer].view(-1)[some] = True
-        new.append(drawn)
-    return new[0], new[1]
-
-
-def mask_edits(
-    values: Bool[Tensor, "run layer head query key"], neurons: Bool[Tensor, "run layer pos neuron"]
-) -> Edits:
-    """Edits that set everything else in patterns and neurons to zero, for a batch of as many runs.
-
-    A head whose values are all dropped writes nothing; what others write is read by all.
-    """
-    edits = {}
-    for i in range(values.shape[1]):
-        edits[f"L{i}.pattern"] = lambda old, m=values[:, i]: old * m
-        if neurons.shape[-1]:
-            edits[f"L{i}.mlp_hidden"] = lambda old, m=neurons[:, i]: old * m
-    return edits
 
 
 def alone(
@@ -93,16 +33,41 @@ def alone(
     return aims(model, edges, mask_edits, *map(torch.stack, zip(*kept, strict=True)))
 
 
-def pruned_to_size(graph: Graph, by: str, n: int) -> Graph:
-    """The graph pruned by a measure to about n values and neurons, as near as pruning comes."""
-    best = None
-    for most in range(1, graph.most + 1):
-        for least in (x / 20 for x in range(round(20 * graph.least), 21)):
-            small = prune(graph, by, 0, most, max(least, graph.least))
-            off = abs(n_kept(small) - n)
-            if best is None or off < best[0]:
-                best = off, small
-    return best[1]
+def mean_edits(values: Tensor, neurons: Tensor, means: Means) -> Edits:
+    """Edits that put everything but the masked values and neurons at its mean, as `mask_edits`."""
+    edits, dropped = {}, {}
+
+    def keep(old, layer):
+        dropped[layer] = old * ~values[:, layer]  # [run, head, query, key]
+        return old * values[:, layer]
+
+    def fill(old, layer):
+        by_key, mean = dropped.pop(layer), means.values[layer]
+        rest = by_key[..., 1:].sum(dim=-1)
+        for place, weight in enumerate((by_key[..., 0], rest)):
+            old = old + weight.transpose(1, 2)[..., None] * mean[place]
+        return old
+
+    def put(old, layer):
+        mean = means.neurons[layer, torch.arange(old.shape[1]).clamp(max=1)]
+        return torch.where(neurons[:, layer], old, mean)
+
+    for i in range(values.shape[1]):
+        edits[f"L{i}.pattern"], edits[f"L{i}.z"] = partial(keep, layer=i), partial(fill, layer=i)
+        if neurons.shape[-1]:
+            edits[f"L{i}.mlp_hidden"] = partial(put, layer=i)
+    return edits
+
+
+def alone_at_means(
+    model: Model,
+    edges: LastEdges,
+    kept: Sequence[tuple[Tensor, Tensor]],
+    others: Sequence[LastEdges],
+) -> tuple[Float[Tensor, " masks"], Float[Tensor, " masks"]]:
+    """(aim, is the target the first guess) with each of some masks, the rest at others' means."""
+    edits = partial(mean_edits, means=means_of([each.run for each in others]))
+    return aims(model, edges, edits, *map(torch.stack, zip(*kept, strict=True)))
 
 
 def second_guess(edges: LastEdges) -> int:

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from aot_helpers.models.protocol import Edits, Model
 from aot_helpers.reading import logit_lens as lens
-from chapters.nb21_information_flow.ablation import LastEdges, aims, keep
 from chapters.nb21_information_flow.flow import Run
 from chapters.nb21_information_flow.flow_graph import logit_directions
+from chapters.nb21_information_flow.measure import LastEdges
+from evidence.support.nb21.ablation import aims, keep
 
 
 def head_facts(

@@ -6,7 +6,6 @@ neuron's activation, is 0; later layers see what is left. VISIT prunes such edge
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -15,9 +14,8 @@ from torch import Tensor
 
 from aot_helpers.base.errors import unknown_name
 from aot_helpers.models.protocol import Edits, Model
-from chapters.nb21_information_flow.flow import Run, run_of
-from chapters.nb21_information_flow.flow_graph import MEASURES, logit_directions
-from chapters.nb21_information_flow.templates import Prompt
+from chapters.nb21_information_flow.flow_graph import MEASURES
+from chapters.nb21_information_flow.measure import LastEdges, aim_of
 
 # How edges are ordered, the strongest first. "per step": each head's and each MLP's strongest, then
 # each one's second …, as VISIT keeps so many at each step; "overall": all heads' values in one
@@ -31,58 +29,10 @@ ORDERS = (
     "share overall",
     "smallest first",
 )
-RANDOM = "random"
+
+
 ROOM = 4_000_000  # logits at once: 16 MB
 LEVELS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-
-
-@dataclass(frozen=True)
-class LastEdges:
-    """The edges into a run's last position, each weighed by MEASURES, shares signed.
-
-    values: [measure, layer, head, key]. neurons: [measure, layer, neuron], the last axis empty
-    without MLPs. aim: the logit of the target less the mean or its rival, in the whole run. drawn:
-    graphs of this run that `results.pruned` has drawn.
-    """
-
-    run: Run
-    prompt: Prompt
-    values: Float[Tensor, "measure layer head key"]
-    neurons: Float[Tensor, "measure layer neuron"]
-    aim: float
-    drawn: dict = field(default_factory=dict, repr=False, compare=False)
-
-    @property
-    def n_edges(self) -> int:
-        """How many values and neurons there are."""
-        return self.values[0].numel() + self.neurons[0].numel()
-
-
-def aim_of(logits: Float[Tensor, "*batch d_vocab"], prompt: Prompt) -> Float[Tensor, "*batch"]:
-    """The target's logit, less its rival's or else the mean one."""
-    rival = logits.mean(dim=-1) if prompt.rival is None else logits[..., prompt.rival]
-    return logits[..., prompt.target] - rival
-
-
-def last_edges(model: Model, prompt: Prompt) -> LastEdges:
-    """Weigh every edge into the last position of a prompt."""
-    run, c = run_of(model, prompt.tokens), model.config
-    toward = logit_directions(run, [prompt.target], prompt.rival)[:, 0]
-    values, neurons = [], []
-    with torch.no_grad():
-        for layer in range(c.n_layers):
-            a, v = run.cache[f"L{layer}.pattern"][0, :, -1], run.cache[f"L{layer}.v"][0]
-            W_O = model.layer_weights(layer).W_O
-            parts = a[..., None] * torch.einsum("khe,hed->hkd", v, W_O)
-            values.append(torch.stack([a, parts.norm(dim=-1), parts @ toward]))
-            if c.d_mlp:
-                active, writes = run.cache[f"L{layer}.mlp_hidden"][0, -1], model.mlp_values(layer)
-                norms, shares = active.abs() * writes.norm(dim=-1), active * (writes @ toward)
-                neurons.append(torch.stack([active.abs(), norms, shares]))
-        aim = aim_of(run.cache["logits"][0, -1], prompt).item()
-    none = torch.zeros(len(MEASURES), c.n_layers, 0)
-    neurons = torch.stack(neurons, dim=1) if neurons else none
-    return LastEdges(run, prompt, torch.stack(values, dim=1), neurons, aim)
 
 
 def ordered(

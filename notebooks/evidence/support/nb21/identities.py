@@ -9,7 +9,7 @@ from torch import Tensor
 from aot_helpers.models.protocol import Model
 from chapters.nb21_information_flow.flow import Node, Run, run_of, sum_of, vector_of
 from chapters.nb21_information_flow.flow_graph import Graph
-from chapters.nb21_information_flow.templates import Prompt
+from chapters.nb21_information_flow.measure import Prompt
 
 
 def largest_gap(graph: Graph) -> float:
