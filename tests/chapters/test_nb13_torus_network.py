@@ -1,6 +1,5 @@
 """Notebook 13: what moves when words move, whose facts are lost; its figures, its exercises."""
 
-import itertools
 import math
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 import torch
 
 from answers import graded
-from chapters.nb13_torus_network import diagrams, figures, measure, strips
+from chapters.nb13_torus_network import diagrams, figures, strips
 from chapters.torus import networks as torus
 from chapters.torus import palette as torus_colors
 from chapters.torus import winding as torus_winding
@@ -65,16 +64,6 @@ def test_winding_is_the_mean_over_the_held_pairs():
     assert torch.allclose(winding(NETS, (0, 3), 8), both)
 
 
-def test_boundaries_that_are_a_heads_edges_lie_near_them():
-    heads = NETS[0].heads(0, 1).tensors()
-    heads |= {"W_V": 100 * heads["W_V"], "W_Q": 100 * heads["W_Q"]}  # a jump at the edge
-    still = {"W_U": heads["W_U"][:, :, :2]}  # two next words
-    along, anywhere = torus_winding.near_edges(torus.TorusNets(**heads | still))
-    assert along.item() > 2 * anywhere.item()
-    flat = torus.TorusNets(**heads | still | {"W_Q": 0 * heads["W_Q"]})
-    assert torus_winding.near_edges(flat).tolist() == [[0], [0]]
-
-
 @pytest.mark.parametrize(
     ("kind", "product"),
     [
@@ -88,27 +77,6 @@ def test_random_heads_are_as_large_as_trained_ones(kind, product):
     found = torus_winding.random_nets(trained)[kind]
     assert torch.allclose(product(found).norm(dim=(2, 3)), product(trained).norm(dim=(2, 3)))
     assert torch.equal(found.W_U, trained.W_U) == (kind == "random heads, rest trained")
-
-
-def test_impossible_squares_are_those_that_no_sum_of_two_tables_learns():
-    """Against perceptrons: logits first[i] + second[j], trained on all squares of four words."""
-    squares = torch.tensor(list(itertools.product(range(4), repeat=4))).view(-1, 2, 2)
-    first, second = torch.zeros(2, len(squares), 2, 4)
-    for _ in range(60):
-        answers = (first[:, :, None] + second[:, None]).argmax(dim=-1)
-        missed = (answers != squares)[..., None].float()
-        step = missed * (torch.eye(4)[squares] - torch.eye(4)[answers])
-        first, second = first + step.sum(dim=2), second + step.sum(dim=1)
-    learned = (answers == squares).flatten(1).all(dim=1)
-    found = measure.impossible_squares(squares.flatten(1), n_words=2)
-    assert torch.equal(found, (~learned).long()) and found.sum() == 12
-
-
-def test_squares_are_counted_once_each():
-    table = torch.arange(25).view(1, 5, 5)
-    table[0, 1, 1] = table[0, 4, 3] = 30
-    table[0, 1, 3] = table[0, 4, 1] = 40
-    assert measure.impossible_squares(table.flatten(1)).tolist() == [1]
 
 
 # ---- figures ----
