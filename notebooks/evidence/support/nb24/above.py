@@ -1,31 +1,22 @@
-"""How far each part of a model raises two names above a name that is not in the prompt.
+"""Evidence of notebook 24: how far each part raises two names above one that is not in the prompt.
 
 And what one head takes from a name for a unit of its attention, read from its values. Kept for
 readers without the model.
 """
 
-from typing import NamedTuple
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aot_helpers.base.results import plain, read, rounded
+from aot_helpers.base.results import plain, rounded
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.norms import frozen_norm
-from chapters.nb24_who_says_mary.measure import ASKED, PEOPLE, Case, cases
-from chapters.nb24_who_says_mary.name_movers import direct_contributions
-from chapters.nb24_who_says_mary.templates import name_prompts, single_names
-from chapters.nb24_who_says_mary.two_names import halves, read_names
-
-
-class Above(NamedTuple):
-    """What parts add to IO and S above names that are not in the prompt; means of 48 prompts."""
-
-    io: Float[Tensor, "layer head"]
-    s: Float[Tensor, "layer head"]
-    rest: dict[str, float]  # what embeddings and MLPs add: {"io": logits, "s": logits}
-    per_unit: dict[str, dict[str, float]]  # {form: {who: logits for a unit of attention}}
+from chapters.nb24_who_says_mary.measure import ASKED
+from chapters.nb24_who_says_mary.two_names import read_names
+from evidence.support.nb24.name_movers import direct_contributions
+from evidence.support.nb24.prompts import name_prompts, single_names
+from evidence.support.nb24.three_names import PEOPLE, Case, cases
+from evidence.support.nb24.two_names import halves
 
 
 def _absent(model: Model, there: Int[Tensor, "prompt name"], ids: Tensor) -> Tensor:
@@ -80,10 +71,3 @@ def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
             for form, slots in ASKED.items()
         }
     return rounded(plain(found, Head))
-
-
-def read_above(name: str = "smollm2") -> Above:
-    """What `make data WHAT=pretrained` measured."""
-    found = read(f"pretrained/24-above-{name}")
-    io, s = (torch.tensor(found[key]) for key in ("io", "s"))
-    return Above(io, s, found["rest"], found["per_unit"])

@@ -1,11 +1,10 @@
-"""Which heads raise or lower the logit of a name: attribution, attention, readings, gradients.
+"""Evidence of notebook 24: which heads raise or lower a name, by attribution, reading and gradient.
 
 The task is that of Wang et al. 2022: "When Mary and John went to the store, John gave a drink to".
 VISIT, section 5.1, reads its heads through the logit lens.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -15,12 +14,19 @@ from aot_helpers.models.protocol import Edits, Head, Model
 from aot_helpers.reading.logit_lens import lens, rank
 from aot_helpers.reading.norms import frozen_norm
 from chapters.nb24_who_says_mary.templates import Group
+from chapters.nb24_who_says_mary.two_names import HeadTable, Roles
 
 MOVES, NEGATIVE, INHIBITS = 0.05, -0.02, 0.02  # shares of the logit difference
 HIGH, LOW = 5, 10  # so many tokens count as a reading's highest, and as its lowest
 PLACES = ("end to IO", "end to S1", "end to S2", "end to first", "end to end", "most at IO",
           "most at S2", "S2 to S1", "S2 to after S1", "after S1 to S1")  # fmt: skip
 EditsOf = Callable[[Group], Edits]
+
+
+def attribute(writes, gain, u_io, u_s):
+    """What each part adds to the logit difference: writes [part, d_model] -> [part]."""
+    sigma = writes.sum(dim=0).square().mean().sqrt()
+    return (writes / sigma * gain) @ (u_io - u_s)
 
 
 def difference(logits: Float[Tensor, "prompt pos d_vocab"], group: Group) -> Tensor:
@@ -36,31 +42,6 @@ def logit_differences(
     with torch.no_grad():
         runs = [model(g.tokens, edits=edits_of and edits_of(g)) for g in groups]
         return torch.cat([difference(logits, g) for logits, g in zip(runs, groups, strict=True)])
-
-
-class HeadTable(NamedTuple):
-    """Of every head, at the end of the prompts: what it attends to and adds; means of prompts."""
-
-    on_io: Float[Tensor, "layer head"]  # what it adds to the logit of IO, measured from the mean
-    on_s: Float[Tensor, "layer head"]  # and to that of S; σ frozen
-    attention: dict[str, Float[Tensor, "layer head"]]  # from and to places of the names
-    reads_io: Float[Tensor, "layer head"]  # share of prompts with IO among its 5 highest tokens
-    reads_s: Float[Tensor, "layer head"]
-    rank_io: Float[Tensor, "layer head"]  # median rank of IO, 0 the highest
-    low_io: Float[Tensor, "layer head"]  # share of prompts with IO among its 10 lowest tokens
-    low_s: Float[Tensor, "layer head"]
-    parts: dict[str, float]  # what embeddings, biases and MLPs add
-    difference: Float[Tensor, " prompt"]
-    sum_error: float  # how far the parts' sum is from the logit difference, at most
-
-    @property
-    def direct(self) -> Float[Tensor, "layer head"]:
-        """What every head adds to the logit difference."""
-        return self.on_io - self.on_s
-
-    def adds(self, heads: list[Head]) -> float:
-        """What some heads add together."""
-        return sum(self.direct[head].item() for head in heads)
 
 
 def head_table(
@@ -142,18 +123,6 @@ def _ranks(model: Model, writes: Tensor, g: Group) -> Float[Tensor, "name layer 
     readings = (lens(model, each) for each in writes.flatten(0, 1))
     found = [torch.stack([rank(logits, name) for name in (g.io, g.s)]) for logits in readings]
     return torch.stack(found, dim=1).view(2, *writes.shape[:3]).float()
-
-
-class Roles(NamedTuple):
-    """Heads by what they do, by rules that ask for attention and effect; the strongest first."""
-
-    movers: list[Head]
-    negative: list[Head]
-    suppress: list[Head]
-    s_inhibition: list[Head]
-    duplicate: list[Head]
-    induction: list[Head]
-    previous: list[Head]
 
 
 def roles(table: HeadTable, estimate: Float[Tensor, "layer head"]) -> Roles:
