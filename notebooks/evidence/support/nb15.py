@@ -1,14 +1,18 @@
-"""Do heads share out what a torus network knows? What each knows alone, against chance."""
+"""Evidence of notebook 15: what heads know alone and in mixtures, against chance."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from matplotlib.figure import Figure
+from matplotlib.tri import Triangulation
 from torch import Tensor
 
 from aot_helpers.showing.forms import Interval
-from chapters.torus.networks import TorusNets, attend, pairs
+from chapters.torus.networks import TorusNets, attend, is_correct, pairs
+from chapters.torus.torus_maps import map_panels
 
 Answers = Bool[Tensor, "net head pair"]
 ENDS = torch.tensor([0.025, 0.975])
@@ -121,3 +125,53 @@ def resampled_nets(n_nets: int, seed: int = 0) -> Int[Tensor, "draw net"]:
     """2,000 times as many networks as there are, drawn with replacement."""
     draw = torch.Generator().manual_seed(seed)
     return torch.randint(n_nets, (2000, n_nets), generator=draw)
+
+
+def simplex(n: int) -> Float[Tensor, "point 3"]:
+    """All shares (c0, c1, c2) >= 0 of three heads with sum 1 that are multiples of 1/n."""
+    if n < 1:
+        raise ValueError(f"n must be >= 1, got {n}")
+    counts = [[i, j, n - i - j] for i in range(n + 1) for j in range(n + 1 - i)]
+    return torch.tensor(counts) / n
+
+
+def is_correct_with_shares(
+    nets: TorusNets,
+    targets: Int[Tensor, "#net pair"],
+    shares: Float[Tensor, "point head"],
+    residual: bool = True,
+) -> Bool[Tensor, "net point pair"]:
+    """Which pairs are right when the heads count with these shares (1 each is the whole network).
+
+    Shares that sum to 1 have the whole network nowhere; times n_heads, it lies in their center.
+    Without the residual the sum does not matter: it scales all logits.
+    """
+    heads = attend(nets, *pairs(nets))
+    stream = torch.einsum("sh,nhpi->nspi", shares.to(heads.out.dtype), heads.out)
+    if residual:
+        stream = stream + heads.residual[:, None]
+    return is_correct(stream @ nets.W_U[:, None], targets[:, None])
+
+
+def triangles(
+    values: Sequence[Float[np.ndarray, " point"]],
+    shares: Float[np.ndarray, "point 3"],
+    titles: Sequence[str],
+) -> Figure:
+    """Accuracies over triangles of three heads, at shares such as those of `simplex`.
+
+    A white cross marks the center, where the heads have equal shares.
+    """
+    shares, tall = np.asarray(shares), np.sqrt(3) / 2
+    mesh = Triangulation(shares[:, 1] + shares[:, 2] / 2, shares[:, 2] * tall)
+    figure, axes = map_panels(titles, 6, side=1.9)
+    for axis, each in zip(axes, values, strict=True):
+        image = axis.tripcolor(mesh, each, shading="gouraud", cmap="cividis", vmin=0, vmax=1)
+        axis.plot(0.5, tall / 3, "+", color="white", markersize=7)
+        for head, place in enumerate(((0, -0.06), (1, -0.06), (0.5, tall + 0.06))):
+            side = "bottom" if head == 2 else "top"
+            axis.text(*place, f"head {head}", ha="center", va=side, fontsize=9)
+        axis.set(aspect="equal", xlim=(-0.15, 1.15), ylim=(-0.2, 1.1))
+        axis.axis("off")
+    figure.colorbar(image, ax=axes, label="accuracy", shrink=0.8)
+    return figure
