@@ -18,8 +18,8 @@ from aot_helpers.base.results import RESULTS, read
 from chapters.nb18_queries_meet_keys import shifting
 from chapters.torus.journey import Journey
 from chapters.torus.training import list_runs, load_run
-from evidence.support.nb18 import figures as key_maps
 from evidence.support.nb09 import film, read_name
+from evidence.support.nb18 import figures as key_maps
 
 COLORS = 96
 
