@@ -93,7 +93,7 @@ def test_what_changed_since_the_commit_is_a_notebook_or_code_that_it_uses(projec
         "chapters/nb14_torus/measure.py": "import chapters.torus.networks",
         "chapters/torus/training.py": "",
         "chapters/sweep/run.py": "",
-        "evidence/support/nb04.py": "",
+        "evidence/support/nb04/checks.py": "",
     }
     for file, text in code.items():
         (project / "notebooks" / file).parent.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def test_what_changed_since_the_commit_is_a_notebook_or_code_that_it_uses(projec
         ("chapters/nb02_third/exercises.py", ["02_third"]),
         ("chapters/torus/training.py", ["evidence/14_torus", "13_torus", "14_torus"]),
         ("chapters/sweep/run.py", []),
-        ("evidence/support/nb04.py", ["evidence/04_support", "evidence/14_torus"]),
+        ("evidence/support/nb04/checks.py", ["evidence/04_support", "evidence/14_torus"]),
     ):
         (project / "notebooks" / file).write_text("x = 1")
         assert found() == those
@@ -204,11 +204,13 @@ def test_an_owner_is_named_everywhere_at_once(project):
             publish.set_owner(project, wrong)
 
 
-def test_verify_finds_widget_state(project):
+def test_widget_state_is_found_and_stripped(project):
     nb = read(path := write(project, "00_first"))
     nb.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": {"state": {}}}
     nbformat.write(nb, path)
     assert notebooks.main(["--verify"], root=project) != 0
+    assert notebooks.main(["--strip"], root=project) == 0
+    assert notebooks.main(["--verify"], root=project) == 0
 
 
 # ---- small pictures: alike to the eye, the same bytes each time; others stay as they are ----

@@ -14,7 +14,7 @@ import torch
 
 import aot_helpers as aot
 from aot_helpers.showing import training_page
-from chapters.nb09_phase_change import dragged, measure
+from evidence.support.nb09 import dragged, read_name
 
 ENGINE = Path(__file__).parent / "drag" / "engine.mjs"
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="the engine runs in Node.js")
@@ -128,7 +128,7 @@ def test_probabilities_and_patterns_are_those_of_pytorch(answer, cases):
 def test_a_name_is_read_as_the_notebook_reads_it(answer):
     steps = training_page.STEPS[-2:]
     for name, found in zip(READ, answer["names"], strict=False):
-        reading = measure.read_name(name, steps)
+        reading = read_name(name, steps)
         assert found["tokens"] == reading.tokens and found["spans"] == [
             list(s) for s in reading.spans
         ]
@@ -140,11 +140,11 @@ def test_a_name_that_does_not_fit_is_cut(answer):
     (a, b), (c, d) = answer["names"][-1]["spans"]
     assert 100 < len(answer["names"][-1]["tokens"]) < 128 and b - a == d - c
     with pytest.raises(ValueError, match=r"longer than the model's 128 .*: take a shorter name"):
-        measure.read_name(LONG, (4000,))
+        read_name(LONG, (4000,))
 
 
 def test_both_kinds_of_heads_are_needed_and_are_what_they_are_called():
-    reading = measure.read_name(training_page.NAME, training_page.STEPS)
+    reading = read_name(training_page.NAME, training_page.STEPS)
     whole, *ablated = (reading.mean(1, state)[-1] for state in range(4))
     assert whole > 0.8 and max(ablated) < 0.25
     assert reading.mean(1)[0] < 0.01 and reading.mean(0)[-1] < 0.2
@@ -179,8 +179,8 @@ def test_what_cannot_be_packed_is_refused(run):
 
 
 def test_the_view_in_a_notebook_is_small_and_has_a_picture():
-    reading = measure.read_name(training_page.NAME, training_page.STEPS)
-    view = training_page.TrainingView(reading, dragged.dragged(reading, 7, "t"))
+    reading = read_name(training_page.NAME, training_page.STEPS)
+    view = training_page.TrainingView(reading, dragged(reading, 7, "t"))
     html = view._repr_mimebundle_()["text/html"]
     assert len(html) < 250_000 and html.count("</script>") == 1
     assert not re.search(r"https?://|@import|url\(", html.replace("data:", ""))

@@ -34,7 +34,7 @@ from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.copying import copying_recipe
 from aot_helpers.training.optimizers import make_optimizer
 from aot_helpers.training.train import train
-from chapters.nb07_one_layer_skip_trigrams.skip_trigrams import top_triples
+from evidence.support.nb07 import top_triples
 from publish import describe_machine
 
 THREADS = int(os.environ.get("BENCH_THREADS", "2"))

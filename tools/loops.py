@@ -15,18 +15,18 @@ from PIL import Image
 import here  # noqa: F401
 from aot_helpers.base.files import write_atomically
 from aot_helpers.base.results import RESULTS, read
-from chapters.nb09_phase_change import dragged
-from chapters.nb09_phase_change.measure import read_name
 from chapters.nb18_queries_meet_keys import shifting
 from chapters.torus.journey import Journey
 from chapters.torus.training import list_runs, load_run
+from evidence.support.nb09 import film, read_name
+from evidence.support.nb18 import figures as key_maps
 
 COLORS = 96
 
 
 def training() -> Iterable[tuple[np.ndarray, int]]:
     title = "When does a network learn to copy a name that it has never read?"
-    return dragged.film(read_name("Quzo Fipja"), title)
+    return film(read_name("Quzo Fipja"), title)
 
 
 def torus() -> Iterable[tuple[np.ndarray, int]]:
@@ -36,7 +36,7 @@ def torus() -> Iterable[tuple[np.ndarray, int]]:
 
 def shifted_keys() -> Iterable[tuple[np.ndarray, int]]:
     shifted = shifting.Shifted(read("geometry/minilm"))
-    return shifting.film(shifted, shifting.DRAWN, "Keys move, attention does not")
+    return key_maps.film(shifted, shifting.DRAWN, "Keys move, attention does not")
 
 
 LOOPS: dict[str, Callable] = {"training": training, "torus": torus, "shifted-keys": shifted_keys}

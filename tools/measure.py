@@ -27,17 +27,17 @@ import here  # noqa: F401
 from aot_helpers import load_checkpoint, load_pretrained, setup
 from aot_helpers.base.results import RESULTS, write
 from aot_helpers.models.checkpoints import list_checkpoints
-from chapters.nb00_start_here import measure as first_look
-from chapters.nb07_one_layer_skip_trigrams import idioms
-from chapters.nb16_too_good import runs as autopsy_runs
-from chapters.nb18_queries_meet_keys import measure as query_key_maps
-from chapters.nb20_logit_lens import oslo
-from chapters.nb20_logit_lens import results as lens_results
-from chapters.nb21_information_flow import results as flow_study
-from chapters.nb22_layer_norms import results as norm_results
-from chapters.nb23_always_on_neurons import constant as neuron_constant
-from chapters.nb23_always_on_neurons import results as neuron_results
-from chapters.nb24_who_says_mary import above, name_logits, two_names
+from evidence.support import nb00 as first_look
+from evidence.support import nb07 as idioms
+from evidence.support import nb22 as norm_study
+from evidence.support.nb16 import runs as autopsy_runs
+from evidence.support.nb18 import examine as query_key_maps
+from evidence.support.nb20 import oslo
+from evidence.support.nb20 import results as lens_results
+from evidence.support.nb21 import results as flow_study
+from evidence.support.nb23 import constant as neuron_constant
+from evidence.support.nb23 import results as neuron_results
+from evidence.support.nb24 import above, name_logits, two_names
 
 MODELS = {
     "geometry": ["minilm", "stories-2l", "imdb-2l", "bert", "gpt2"],
@@ -50,9 +50,8 @@ NOTEBOOKS: dict[str, Callable] = {
     "20": lens_results.pretrained,
     "20-heads": oslo.pretrained,  # heads that say a capital
     "21": flow_study.pretrained,
-    "22": norm_results.pretrained,
+    "22": norm_study.pretrained,
     "23": neuron_results.pretrained,
-    "23-frequent": neuron_results.frequent,  # of the neurons that 23 has found
     "23-constant": neuron_constant.pretrained,  # of one of them, SmolLM2's L28N1095
     "24-names": two_names.pretrained,
     "24": name_logits.pretrained,  # of the heads that 24-names has found
@@ -61,7 +60,7 @@ NOTEBOOKS: dict[str, Callable] = {
 # Measured in the notebook itself; and a model that was trained on windows written twice, and has
 # read no "keep at bay".
 LEFT_OUT = {(notebook, "docstrings-gpt2") for notebook in ("00", "07", "21", "22", "23")}
-LEFT_OUT |= {(n, "docstrings-gpt2") for n in ("20-heads", "23-frequent", "23-constant")}
+LEFT_OUT |= {(n, "docstrings-gpt2") for n in ("20-heads", "23-constant")}
 LEFT_OUT |= {(n, "docstrings-gpt2") for n in ("24-names", "24", "24-above")}
 # Its heads and neuron were not sought.
 LEFT_OUT |= {(n, "gpt2") for n in ("23-constant", "24", "24-above")}

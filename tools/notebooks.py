@@ -192,14 +192,15 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser.add_argument("--changed", action="store_true", help="those changed since the commit")
     parser.add_argument("--list", action="store_true", help="only list them, longest first")
     parser.add_argument("--verify", action="store_true", help="only check that they are stripped")
+    parser.add_argument("--strip", action="store_true", help="only strip them; outputs stay")
     options = parser.parse_args(arguments)
     if options.in_place and options.p:
         parser.error("--in-place takes no -p: committed notebooks have the default parameters")
     if options.jobs < 1:
         parser.error(f"--jobs must be 1 or more, got {options.jobs}")
     notebooks = select(root / "notebooks", options.only, options.floor)
-    if options.verify:
-        return publish.strip(notebooks, "--verify")
+    if options.verify or options.strip:
+        return publish.strip(notebooks, *["--verify"] * options.verify)
     if options.list:
         print(*(path.relative_to(root) for path in longest_first(notebooks, root)), sep="\n")
         return 0

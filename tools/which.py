@@ -45,7 +45,7 @@ def notebook_imports(path: Path) -> set[str]:
 def piece(name: str) -> str | None:
     """The piece of code that a file below notebooks/, or an imported name, belongs to.
 
-    It is a folder of chapters, "chapters/torus", or a module of the evidence's support,
+    It is a folder of chapters, "chapters/torus", or a module or folder of the evidence's support,
     "evidence/support/nb10"; None for everything else.
     """
     found = re.match(r"(?:chapters|evidence[./]support)[./]\w+", name)
@@ -58,7 +58,7 @@ def users(root: Path) -> dict[str, set[Path]]:
     A chapter with a number is used by its notebooks in any case: exercises are found by number.
     """
     folder, needs, found = root / "notebooks", {}, {}
-    for path in [*folder.glob("chapters/*/**/*.py"), *folder.glob("evidence/support/*.py")]:
+    for path in [*folder.glob("chapters/*/**/*.py"), *folder.glob("evidence/support/**/*.py")]:
         names = imports(ast.parse(path.read_text("utf-8")))
         own = piece(path.relative_to(folder).as_posix())
         needs[own] = needs.get(own, set()) | {piece(name) for name in names}

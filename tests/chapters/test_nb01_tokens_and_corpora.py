@@ -1,4 +1,4 @@
-"""Notebook 01: vocabularies of several sizes, rules without a network, and the exercises."""
+"""Notebook 01: vocabularies of several sizes, names that go on, and the exercises."""
 
 import math
 
@@ -6,14 +6,13 @@ import pytest
 import torch
 
 from answers import graded
-from aot_helpers.text import batches, corpora, tokenization
+from aot_helpers.text import batches, tokenization
 from chapters.nb01_tokens_and_corpora import exercises, figures, measure
 from figure_checks import check_figures
 
 TEXTS = ["the cat saw the dog. the dog saw the cat. " * 3, "a bird sang to a cat. " * 4]
 TOKENIZER = tokenization.train_bpe(TEXTS, 300)
 TOKENS = TOKENIZER.encode_many(TEXTS)
-LEARNED = measure.learn(TEXTS * 5, 300)
 
 
 def test_pair_counts_are_those_of_a_plain_loop():
@@ -22,18 +21,6 @@ def test_pair_counts_are_those_of_a_plain_loop():
     for a, b in [(0, 5), (5, 6), (6, 5), (5, 6), (6, 7), (0, 6), (6, 5)]:
         expected[a, b] += 1
     assert torch.equal(counts, expected)
-
-
-def test_what_is_learned_is_counted_by_a_plain_loop():
-    counts = torch.zeros(300, 300)
-    for tokens in LEARNED.tokenizer.encode_many(TEXTS * 5):
-        begun = [LEARNED.tokenizer.bos, *tokens.tolist()]
-        for a, b in zip(begun, begun[1:], strict=False):
-            counts[a, b] += 1
-    occurs = counts.sum(dim=1) > 0
-    most = counts[occurs].amax(dim=1)
-    assert torch.equal(counts[occurs, LEARNED.successor[occurs]], most)
-    assert counts.sum(dim=0)[LEARNED.favorite] == counts.sum(dim=0).max()
 
 
 def test_a_smaller_vocabulary_is_the_larger_one_stopped_earlier():
@@ -50,86 +37,6 @@ def test_a_smaller_vocabulary_is_the_larger_one_stopped_earlier():
 def test_a_size_that_the_vocabulary_never_had_is_an_error(size):
     with pytest.raises(ValueError, match=rf"from 257 to {TOKENIZER.d_vocab}, got {size}"):
         measure.first_merges(TOKENIZER, size)
-
-
-def test_the_last_guess_is_found_by_searching_backwards():
-    for tokens in TOKENS:
-        listed, guesses = tokens.tolist(), measure.last_guess(tokens)
-        for i, guess in enumerate(guesses.tolist()):
-            earlier = [j for j in range(i) if listed[j] == listed[i]]
-            assert guess == (listed[earlier[-1] + 1] if earlier else -1)
-        assert torch.equal(measure.last_match(tokens), guesses == tokens[1:])
-        assert measure.last_guesses(listed)[:-1] == guesses.tolist()
-        assert torch.equal(measure.guesses(measure.last_guesses, [tokens]), guesses)
-
-
-def test_shares_lie_between_nothing_and_all_and_only_excludes_the_table():
-    shares = measure.measure(LEARNED, TEXTS * 5)
-    assert all(0 <= each <= 1 for values in shares.values() for each in values)
-    for values, only in zip(shares["last match"], shares["last match only"], strict=True):
-        assert only <= values
-    given = measure.against_chance({"a": shares}, "last match only")
-    for into, rule in (("values", "last match only"), ("control", "last match only, shuffled")):
-        pairs = zip(shares[rule], shares["favorite only"], strict=True)
-        assert given[into] == {"a": [share - least for share, least in pairs]}
-    assert len(given["of"]["a"]) == measure.N_GROUPS
-    least, most = min(given["values"]["a"]), max(given["control"]["a"])
-    said = f"by at least {least:.2f} of all tokens in a (shuffled: at most {most:.2f})"
-    assert measure.told(given) == said
-
-
-def test_a_rule_can_be_trusted_where_another_has_no_guess():
-    texts = [torch.tensor([1, 2, 1, 2, 1, 3])]
-    assert measure.trust(measure.last_guesses, texts) == pytest.approx(2 / 3)
-    first_two = lambda tokens: [7, 7, 7, 7] + [-1] * (len(tokens) - 4)  # noqa: E731
-    assert measure.trust(measure.last_guesses, texts, unless=first_two) == 0
-
-
-def test_the_loss_of_a_model_is_that_of_its_logits(stories):
-    texts = [torch.tensor([stories.tokenizer.bos, 5, 7]), torch.tensor([9, 11])]
-    by_hand = []
-    for text in texts:
-        p = stories(text[None])[0].log_softmax(dim=-1)
-        by_hand += [-p[i, text[i + 1]].item() for i in range(len(text) - 1)]
-    assert measure.model_loss(stories, texts) == pytest.approx(sum(by_hand) / 3, rel=1e-4)
-
-
-def test_the_parts_of_a_text_add_up_and_agree_with_the_shares():
-    documents = LEARNED.tokenizer.encode_many(TEXTS)
-    parts = measure.parts(documents, LEARNED.successor)
-    assert sum(parts.values()) == pytest.approx(1) and set(parts) == set(figures.PARTS)
-    right = torch.cat([measure.one_back(d, LEARNED.successor) for d in documents])
-    assert parts["pairs only"] + parts["both"] == pytest.approx(right.double().mean().item())
-
-
-def test_losses_of_simple_models_by_a_plain_loop():
-    losses = measure.simple_losses(TOKENIZER, TEXTS, TEXTS)
-    assert losses["uniform"] == pytest.approx(math.log(TOKENIZER.d_vocab))
-    stream = [t for tokens in TOKENS for t in (TOKENIZER.bos, *tokens.tolist())]
-    n, sums = TOKENIZER.d_vocab, [0.0, 0.0]
-    for tokens in TOKENS:
-        begun = [TOKENIZER.bos, *tokens.tolist()]
-        for a, b in zip(begun, begun[1:], strict=False):
-            once = (stream[1:].count(b) + 1) / (len(stream) - 1 + n)
-            pairs = list(zip(stream, stream[1:], strict=False))
-            pair = (pairs.count((a, b)) + 10 * once) / (stream[:-1].count(a) + 10)
-            sums = [sums[0] - math.log(once), sums[1] - math.log(pair)]
-    for name, each in zip(("unigram", "bigram"), sums, strict=True):
-        assert losses[name] == pytest.approx(each / sum(map(len, TOKENS)), rel=1e-6)
-    assert losses["bigram + last match"] < losses["bigram"]  # everything comes again
-
-
-def test_short_texts_are_those_of_at_most_n_ctx_tokens_and_their_truth():
-    corpus = corpora.load_corpus("stories", "test", quiet=True)
-    few = corpora.Corpus("some", "test", corpus.texts[:6], "here", "MIT", True, corpus.truth)
-    lengths = [len(TOKENIZER.encode(text)) for text in few.texts]
-    bound = sorted(lengths)[2]
-    texts, nats = measure.short_texts(few, TOKENIZER, bound)
-    assert texts == [text for text, n in zip(few.texts, lengths, strict=True) if n <= bound]
-    chosen = [i for i, n in enumerate(lengths) if n <= bound]
-    expected = -sum(corpus.truth.log_probs[i] for i in chosen) / sum(lengths[i] for i in chosen)
-    assert nats == pytest.approx(expected)
-    assert math.isnan(measure.short_texts(corpora.load_corpus(TEXTS, quiet=True), TOKENIZER)[1])
 
 
 def test_the_blank_pages_fall_back_and_the_folded_solutions_are_right(check_page):
@@ -187,13 +94,9 @@ def test_a_name_that_begins_the_text_goes_on_after_its_own_initial_only(stories)
 
 
 def test_the_figures_can_be_read():
-    passage = measure.passage(LEARNED, TEXTS[0], 20)
-    parts = measure.parts(LEARNED.tokenizer.encode_many(TEXTS), LEARNED.successor)
+    cut = TOKENIZER.token_strings(TOKENS[0][:20])
     check_figures(
-        figures.colored({"a": passage}, "title"),
-        figures.pieces({"BPE": passage[0]}, "title"),
-        figures.two_cuts({"a": {"BPE": passage[0]}, "b": {"BPE": passage[0][:9]}}, "title"),
+        figures.pieces({"BPE": cut}, "title"),
+        figures.two_cuts({"a": {"BPE": cut}, "b": {"BPE": cut[:9]}}, "title"),
         figures.costs((257, 512), (2.1, 2.3), (2.1, 0.8), 0.2, "title"),
-        figures.shares({"a": parts}, "title"),
-        figures.ladder({"a": {"uniform": 2.0, "bigram": 0.8}, "b": {"uniform": 2.4}}, "title"),
     )

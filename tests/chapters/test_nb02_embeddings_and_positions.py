@@ -1,4 +1,4 @@
-"""Notebook 02: models without positions, heads that count back, its pages and drawings."""
+"""Notebook 02: words of a kind, how tokens are used, its pages and drawings."""
 
 from itertools import combinations
 
@@ -7,7 +7,6 @@ import torch
 
 from answers import graded
 from aot_helpers.models.checkpoints import load_checkpoint
-from aot_helpers.reading.heads import head_scores
 from chapters.nb02_embeddings_and_positions import figures, measure
 from chapters.nb02_embeddings_and_positions.exercises import order_gap
 from figure_checks import check_figures
@@ -49,27 +48,6 @@ def test_counts_are_of_neighbors_and_correlations_of_different_rows(stories):
     assert min(counts[often].sum(dim=1).min(), counts[:, often].sum(dim=0).min()) >= 10
     same = torch.randn(4, 4)
     assert measure.correlation(same, same.fill_diagonal_(9) * 2) == pytest.approx(1)
-
-
-@pytest.mark.parametrize(
-    ("positions", "n_layers", "notices"),
-    [("none", 1, False), ("none", 2, True), ("relative", 1, True), ("standard", 1, True)],
-)
-def test_who_notices_a_shuffled_past(positions, n_layers, notices):
-    change = measure.change_of_last_logits(measure.random_model(positions, n_layers))
-    assert (change > 1e-3) == notices
-
-
-def test_the_bias_of_a_head_looks_one_back_more_than_its_tokens(stories):
-    batch = torch.randint(1, stories.config.d_vocab, (4, 30))
-    by_bias, by_tokens, head = measure.one_back_by_part("stories-2l", batch)
-    assert head == "L0H3"
-    bias = stories.blocks[0].attn.b_rel[3].detach()  # L0H3: one number per distance
-    rows = [torch.stack([bias[q - k] for k in range(q + 1)]).softmax(dim=0) for q in range(30)]
-    expected = torch.stack([row[-2] for row in rows[1:]]).mean()
-    assert int(head_scores(stories, batch, "previous").scores.argmax()) == 3
-    assert by_bias == pytest.approx(float(expected), abs=1e-4)
-    assert by_tokens < 0.3
 
 
 def test_a_page_is_the_readers_once_it_is_right(check_page):
@@ -159,16 +137,14 @@ def test_figures_can_be_read():
     groups, points = {"place": ["sea", "mill"], "food": ["soup"]}, torch.randn(3, 2)
     words, order, logits = ["a", "b", "c"], [2, 1, 0], torch.randn(3, 12)
     maps = {"rows": torch.eye(3)}
-    (one, other), rows = torch.rand(2, 5, 5), torch.rand(3, 41)
+    one, other = torch.rand(2, 5, 5)
     pairs = {"rows": (one, other, "next"), "columns": (other, one, "previous")}
     texts = {"same": (logits, logits[order]), "not": (logits, logits[order] + 1)}
     check_figures(
         figures.word_map({"a": points, "b": 3 * points}, groups, ["soup"], "title", ["x", "y"]),
         figures.cosine_map(maps, words, [{"c", "a"}], "title", "dot"),
         figures.pairs_of_tokens(pairs, {"a, b": (0, 3), "a, c": (1, 4)}, "title"),
-        figures.dials({"pair 0": 1.0, "pair 8": 0.1}, range(3), "title"),
         figures.biases(torch.tensor([[0.4, 5.6, -1.0], [3.0, 0.0, 1.0]]), "title"),
         figures.entrances([0.4, 5.6, -1.0], "L0H3", "title"),
-        figures.by_distance({"random": rows[2]}, {"0": rows[0], "60": rows[1]}, "title", mark=3),
         figures.reordered(texts, words, order, "title"),
     )

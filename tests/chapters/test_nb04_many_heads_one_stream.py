@@ -129,19 +129,14 @@ def test_figures_can_be_read_and_add_up():
     heads = {f"L{i}H{h}": i + h / 10 for i in range(2) for h in range(4)}
     writes = [figures.Write(7, "en", " Sok", {"L1H0": 6.96})]
     writes.append(figures.Write(19, " Sok", "ira", {}))
-    panels = {"x": {"a": 1.0, "b": -0.01}, "y": {"a": 2.0, "b": 3.0}}
     table = torch.tensor([[7.0, 7.6], [7.7, -4.25]])
-    row, strings = torch.tensor([1.0, 2.0, 6.0]), ["a", " b", " c"]
     before = {"direct path": 1.0, "L0H0": 2.0}
     drawn = {
         "0.8 (was 3.0)": figures.contributions({"direct path": 1.5, "L0H0": -0.7}, "t", before),
         "logit 5.7": figures.one_stream(2, 4, "title", {"direct path": 0.5} | heads, writes),
-        "+5.0": figures.differences(panels, "title"),
         "+14.7": figures.rivals(
             {"first": table, "second": table}, ["L1H0", "L1H3"], ["en", " the"], "t"
         ),
-        "14.7": figures.by_rival(table, ["L1H0", "L1H3"], ["en", " the"], "title"),
-        "mean +3.0": figures.attribution_in_text({"L1H0": row}, strings, "title"),
     }
     check_figures(*drawn.values(), figures.one_stream(2, 4, "title"))
     for total, figure in drawn.items():

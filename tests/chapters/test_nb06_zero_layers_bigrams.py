@@ -1,4 +1,4 @@
-"""Notebook 06: tables of pairs, a model of two matrices, its exercises and drawings."""
+"""Notebook 06: letters and what follows them, its exercises and drawings."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 from aot_helpers.teaching.exercises import grade
 from chapters.nb06_zero_layers_bigrams import exercises, figures
 from chapters.nb06_zero_layers_bigrams import measure as bigrams
-from chapters.nb06_zero_layers_bigrams.markov import markov_chain
+from evidence.support.nb06 import markov_chain
 from figure_checks import check_figures
 
 
@@ -28,51 +28,6 @@ def test_pairs_are_counted_by_present_and_next():
     assert pairs.tolist() == [[0, 2, 0], [1, 1, 0], [0, 0, 0]]
 
 
-def test_a_trained_product_comes_near_the_entropy_and_a_narrow_one_less():
-    chain = markov_chain(12, seed=0)
-    stream = chain.sample(20_000)
-    full, narrow = (bigrams.train_pairs(stream, 12, d, steps=300) for d in (12, 1))
-    assert [each.shape for each in narrow] == [(12, 1), (1, 12)]
-    off = [chain.expected_loss(W_E @ W_U) - chain.entropy for W_E, W_U in (full, narrow)]
-    assert 0 <= off[0] < 0.05 and off[1] > off[0] + 0.1
-    again = bigrams.train_pairs(stream, 12, 12, steps=300)
-    assert torch.equal(full[0], again[0]) and not full[0].requires_grad
-
-
-def test_the_packages_model_has_the_rows_of_the_product_as_logits():
-    W_E, W_U = torch.randn(7, 3), torch.randn(3, 7)
-    tokens = torch.randint(7, (2, 10))
-    model = bigrams.as_model(W_E, W_U)
-    assert torch.allclose(model(tokens), (W_E @ W_U)[tokens], atol=1e-5)
-
-
-def test_correlation_ignores_what_is_added_to_a_row_and_pairs_left_out():
-    table, keep = torch.randn(6, 6), torch.rand(6, 6) > 0.3
-    keep = bigrams.kept(keep.float(), least=1)
-    assert not keep[0].any() and (keep.sum(dim=1) != 1).all()
-    other = 3 * table + torch.randn(6, 1)
-    other[~keep] = 99.0
-    assert bigrams.correlation(table, other, keep) == pytest.approx(1, abs=1e-6)
-    assert bigrams.centered(table, keep).sum() == pytest.approx(0, abs=1e-5)
-
-
-def test_a_cut_is_the_svd_where_weights_are_equal_and_better_where_they_are_large():
-    table, alike = torch.randn(7, 7).double(), torch.ones(7)
-    W_E, W_U = exercises.factor(table, 2)
-    assert torch.allclose(
-        bigrams.cut_by_frequency(table, alike, 3 * alike, 2), W_E @ W_U, atol=1e-6
-    )
-    rows, columns = torch.rand(7), torch.rand(7)
-    weights = rows[:, None] * columns
-    cut = bigrams.cut_by_frequency(table, rows, columns, 2)
-    errors = []
-    for each in (cut, W_E @ W_U):  # up to a constant for each row, which is free
-        off = table - each
-        off = off - (off * columns).sum(dim=1, keepdim=True) / columns.sum()
-        errors.append((weights * off**2).sum())
-    assert errors[0] < errors[1] and torch.linalg.matrix_rank(cut) == 2
-
-
 def test_longer_contexts_lose_what_a_chain_and_its_square_say():
     chain = markov_chain(8, seed=0)
     read, unread = (chain.sample(40_000, seed=i) for i in (1, 2))
@@ -83,12 +38,6 @@ def test_longer_contexts_lose_what_a_chain_and_its_square_say():
     text = torch.tensor([each for a, b in pairs for each in (a, b, (a + b) % 8)])
     _, one, two = bigrams.context_losses(text, text, 8, most=2)
     assert two < one - 0.3
-
-
-def test_a_tied_product_is_symmetric():
-    stream = markov_chain(12, seed=0).sample(5_000)
-    W_E, W_U = bigrams.train_pairs(stream, 12, 12, steps=50, tied=True)
-    assert torch.equal(W_U, W_E.T) and not W_U.requires_grad
 
 
 def test_a_line_between_two_groups_of_points_survives_any_invertible_matrix():

@@ -1,4 +1,4 @@
-"""Notebook 07: frames, raises, prices of a planted corpus; its exercises and drawings."""
+"""Notebook 07: tables, patches and floors of a planted corpus; its exercises and drawings."""
 
 import re
 from functools import partial
@@ -8,13 +8,12 @@ import torch
 
 from aot_helpers.base import results
 from aot_helpers.models.checkpoints import load_checkpoint
-from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading import circuits
 from aot_helpers.teaching.exercises import write
 from aot_helpers.text.batches import pad_batch
-from aot_helpers.text.planted import BUG, BUG_OBJECTS, FILLERS, write_planted
-from chapters.nb07_one_layer_skip_trigrams import figures, idioms
+from aot_helpers.text.planted import BUG, BUG_OBJECTS, write_planted
+from chapters.nb07_one_layer_skip_trigrams import figures
 from chapters.nb07_one_layer_skip_trigrams import measure as one_layer
 from chapters.nb07_one_layer_skip_trigrams.exercises import _table_without
 from figure_checks import check_figures
@@ -38,27 +37,6 @@ def written(model):
     return tokens[:, :96], truth
 
 
-def test_frames_are_all_pairs_of_fillers_between_source_and_destination(model):
-    tokens = one_layer.frames(model.tokenizer, ["put", "keep"], ["of", "in"])
-    n = sum(map(len, FILLERS.values()))
-    assert tokens.shape == (4 * n, 5) and (tokens[:, 0] == model.tokenizer.bos).all()
-    said = [model.tokenizer.token_strings(row)[1:] for row in tokens]
-    assert [row[0] for row in said] == ["put"] * 2 * n + ["keep"] * 2 * n
-    assert [row[3] for row in said] == 2 * (["of"] * n + ["in"] * n)
-    assert all(row[2] in FILLERS[row[1]] for row in said)
-    assert len({tuple(row) for row in said}) == len(said)
-
-
-def test_raises_are_above_the_mean_of_all_sources():
-    n = sum(map(len, FILLERS.values()))
-    logits = torch.randn(3 * 2 * n, 7)
-    raised = one_layer.raises(logits, n_destinations=2)
-    by_hand = torch.stack(
-        [logits.softmax(-1)[(2 * s + 1) * n : (2 * s + 2) * n].mean(dim=0) for s in range(3)]
-    )
-    assert torch.allclose(raised[:, 1], by_hand - by_hand.mean(dim=0), atol=1e-6)
-
-
 def test_floors_and_kinds_are_those_of_the_truth(written):
     tokens, truth = written
     shape = (len(tokens), tokens.shape[1] - 1)
@@ -67,18 +45,6 @@ def test_floors_and_kinds_are_those_of_the_truth(written):
         here = one_layer.of_kind(truth, kind, shape)
         assert here.sum() == sum(row.count(kind) for row in truth.kinds)
         assert floor[here].mean() == pytest.approx(truth.floor(kind), abs=1e-5)
-
-
-def test_the_price_is_the_loss_above_the_floor(model, written):
-    tokens, truth = written
-    shape = (len(tokens), tokens.shape[1] - 1)
-    floor, here = one_layer.floors(truth, shape), one_layer.of_kind(truth, "repeat", shape)
-    by_hand = next_token_losses(model(tokens), tokens)[here].mean() - floor[here].mean()
-    assert one_layer.above_floor(model, here, tokens, floor) == pytest.approx(
-        float(by_hand), abs=1e-5
-    )
-    swapped = one_layer.above_floor(model, here, tokens, floor, on=tokens.flip(0))
-    assert swapped != pytest.approx(float(by_hand), abs=1e-3)
 
 
 def test_a_skip_trigram_table_is_the_pattern_times_the_ov_circuit(model):
@@ -110,7 +76,9 @@ def test_a_patched_head_reads_the_donor_and_all_else_the_text(model):
 
 
 def test_a_forced_head_attends_as_in_the_other_texts(model):
-    at, as_in = (one_layer.frames(model.tokenizer, ["keep"], [word]) for word in ("at", "in"))
+    at, as_in = (
+        one_layer.gap_frames(model.tokenizer, ["keep"], [word])[0] for word in ("at", "in")
+    )
     _, cache = model.run_with_cache(at, edits=one_layer.attending_as_in(model, as_in, head=0))
     _, there = model.run_with_cache(as_in)
     _, before = model.run_with_cache(at)
@@ -118,24 +86,6 @@ def test_a_forced_head_attends_as_in_the_other_texts(model):
     assert torch.equal(pattern[:, 0, -1], there["L0.pattern"][:, 0, -1])
     assert torch.equal(pattern[:, 1], before["L0.pattern"][:, 1])
     assert torch.equal(pattern[:, 0, :-1], before["L0.pattern"][:, 0, :-1])
-
-
-def test_fillers_are_counted_back_to_the_first_other_word(model):
-    texts = model.tokenizer.encode("ada keep so then at bay . so", bos=True)[None]
-    assert one_layer.fillers_before(model.tokenizer, texts).tolist() == [
-        [0, 0, 0, 0, 1, 2, 0, 0, 0]
-    ]
-
-
-def test_a_head_looks_at_its_own_verb_and_at_others(model):
-    text = "ada keep so then at bay . bela put now at mind ."
-    texts = model.tokenizer.encode(text, bos=True)[None]
-    number = one_layer.word_ids(model.tokenizer)
-    here = texts[:, :-1] == number["at"]
-    own, others = one_layer.looks_at_verbs(model, 0, texts, here)
-    first, second = model.run_with_cache(texts)[1]["L0.pattern"][0, 0, [5, 11]]
-    assert own == pytest.approx((first[2] + second[9]).item() / 2, abs=1e-6)
-    assert others == pytest.approx(second[2].item() / 2, abs=1e-6)
 
 
 # ---- exercises and drawings ----
@@ -198,28 +148,18 @@ def test_a_common_mistake_of_the_patch_is_named(capsys, mistake, named):
     assert named in re.sub(r"\s+", " ", capsys.readouterr().out)
 
 
-# ---- what was measured of a pretrained model, and figures ----
-
-
-def test_smollm2_is_asked_for_both_prepositions_with_eight_controls_each():
-    after = results.read("pretrained/07-smollm2")["after"]
-    assert list(after) == list(idioms.RIGHT)
-    for preposition, nouns in after.items():
-        assert len(nouns) == 10 and next(iter(nouns)) == idioms.RIGHT[preposition]
-        assert not set(nouns) & set(idioms.NOUNS[preposition])
-    check_figures(figures.raised_nouns(after, "keep", "title"))
-
-
 def test_figures_can_be_read():
     chances = {pair: {"mind": 0.7, "bay": 0.3} for pair in BUG}
     terms = {("keep", "in"): {"direct path": 0.5, "L0H0": 1.5}}
     terms |= {("hold", "in"): {"direct path": 0.5, "L0H0": -2.5}}
     verbs, words = (["put", "walk"], torch.rand(2, 3)), (["of", "at"], torch.rand(2, 3))
     maps = {"OV circuit": verbs, "direct path": words, "model": verbs}
+    after = results.read("pretrained/07-smollm2")["after"]
     check_figures(
         figures.crossed_pairs(chances, BUG, "title"),
         figures.fan("put", {"of": 1.0, "at": 0.0}, {"rain": 3.8}, "title"),
         figures.circuits_add_up(maps, ["rain", "music", "silk"], "title"),
         figures.logit_differences(terms, BUG, BUG_OBJECTS, "title"),
+        figures.raised_nouns(after, "keep", "title"),
         figures.prices({"planted-1l-2heads-seed1": {"in": 0.0, "at": 1.1, "of": 0.1}}, "title"),
     )

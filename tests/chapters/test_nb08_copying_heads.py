@@ -1,4 +1,4 @@
-"""Notebook 08: values of other tokens, scores by chance; its exercises, drawings."""
+"""Notebook 08: values of other tokens, codes said again; its exercises, drawings."""
 
 from types import SimpleNamespace
 
@@ -8,8 +8,6 @@ import torch
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.reading.circuits import copying_score
-from aot_helpers.reading.factored import FactoredMatrix
 from aot_helpers.text.corpora import Corpus
 from aot_helpers.text.planted import PlantedTruth
 from aot_helpers.text.tokenization import word_ids
@@ -78,29 +76,6 @@ def test_a_code_is_repeated_if_it_was_said_since_the_mark(model):
     assert by_list == {3: [1, 0]}  # the second code, and the third
 
 
-def test_guesses_are_the_best_of_the_group():
-    text, group = torch.tensor([[9, 1, 2, 1]]), torch.tensor([1, 2])
-    other = copying_heads.each_as_the_next(10, [group])
-    logits = torch.zeros(1, 4, 10)
-    logits[0, 0, 1] = logits[0, 1, 1] = logits[0, 2, 2] = 1
-    logits[0, :, 5] = 7  # not of the group
-    is_copy = torch.tensor([[True, True, True]])
-    found = copying_heads.guesses(logits, text, other, is_copy, group)
-    assert found == pytest.approx((1 / 3, 2 / 3))
-
-
-def test_a_part_is_centered_and_shuffles_lose_the_diagonal():
-    copier = FactoredMatrix(torch.eye(20), torch.eye(20))
-    piece = copying_heads.part_of(copier, torch.arange(5))
-    torch.testing.assert_close(piece.dense(), torch.eye(5) - 0.2)
-    shuffled = copying_heads.permuted_scores(copier.centered_columns(), 40)
-    assert shuffled.abs().mean() < 0.4
-    null = torch.randn(500) * 0.1
-    assert copying_heads.beyond_chance(copying_score(copier), null, shuffled)
-    assert not copying_heads.beyond_chance(0.05, null, shuffled)
-    assert not copying_heads.beyond_chance(0.9, null + 1, shuffled)  # one null is not enough
-
-
 def test_what_a_layer_reads_of_a_token_alone_is_its_embedding_in_layer_0():
     config = ModelConfig(27, 2, 12, 3, 4, 40, positions="relative", layer_norm=False)
     small = AttentionOnlyTransformer(config).requires_grad_(False)
@@ -110,15 +85,6 @@ def test_what_a_layer_reads_of_a_token_alone_is_its_embedding_in_layer_0():
     _, cache = small.run_with_cache(tokens)
     read = copying_heads.read_alone(small, 1, block=10)
     torch.testing.assert_close(read[5], cache["L1.ln1_out"][0, 1])
-
-
-def test_heads_are_shuffled_within_their_models_only():
-    values, of_model = torch.arange(9.0), torch.tensor([0, 0, 0, 1, 1, 1, 1, 2, 2])
-    orders = copying_heads.shuffled_within_models(values, of_model, 50)
-    assert torch.equal(values, torch.arange(9.0)) and len(orders.unique(dim=0)) > 20
-    for group in range(3):
-        sorted_ = orders[:, of_model == group].sort(dim=1)[0]
-        assert torch.equal(sorted_.unique(dim=0)[0], values[of_model == group])
 
 
 def test_a_text_stands_beside_others_and_a_head_has_other_values():

@@ -1,4 +1,4 @@
-"""Notebook 10: wires between heads, two places to look at, two matches, and its exercises."""
+"""Notebook 10: wires between heads, two matches, the terms of a score, and its exercises."""
 
 import itertools
 
@@ -40,24 +40,6 @@ def test_the_score_without_edits_is_the_packages():
     tokens = repeated_tokens(1024, 12, 4, model.tokenizer.bos, seed=3)
     score = induction_circuit.edited_score(model, tokens, Head(1, 2), {})
     assert score == pytest.approx(float(induction_scores(model, tokens)[1, 2]), abs=0.01)
-
-
-def test_two_places_stand_where_they_are_said_to_stand():
-    torch.manual_seed(1)
-    tokens, b, c = induction_circuit.two_places(40, 6)
-    assert (tokens[:, 0] == 0).all() and (b.sum(dim=1) == 1).all() and (c.sum(dim=1) == 1).all()
-    for row, at_b, at_c in zip(tokens, b, c, strict=True):
-        i, j = int(at_b.nonzero()), int(at_c.nonzero())
-        assert row[i - 1] == row[j - 1] == row[-1]  # A
-        assert row[i - 2] == row[-2] != row[j - 2]  # x, and y
-    assert (b.int().argmax(dim=1) < c.int().argmax(dim=1)).tolist() == [True, False] * 3
-
-
-def test_a_hand_set_head_does_not_prefer_either_place(hand):
-    torch.manual_seed(2)
-    text = induction_circuit.two_places(30, 20)
-    found = induction_circuit.attention_to_places(hand, [0], text)[0]
-    assert found[:2].tolist() == pytest.approx([0.5, 0.5], abs=0.01)
 
 
 def test_sentences_name_two_people_whose_surnames_begin_alike():

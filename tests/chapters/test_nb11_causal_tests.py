@@ -1,17 +1,11 @@
-"""Notebook 11: heads taken out in several ways, facts that are moved, and its exercises."""
-
-import itertools
-from functools import partial
+"""Notebook 11: heads taken out in several ways, and its exercises."""
 
 import pytest
 import torch
 
-from aot_helpers.models.handmade import induction_model
-from aot_helpers.models.losses import copy_losses, next_token_losses
+from aot_helpers.models.losses import copy_losses
 from aot_helpers.models.protocol import Head
-from aot_helpers.reading.interventions import ablate, freeze_patterns, merge
-from aot_helpers.reading.norms import frozen_norm
-from aot_helpers.reading.paths import path_terms
+from aot_helpers.reading.interventions import ablate
 from aot_helpers.teaching.exercises import grade
 from aot_helpers.text.batches import repeated_tokens
 from chapters.nb11_causal_tests import figures as causal_drawings
@@ -28,122 +22,6 @@ def model(stories):
 @pytest.fixture
 def texts(model):
     return [repeated_tokens(1024, 15, 6, model.tokenizer.bos, seed=seed) for seed in (1, 2)]
-
-
-@pytest.fixture
-def pair(model):
-    return causal_tests.meetings(model.tokenizer, [("Mira Soken", "Pelo Balis")])
-
-
-def test_the_head_that_says_always_the_same_is_found(model, texts):
-    shares = causal_tests.constant_shares(model, texts[0], 0)
-    assert shares.argmax() == 2 and ((shares >= 0) & (shares <= 1)).all()
-
-
-def test_a_direction_at_random_is_as_long_as_the_mean(model, texts):
-    tokens, others = texts
-    head = Head(0, 2)
-    rise = causal_tests.rise_at_random(model, tokens, others, head, n_draws=2, seed=0)
-    mean = model.run_with_cache(others)[1]["L0.z"][:, :, 2].mean(dim=(0, 1))
-    generator, expected = torch.Generator().manual_seed(0), []
-    for _ in range(2):
-        drawn = torch.randn(len(mean), generator=generator)
-
-        def say(z, drawn=drawn):
-            z = z.clone()
-            z[:, :, 2] = drawn / drawn.norm() * mean.norm()
-            return z
-
-        edited, whole = (copy_losses(model, tokens, edits)[0] for edits in ({"L0.z": say}, {}))
-        expected.append(edited - whole)
-    assert rise == pytest.approx(sum(expected) / 2, abs=1e-4)
-
-
-def test_with_resampled_induction_heads_the_other_text_is_said(model, texts):
-    said = partial(causal_tests.predicts_others, model, *texts)
-    assert said([Head(1, 0), Head(1, 2)]) > 0.9
-    assert said([Head(1, 1), Head(1, 3)]) < 0.1
-    assert causal_tests.predicts_others(model, texts[0], texts[0], []) > 0.9  # its own text
-
-
-def test_losses_are_a_function_of_the_lead(model, texts):
-    tokens = texts[0]
-    for edits in ({}, ablate(model, [Head(1, 0)], "zero")):
-        above, lead, losses = causal_tests.log_odds(model, tokens, edits)
-        expected = next_token_losses(model(tokens, edits=edits), tokens)[:, 16:]
-        assert torch.allclose(losses, expected, atol=1e-4)
-        assert (above > lead).all()
-
-
-def test_one_fact_of_two_prompts_differs(model, pair):
-    prompts, (right, wrong) = pair
-    say = model.tokenizer.decode
-    assert (
-        say(prompts["clean"][0, 1:]) == "Then Mira Soken met Pelo Balis near the river. Then Mira"
-    )
-    assert say(prompts["what"][0, 1:]) == "Then Mira Balis met Pelo Soken near the river. Then Mira"
-    assert (
-        say(prompts["where"][0, 1:]) == "Then Pelo Soken met Mira Balis near the river. Then Mira"
-    )
-    assert [say(each[0]) for each in (right, wrong)] == [" Sok", " Bal"]
-
-
-def test_names_that_do_not_fit_are_named(model):
-    for couple in (("Mira Soken", "Pelo Sokan"), ("Mira Soken", "Alexandra Balis")):
-        with pytest.raises(ValueError, match=couple[1]):
-            causal_tests.meetings(model.tokenizer, [couple])
-
-
-def test_fitting_names_make_meetings(model):
-    couples = [("Duro Semin", "Busa Mobis"), ("Mira Soken", "Pelo Balis"), ("A B", "Pelo Balis")]
-    fitting = causal_tests.fitting_names(model.tokenizer, couples)
-    assert ("A B", "Pelo Balis") not in fitting
-    causal_tests.meetings(model.tokenizer, fitting)
-
-
-def test_both_ways_of_patching_agree_in_the_last_layer(model, pair):
-    both = [Head(1, 0), Head(1, 2)]
-    for fact in ("what", "where"):
-        noising = causal_tests.share_moved(model, *pair, fact, both)
-        assert noising == pytest.approx(1, abs=0.1)
-        assert causal_tests.share_moved(model, *pair, fact, both, "denoising") == pytest.approx(
-            noising
-        )
-    assert abs(causal_tests.share_moved(model, *pair, "what", [Head(0, 3)])) < 0.01
-    assert causal_tests.share_moved(model, *pair, "where", [Head(0, 3)]) > 0.5
-
-
-def test_the_trajectory_of_a_model_set_by_hand():
-    model = induction_model(d_vocab=30, n_ctx=128)
-    torch.manual_seed(0)
-    segments = torch.stack([1 + torch.randperm(29)[:10] for _ in range(4)])
-    start = torch.zeros(4, 1, dtype=torch.long)
-    repeats = torch.cat([start, segments, segments], dim=1)
-    running = torch.cat([start, torch.randint(1, 30, (4, 127))], dim=1)
-    others = {"repeats": repeats.roll(1, dims=0), "running": running.roll(1, dims=0)}
-    found = causal_tests.trajectory(lambda step: model, [0, 1], repeats, running, others)
-    assert set(found) == {(by, keep) for by in ("zero", "mean") for keep in (False, True)}
-    for (by, keep), rises in found.items():
-        assert rises.shape == (2, 2, 2) and torch.equal(rises[0], rises[1])
-        first, second = rises[0, :, 0]
-        assert second > 1, by  # without the induction head nothing is copied
-        assert first.abs() < 1e-3 if keep else first > 1
-
-
-def test_the_trajectory_agrees_with_the_packages_ablations(model, texts):
-    repeats, others = texts
-    torch.manual_seed(3)
-    running, more = torch.randint(1, 1024, (2, 3, 128))
-    given = {"repeats": others, "running": more}
-    found = causal_tests.trajectory(lambda step: model, [4000], repeats, running, given)
-    whole = copy_losses(model, repeats)[1]
-    for by, keep in found:
-        edits = ablate(model, [Head(0, 1)], by, others)
-        edits = merge(freeze_patterns(model, repeats), edits) if keep else edits
-        expected = copy_losses(model, repeats, edits)[1] - whole
-        assert found[by, keep][0, 1, 0].item() == pytest.approx(expected, abs=1e-4)
-    last = {by: found[by, True][0, 4:] - found[by, False][0, 4:] for by in ("zero", "mean")}
-    assert max(each.abs().max() for each in last.values()) < 1e-6
 
 
 def test_a_factor_of_zero_is_zero_ablation(model, texts):
@@ -234,79 +112,19 @@ def test_the_head_of_the_threshold_is_found(model, texts):
     assert min(map(float, found[5].split())) > 1 and float(found[6]) > 9
 
 
-def test_figures_can_be_read(model, pair):
+def test_figures_can_be_read(model, texts):
     drawings, rise = causal_drawings, torch.tensor([0.0] * 5 + [7.0] + [1.5] * 4)
-    said = dict.fromkeys(("the text", "it says", "the other text"), pair[0]["clean"])
+    said = dict.fromkeys(("the text", "it says", "the other text"), texts[0])
     m, rests = torch.tensor([3.0, 2.0]), {"whole": 0.5, "without": 0.2, "random": 0.45}
     notes = {f"L0H{h}": torch.linspace(h, h + 3, 40) for h in range(4)}
     leads = {f"run {i}": torch.randn(6, 20) for i in range(3)}
     check_figures(
-        drawings.loss_by_place({"zero": {"L0H3": rise, "L0H2": rise / 4}}, "title"),
-        drawings.three_ways({w: {"L0H3": rise, "L0H2": rise} for w in ("zero", "mean")}),
-        drawings.two_texts(model.tokenizer, said),
+        drawings.loss_by_place(
+            {w: {"L0H3": rise, "L0H2": rise / 4} for w in ("zero", "mean")}, "title"
+        ),
+        drawings.two_texts(model.tokenizer, said, "title"),
         drawings.lifts(notes, "title"),
         drawings.leads(leads, 10, "title"),
         drawings.resting({"L2H0": rests, "L2H1": rests}, "title"),
         drawings.losses_by_difference({"nothing out": (m, 1 / m)}, "title"),
     )
-
-
-def path_logits(model, tokens):
-    """The logits' path terms of each order, as sums of products of patterns and OV matrices."""
-    _, cache = model.run_with_cache(tokens)
-    orders = []
-    for n in range(model.config.n_layers + 1):
-        term = torch.zeros_like(cache["logits"])
-        for layers in itertools.combinations(range(model.config.n_layers), n):
-            for path in itertools.product(*([Head(i, h) for h in range(2)] for i in layers)):
-                moved = model.W_E[tokens]
-                for head in path:
-                    W = model.head_weights(head)
-                    moved = cache[f"L{head.layer}.pattern"][:, head.head] @ moved @ W.W_V @ W.W_O
-                term = term + moved @ model.W_U
-        orders.append(term)
-    return orders
-
-
-def test_term_importance_is_the_loss_of_the_sum_of_path_terms(linear, some_tokens):
-    model = linear(n_layers=3)
-    with torch.no_grad():
-        orders = path_logits(model, some_tokens)
-        sums = [sum(orders[: n + 1]) for n in range(4)]
-        expected = torch.stack([next_token_losses(each, some_tokens).mean() for each in sums])
-        loss = next_token_losses(model(some_tokens), some_tokens).mean()
-    found = causal_tests.term_importance(model, some_tokens)
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(found[-1], loss)
-    assert found.diff().abs().min() > 1e-4  # no order is empty
-
-
-@pytest.mark.parametrize("norm", [torch.nn.LayerNorm, torch.nn.RMSNorm])
-def test_term_importance_with_frozen_sigma_is_the_loss_of_the_sum_of_path_terms(
-    make_model, some_tokens, norm
-):
-    model = make_model(n_layers=3, positions="relative")
-    with torch.no_grad():
-        for module in (*(block for block in model.blocks), model):
-            name = "ln1" if hasattr(module, "ln1") else "ln_final"
-            gain = getattr(module, name).weight.data
-            setattr(module, name, norm(8))  # without a bias that is not 0
-            getattr(module, name).weight.copy_(gain)
-        logits, cache = model.run_with_cache(some_tokens)
-        terms = path_terms(model, some_tokens)
-        through = frozen_norm(model.ln_final, cache["final_resid"])
-        expected = []
-        for n in range(4):
-            short = (term for path, term in terms.items() if len(path) <= n)
-            expected.append(next_token_losses(through(sum(short)) @ model.W_U, some_tokens).mean())
-    found = causal_tests.term_importance(model, some_tokens)
-    torch.testing.assert_close(found, torch.stack(expected))
-    torch.testing.assert_close(found[-1], next_token_losses(logits, some_tokens).mean())
-    assert found.diff().abs().min() > 1e-4
-
-
-def test_term_importance_needs_a_sum_of_paths_and_a_next_token(make_model, some_tokens):
-    with pytest.raises(ValueError, match="d_mlp = 4.*d_mlp=0"):
-        causal_tests.term_importance(make_model(d_mlp=4), some_tokens)
-    with pytest.raises(ValueError, match=r"\(3, 1\) .*2 positions"):
-        causal_tests.term_importance(make_model(), some_tokens[:, :1])

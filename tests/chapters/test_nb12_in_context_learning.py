@@ -1,4 +1,4 @@
-"""Notebook 12: losses with more or less text, a copying rule, heads' roles, its exercises."""
+"""Notebook 12: pieces of text, names that go on, and its exercises."""
 
 import pytest
 import torch
@@ -6,14 +6,11 @@ import torch
 from answers import graded
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.losses import in_context_score
-from aot_helpers.models.protocol import Head
-from aot_helpers.reading.interventions import ablate
 from aot_helpers.text.batches import repeated_tokens, token_stream
 from aot_helpers.text.corpora import load_corpus
 from chapters.nb12_in_context_learning import exercises
 from chapters.nb12_in_context_learning import figures as drawings
 from chapters.nb12_in_context_learning import measure as study
-from chapters.nb12_in_context_learning import over_training as training
 from figure_checks import check_figures
 
 
@@ -39,147 +36,6 @@ def test_pieces_are_the_line_of_texts_cut_in_order(two, unread, pieces):
     assert torch.equal(pieces[:, 1:].flatten(), line[: 60 * 127])
     with pytest.raises(ValueError, match="pieces there are; got 9999"):
         study.cut(unread, 9999, 0)
-
-
-def test_with_the_whole_context_the_last_losses_are_those_of_all_places(two, pieces):
-    whole = study.last_losses(two, pieces, 119)
-    assert torch.allclose(whole, study.losses_of(two, pieces)[:, -8:].mean(dim=1), atol=1e-5)
-    short = study.last_losses(two, pieces, 4)
-    assert torch.allclose(study.gain_by_context(two, pieces), short - whole)
-    with pytest.raises(ValueError, match="0 to 119, what these texts have; got 120"):
-        study.last_losses(two, pieces, 120)
-
-
-def test_without_layers_context_is_worth_nothing_and_foreign_context_keeps_the_last_tokens(pieces):
-    blind = load_checkpoint("stories-0l")
-    assert study.gain_by_context(blind, pieces).abs().max() < 1e-4
-    foreign = study.with_foreign_context(pieces)
-    assert torch.equal(foreign[:, -12:], pieces[:, -12:])
-    assert torch.equal(foreign[:30, :-12], pieces[30:, :-12])
-    assert torch.equal(foreign[30:, :-12], pieces[:30, :-12])
-
-
-def rule(tokens):
-    for n in (2, 1):
-        for end in range(len(tokens) - 1, n - 1, -1):
-            if tokens[end - n : end] == tokens[-n:]:
-                return tokens[end], n
-    return -1, 0
-
-
-def test_guesses_are_those_of_the_rule_walked_token_by_token(pieces):
-    guess, matched = study.guesses(pieces[:5])
-    for i, text in enumerate(pieces[:5].tolist()):
-        expected = [rule(text[: n + 1]) for n in range(127)]
-        assert [(g, m) for g, m in zip(guess[i].tolist(), matched[i].tolist(), strict=True)] == [
-            (g, m) for g, m in expected
-        ]
-
-
-def test_a_copier_brings_a_blind_model_far_and_a_rule_that_is_never_right_nothing(two, pieces):
-    losses = study.losses_of(load_checkpoint("stories-0l"), pieces)
-    helped = study.with_copier(losses, pieces, two.config.d_vocab)
-    assert helped.mean() < losses.mean() - 0.5
-    never = torch.zeros_like(losses, dtype=torch.float64)
-    group = study.trust_groups(pieces, never.long(), two.config.d_vocab)
-    same = study.mixed_losses((-losses.double()).exp(), never, group)
-    assert torch.allclose(same, losses.double(), atol=1e-5)  # every w is 0
-    assert study.share_of_way(losses, losses, helped) == 0
-    assert study.share_of_way(helped, losses, helped) == 1
-
-
-def test_roles_share_out_all_heads_and_their_removal_flattens_the_context(two, pieces):
-    repeats = repeated_tokens(two.config.d_vocab, 50, 20, two.tokenizer.bos, seed=3)
-    induction, previous, others = study.roles(two, repeats)
-    assert (induction, previous) == ([Head(1, 0), Head(1, 2)], [Head(0, 3)])
-    assert sorted(induction + previous + others) == [Head(i, h) for i in range(2) for h in range(4)]
-    edits = ablate(two, induction, "mean", pieces[-20:])
-    left, whole = (study.gain_by_context(two, pieces, each).mean() for each in (edits, None))
-    assert left < 0.3 * whole
-
-
-def test_patterns_are_averaged_over_texts_and_guesses_are_the_largest_logits(two, pieces):
-    pattern, guesses = study.pattern_and_guesses(two, pieces[:3], Head(1, 2))
-    runs = [two.run_with_cache(text[None]) for text in pieces[:3]]
-    expected = sum(cache["L1.pattern"][0, 2] for _, cache in runs) / 3
-    torch.testing.assert_close(pattern, expected)
-    assert torch.equal(guesses, torch.cat([logits.argmax(dim=-1) for logits, _ in runs]))
-
-
-def test_logs_give_scores_at_a_step_and_the_largest_gain_in_a_stretch():
-    score, induction, copied = study.at_step("stories-2l", 1500)
-    assert score < -1.3 and induction > 0.8 and copied > 0.9
-    copies = [
-        study.largest_gain(name, lambda found: found["copy accuracy"]["24"])
-        for name in ("stories-1l", "stories-1l-smeared")
-    ]
-    assert copies[0] < 0.1 < 0.5 < copies[1]
-    assert study.largest_gain("stories-1l", lambda found: -found["text"], 4000) > 2
-
-
-def test_a_loss_that_falls_evenly_by_the_log_of_the_index_saves_as_much_at_each_doubling():
-    middles = torch.cat([torch.full((b - a,), (a * (b - 1)) ** 0.5) for a, b in training.RANGES])
-    losses = 5 - 0.3 * middles.log2().expand(2, 4, 127)  # [step, text, pos]
-    assert torch.allclose(training.per_doubling(losses), torch.tensor(0.3), atol=1e-4)
-    assert training.per_doubling(losses[0]).shape == (7,)
-
-
-def test_the_largest_rise_is_sought_within_its_steps():
-    steps, values = [0, 100, 200, 500, 600], [0.0, 0.1, 0.5, 1.5, 1.4]
-    assert study.largest_rise(steps, values) == (0.5, 0)
-    assert study.largest_rise(steps, values, within=300) == (1.0, 200)
-
-
-def test_turns_of_paths_that_are_known():
-    steps = [0, 200, 400, 600]
-    path = torch.tensor([[0.0, 0], [1, 0], [1, 2], [1, 5]])
-    assert training.turn(steps, path, at=200) == pytest.approx(90)
-    assert training.turn(steps, path, at=400) == pytest.approx(0, abs=0.1)
-    with pytest.raises(ValueError, match="no step 800"):
-        training.turn(steps, path, at=600)
-
-
-def test_exponentials_are_fitted_each_at_its_own_pace_and_a_jump_is_not():
-    steps = [0, 100, 200, 400, 800, 1600]
-    time = torch.tensor(steps)[:, None].float()
-    gradual = (
-        torch.tensor([2.0, 1]) + torch.tensor([5.0, 3]) * (-time / training.PACES[[30, 55]]).exp()
-    )
-    assert torch.allclose(
-        training.at_its_own_pace(steps, gradual.float()), gradual.float(), atol=1e-3
-    )
-    jump = torch.where(time < 300, 5.0, 1.0)
-    assert (training.at_its_own_pace(steps, jump) - jump).abs().max() > 0.3
-
-
-def test_the_plane_holds_what_lies_in_a_plane():
-    axes = torch.linalg.qr(torch.randn(50, 2, generator=torch.Generator().manual_seed(0))).Q.T
-    flat = torch.tensor([[0.0, 0], [4, 1], [8, -1], [12, 0]])
-    mean, found, shares = training.plane(flat @ axes + 3)
-    assert sum(shares) == pytest.approx(1) and shares[0] > shares[1]
-    again = (flat @ axes + 3 - mean) @ found.T @ found + mean
-    assert torch.allclose(again, flat @ axes + 3, atol=1e-4)
-
-
-def test_drawn_tokens_are_different_places_and_the_same_for_a_seed():
-    drawn = training.drawn_tokens(5, 10, 127, seed=1)
-    assert torch.equal(drawn, training.drawn_tokens(5, 10, 127, seed=1))
-    assert all(len(set(row.tolist())) == 10 for row in drawn) and drawn.max() < 127
-
-
-def test_farther_context_comes_at_once_and_the_path_turns_there_without_the_start(pieces):
-    steps = [100, 300, 500, 700, 1000, 4000]
-    models = [load_checkpoint("stories-2l", step) for step in steps]
-    slopes = [training.context_slope(model, pieces) for model in models]
-    rise, begins = study.largest_rise(steps, slopes)
-    assert begins == 300 and rise > 0.5 * slopes[-1]
-    mixed = torch.cat([pieces[:, :1], pieces[:, 1:112].flip(1), pieces[:, 112:]], dim=1)
-    assert training.context_slope(models[-1], pieces, mixed) < 0.5 * slopes[-1]
-    path = torch.stack([study.losses_of(model, pieces).flatten() for model in models])
-    mean, axes, _ = training.plane(path)
-    null = training.at_its_own_pace(steps, path)
-    angles = [training.turn(steps, (each - mean) @ axes.T, at=500) for each in (path, null)]
-    assert angles[0] > 45 > 30 > angles[1]
 
 
 def test_a_page_is_the_readers_once_it_is_right(check_page):

@@ -51,16 +51,6 @@ def test_a_head_with_one_number_is_a_product_whose_lines_are_parallel():
         lines.product_of(NETS)
 
 
-@pytest.mark.parametrize("held", ["first", "second"])
-def test_the_scores_around_are_those_of_the_polynomial(held):
-    stops, found = lines.around(NETS, held, n_lines=3, n_stops=7)
-    still = torch.arange(3, dtype=torch.float64)[:, None] * 2 * math.pi / 3 + 0.02
-    angles = (still, stops) if held == "first" else (stops, still)
-    assert torch.allclose(found, torus.polynomial(torus.coefficients(NETS).flatten(0, 1), *angles))
-    with pytest.raises(ValueError, match='"first" or "second", got \'third\''):
-        lines.around(NETS, "third")
-
-
 def test_the_groups_of_waves_hold_each_harmonic_once():
     assert sorted(sum(figures.GROUPS.values(), [])) == list(range(len(torus.HARMONICS)))
 
@@ -109,15 +99,9 @@ def test_a_swept_head_is_sent_with_its_free_numbers(head):
         assert data["product"]["s"] == pytest.approx(0.5 / 3, abs=1e-4)
 
 
-def test_lines_of_another_shape_are_not_ruled():
-    with pytest.raises(ValueError, match=r"g0, g1, h of 5 words, got the shape \(5, 2\)"):
-        figures.ruled(torch.ones(5, 2), THETA, "a")
-
-
 def test_figures_can_be_read():
     check_figures(
         figures.rows_and_lines(HEAD, THETA, "a"),
-        figures.ruled(lines.lines(HEAD, THETA), THETA, "a"),
         figures.sweeping(HEAD, THETA, [0.0, 1.0, 2.0], "a"),
         figures.factored(PRODUCT, THETA, "a"),
         figures.sum_of_waves(HEAD, THETA, "a"),

@@ -1,4 +1,4 @@
-"""Notebook 15: what heads know alone, covered facts against lots; its figures and exercises."""
+"""Notebook 15: its figures and exercises, against what its evidence measures."""
 
 import re
 
@@ -8,83 +8,25 @@ import torch.nn.functional as F
 
 from aot_helpers.teaching.exercises import write
 from chapters.nb15_heads_as_a_basis import exercises as nb15
-from chapters.nb15_heads_as_a_basis import figures, measure
+from chapters.nb15_heads_as_a_basis import figures
 from chapters.torus import networks as torus
 from chapters.torus.networks import new_nets
-from chapters.torus.training import list_runs, load_run, targets
+from chapters.torus.training import list_runs, targets
+from evidence.support import nb15 as support
 from figure_checks import check_figures
 
 NETS, FACTS = new_nets([0, 1]), targets("random", [0, 1])
 WHOLE = torus.logits(NETS, *torus.pairs(NETS))
 
 
-def test_terms_add_up_to_the_logits():
-    heads, own = measure.terms(NETS)
-    assert torch.allclose(heads.sum(dim=1) + own, WHOLE, atol=1e-5)
-
-
-@pytest.mark.parametrize("residual", [True, False])
-def test_a_head_alone_is_the_network_with_shares_for_one(residual):
-    alone = measure.right_alone(NETS, FACTS, residual)
-    expected = torus.is_correct_with_shares(NETS, FACTS, torch.eye(3), residual)
-    assert torch.equal(alone, expected)
-
-
-def test_without_a_head_is_the_network_with_shares_for_the_others():
-    expected = torus.is_correct_with_shares(NETS, FACTS, 1 - torch.eye(3))
-    assert torch.equal(measure.right_without(NETS, FACTS), expected)
-    heads, _ = measure.terms(NETS)
-    by_mean = measure.right_without(NETS, FACTS, by_mean=True)[:, 1]
-    without = WHOLE - heads[:, 1] + heads[:, 1].mean(dim=1, keepdim=True)
-    assert torch.equal(by_mean, without.argmax(dim=-1) == FACTS)
-
-
-def test_lots_keep_the_numbers_and_give_the_formula_of_chance():
-    answers = torch.rand(40, 3, 25, generator=torch.Generator().manual_seed(0)) < 0.4
-    counts = measure.permuted_mean(answers, lambda moved: moved.sum(dim=-1).float())
-    assert torch.allclose(counts, answers.sum(dim=-1).float())
-    chance = 1 - (1 - answers.float().mean(dim=-1)).prod(dim=1)
-    lot = measure.permuted_mean(answers, measure.covered, n_draws=200)
-    assert (lot - chance).abs().mean() < 0.01
-
-
-def test_division_is_one_where_all_is_covered_and_near_zero_by_lot():
-    owner = torch.arange(25) % 3
-    divided = (torch.arange(3)[:, None] == owner).expand(20, 3, 25)
-    assert measure.coverage_of(divided).corrected() == pytest.approx(1)
-    draw = torch.Generator().manual_seed(0)
-    found = measure.coverage_of(torch.rand(400, 3, 25, generator=draw) < 0.4).interval()
-    assert found.low < found.value < found.high and abs(found.value) < 0.06
-
-
-def test_what_is_known_alone_and_what_is_lost():
-    nets, facts = load_run("heads3-dim3").nets[3], list_runs()["heads3-dim3"].targets()[3:4]
-    alone, lost = (f(nets, facts)[0] for f in (measure.right_alone, measure.needed))
-    whole = torus.logits(nets, *torus.pairs(nets))[0].argmax(dim=-1) == facts[0]
-    for head in range(3):
-        others = 1 - torch.eye(3)[head]
-        kept = torus.is_correct_with_shares(nets, facts, others[None])[0, 0]
-        assert torch.equal(lost[head], whole & ~kept)
-    found = measure.known_and_lost(nets, facts)
-    assert found.known_alone == pytest.approx(alone.sum() / 3)
-    assert found.lost_without_it == pytest.approx(lost.sum() / 3)
-    n_knowing = alone.sum(dim=0).expand(3, 25)
-    for share, kind in (
-        (found.lost_of_what_only_it_knows, alone & (n_knowing == 1)),
-        (found.lost_of_what_others_know_too, alone & (n_knowing > 1)),
-        (found.lost_of_what_it_does_not_know, ~alone),
-    ):
-        assert share == pytest.approx(lost[kind].float().mean())
-
-
 def test_chance_of_the_tour_is_the_mean_of_lots():
     answers = torch.rand(40, 3, 25, generator=torch.Generator().manual_seed(0)) < 0.4
-    lot = 25 * measure.permuted_mean(answers, measure.covered, n_draws=400)
+    lot = 25 * support.permuted_mean(answers, support.covered, n_draws=400)
     assert (lot - nb15.by_chance(answers)).abs().max() < 0.5
 
 
 def test_a_loss_without_heads_is_that_of_the_facts_of_the_others():
-    heads, own = measure.terms(NETS)
+    heads, own = support.terms(NETS)
     owners = list_runs()["specialists"].owners()[:2]
     owns = F.one_hot(owners, 3).transpose(1, 2).bool()
     by_hand = [

@@ -1,52 +1,13 @@
 """Notebook 23: neurons that are always on; two derivations each."""
 
-import json
-
 import pytest
 import torch
 
-from aot_helpers.base.results import plain, rounded
 from aot_helpers.models.losses import next_token_losses
-from aot_helpers.reading.logit_lens import lens
-from chapters.nb23_always_on_neurons import always_on, constant, erasing, figures, results
+from chapters.nb23_always_on_neurons import constant, figures
 from chapters.passages import texts
 from figure_checks import check_figures
 from tiny_models import tiny_30 as tiny
-
-
-def test_a_planted_neuron_is_always_on_and_shuffling_hides_it():
-    hidden = torch.randn(2, 50, 200, generator=torch.Generator().manual_seed(0))
-    hidden[1, :, 7] = -9.0
-    often = always_on.how_often(hidden)
-    assert always_on.always_on(often) == [(1, 7)] and str(always_on.Neuron(1, 7)) == "L1N7"
-    by_hand = (hidden.abs() >= hidden.abs().topk(5, dim=-1).values[..., -1:]).float().mean(dim=1)
-    torch.testing.assert_close(often, by_hand)
-    assert always_on.always_on(always_on.how_often(always_on.shuffled(hidden))) == []
-    with pytest.raises(ValueError, match="take a model with MLPs"):
-        always_on.how_often(hidden[..., :0])
-
-
-def test_relative_activations_reach_one_where_a_neuron_is_counted():
-    hidden = torch.randn(2, 30, 200, generator=torch.Generator().manual_seed(0))
-    counted = (always_on.relative(hidden) >= 1).float().mean(dim=-2)
-    torch.testing.assert_close(counted, always_on.how_often(hidden))
-
-
-def test_others_as_costly_are_the_largest_and_cost_as_much_as_asked(shipped):
-    tokens = texts.windows(shipped, 2)
-    size = always_on.contributions(shipped, texts.mean_activations(shipped, tokens, 2))
-    order = always_on.largest([always_on.Neuron(3, 5)], size, [always_on.Neuron(3, 332)])
-    assert len(order) == 768 - 2 and {one.layer for one in order} == {3}
-    assert size[order[0]] == size[3].index_fill(0, torch.tensor([5, 332]), 0).max()
-    whole = texts.cost(shipped, tokens)
-    asked = results.Ablation(texts.Cost(0.02, 0.0), texts.Cost(0.0, 0.0))
-    mean = texts.mean_activations(shipped, tokens)
-    found, costs = results.as_costly(shipped, tokens, order, asked, mean, whole)
-    assert found == order[: len(found)] and len(found) >= results.LEAST_OTHERS
-    assert costs == results.ablated(shipped, tokens, found, mean, whole) and costs.zero.loss >= 0.02
-    too_much = results.Ablation(texts.Cost(99.0, 0.0), texts.Cost(0.0, 0.0))
-    nothing = results.as_costly(shipped, tokens, order[:20], too_much, mean, whole)
-    assert nothing == ([], None)
 
 
 def test_silencing_by_the_mean_of_a_constant_neuron_changes_nothing(tokens):
@@ -56,57 +17,18 @@ def test_silencing_by_the_mean_of_a_constant_neuron_changes_nothing(tokens):
     mean = torch.stack(
         [model.run_with_cache(tokens)[1][f"L{i}.mlp_hidden"].mean((0, 1)) for i in (0, 1)]
     )
-    neuron = [always_on.Neuron(0, 3)]
+    neuron = [constant.Neuron(0, 3)]
     logits = model(tokens)
     torch.testing.assert_close(
-        model(tokens, edits=always_on.ablate_neurons(model, neuron, mean)), logits
+        model(tokens, edits=constant.ablate_neurons(model, neuron, mean)), logits
     )
-    zero = model(tokens, edits=always_on.ablate_neurons(model, neuron))
+    zero = model(tokens, edits=constant.ablate_neurons(model, neuron))
     assert not torch.allclose(zero, logits, atol=1e-3)
     value = model.mlp_values(0)[3] * mean[0, 3]
     edit = {"L0.mlp_out": lambda out: out - value}
     torch.testing.assert_close(zero, model(tokens, edits=edit), atol=1e-4, rtol=0)
     with pytest.raises(ValueError, match="no neuron 64 in layer 1: they are 0 … 63"):
-        always_on.ablate_neurons(model, [always_on.Neuron(1, 64)])
-
-
-def test_contributions_are_lengths_of_what_is_added(shipped):
-    tokens = texts.windows(shipped, 2)
-    size = always_on.contributions(shipped, texts.mean_activations(shipped, tokens, 2))
-    _, cache = shipped.run_with_cache(tokens)
-    added = cache["L2.mlp_hidden"][..., 7, None] * shipped.mlp_values(2)[7]
-    by_hand = added.square().sum(dim=-1).mean().sqrt()
-    assert size[2, 7].item() == pytest.approx(by_hand.item(), rel=1e-4)
-
-
-def test_neurons_to_compare_with_are_free_ones_of_the_same_layer_the_nearest_in_size():
-    size, one = torch.tensor([[5.0, 4.9, 1.0, 4.0]]), [always_on.Neuron(0, 0)]
-    assert always_on.size_matched(one, size) == [(0, 1)]
-    assert always_on.size_matched(one, size, draw=1) == [(0, 3)]
-    assert always_on.size_matched(one, size, leave_out=[always_on.Neuron(0, 1)]) == [(0, 3)]
-    two = [always_on.Neuron(0, 0), always_on.Neuron(0, 1)]
-    assert always_on.size_matched(two, size) == [(0, 3), (0, 2)]  # no neuron twice
-
-
-def test_what_a_neuron_writes_is_read_in_the_sign_that_it_writes(shipped):
-    words = texts.function_words(shipped.tokenizer)
-    mean, often, at = -torch.ones(4, 768), torch.rand(4, 768), always_on.Neuron(1, 4)
-    (found,) = always_on.written(shipped, [at], words, mean, often)
-    value = shipped.mlp_values(1)[4]
-    top = lens(shipped, -value).topk(10).indices
-    assert found.top == shipped.tokenizer.token_strings(top)
-    assert found.words == pytest.approx(words[top].float().mean().item())
-    assert found.outlier >= 1 and found.outlier_at == int(value.abs().argmax())
-    assert found.name == "L1N4" and found.often == often[at].item()
-
-
-def test_a_model_without_mlps_has_no_neurons_to_read(stories):
-    with pytest.raises(ValueError, match="d_mlp = 0"):
-        texts.mean_activations(stories, torch.zeros(1, 3, dtype=torch.long))
-    ends = texts.read_ends(stories, ["Then Mila met Deko."])
-    assert ends.hidden.numel() == 0 and ends.ln2.numel() == 0
-    with pytest.raises(ValueError, match="take a model with MLPs"):
-        always_on.how_often(ends.hidden)
+        constant.ablate_neurons(model, [constant.Neuron(1, 64)])
 
 
 def test_ends_are_the_last_positions_of_each_text_alone(shipped):
@@ -137,74 +59,6 @@ def test_costs_are_the_mean_loss_and_entropy(shipped):
         texts.windows(shipped, n=10**6)
 
 
-def test_a_slope_is_minus_one_where_all_is_erased_and_sees_no_constant():
-    stream, other = torch.randn(2, 500, 8, generator=torch.Generator().manual_seed(0))
-    assert erasing.slope(-stream + 3, stream).item() == pytest.approx(-1)
-    assert erasing.slope(0.25 * stream + other.mean(), stream - 5).item() == pytest.approx(0.25)
-    assert abs(erasing.slope(other, stream)) < 0.1
-
-
-@torch.no_grad()
-def test_an_mlp_and_a_head_that_write_back_what_they_read_erase_it(tokens):
-    model = tiny("gpt2")
-    _, cache = model.run_with_cache(tokens)
-    stream = (cache["L1.resid_pre"] + cache["L1.attn_out"])[:, 1:].flatten(0, 1)
-    by_hand = erasing.slope(cache["L1.mlp_out"][:, 1:].flatten(0, 1), stream)
-    assert erasing.mlp_slopes(model, tokens).real[1] == pytest.approx(by_hand.item())
-    heads = erasing.head_slopes(model, tokens)
-    written = cache["L0.z"][:, 1:, 1].flatten(0, 1) @ model.layer_weights(0).W_O[1]
-    by_hand = erasing.slope(written, cache["L0.resid_pre"][:, 1:].flatten(0, 1))
-    assert heads.real[0, 1] == pytest.approx(by_hand.item())
-    assert heads.real.shape == heads.made_up.shape and not torch.equal(heads.real, heads.made_up)
-
-
-def test_the_lowest_of_one_half_is_looked_up_in_the_other():
-    first, second = torch.tensor([[0.0, 3.0], [-2.0, 1.0]]), torch.tensor([[9.0, 8.0], [7.0, 6.0]])
-    assert erasing.lowest_elsewhere(first, second) == (2, 7.0)
-
-
-def test_a_neuron_that_writes_against_what_it_reads_has_a_cosine_of_minus_one(shipped):
-    model = tiny("gpt2")
-    layer = model.hf.transformer.h[1]
-    reads = layer.mlp.c_fc.weight * model.mlp_norm(1).weight[:, None]
-    layer.mlp.c_proj.weight.data.copy_(-(reads - reads.mean(dim=0)).T)
-    _, second = erasing.neuron_cosines(model)
-    torch.testing.assert_close(second, torch.full_like(second, -1))
-    assert all(cosines.abs().max() <= 1 for cosines in erasing.neuron_cosines(shipped))
-
-
-def test_all_of_it_is_measured_kept_and_read(shipped, monkeypatch):
-    """`make data WHAT=pretrained`, on a random model with the vocabulary of the shipped one."""
-    monkeypatch.setattr(results, "passages", lambda seed: texts.passages(6, seed))
-    size = dict(vocab_size=4096, max_position_embeddings=128, num_key_value_heads=2)
-    model = tiny("llama", shipped.tokenizer, noise=0, **size)
-    kept = json.loads(json.dumps(results.pretrained(model)))
-    found = results.parsed(kept)
-    assert rounded(plain(found)) == kept and found.passages == 6
-    assert len(found.neurons.most) == 2
-
-
-def test_frequent_tokens_are_counted_and_their_mean_probability_kept(shipped, monkeypatch):
-    """`make data WHAT=pretrained`, entry 23-frequent, of our own model in the place of another."""
-    neuron = always_on.Neuron(3, 332)
-    assert always_on.named(str(neuron)) == neuron
-    mean = texts.mean_activations(shipped, texts.windows(shipped, split="train"))
-    written = always_on.written(
-        shipped, [neuron], texts.function_words(shipped.tokenizer), mean, torch.zeros(4, 768)
-    )
-    before = results.read_results()
-    kept = before.neurons._replace(always_on=written, n_as_costly=2)
-    monkeypatch.setattr(results, "read_results", lambda name: before._replace(neurons=kept))
-    found = results.Frequent(**json.loads(json.dumps(results.frequent(shipped, "ours"))))
-    tokens = texts.windows(shipped)
-    by_hand = shipped(tokens)[:, :-1].softmax(dim=-1).mean(dim=(0, 1))
-    at = shipped.tokenizer.token_strings(list(range(4096))).index(found.tokens[3])
-    assert found.probability["unchanged"][3] == pytest.approx(by_hand[at].item(), rel=1e-3)
-    assert found.share == sorted(found.share, reverse=True) and sum(found.share) < 1
-    zero = results.ablated(shipped, tokens, [neuron], mean).zero.loss
-    assert found.cost["always on, zero"] == pytest.approx(zero, abs=1e-4)
-
-
 QUIET, LOUD = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0, 3.0, 5.0])
 ANSWERS = [
     (0.6, "solved"),
@@ -220,38 +74,6 @@ def test_a_number_that_turns_a_layer_down_is_judged(verdict, answer, expected):
     assert verdict("23.4", answer, quiet=QUIET, loud=LOUD) == expected
 
 
-@torch.no_grad()
-def test_a_constant_is_kept_from_one_reader_at_a_time_and_never_from_first_tokens(shipped):
-    tokens, c = (
-        texts.windows(shipped, 2),
-        torch.randn(192, generator=torch.Generator().manual_seed(0)),
-    )
-    cuts = constant.without(c, 2)
-    caches = [shipped.run_with_cache(tokens, edits=cut)[1] for cut in ({}, *cuts.values())]
-    before, both, direct, later = ([x["L3.resid_pre"], x["final_resid"]] for x in caches)
-    torch.testing.assert_close(both[0][:, 1:], before[0][:, 1:] - c)
-    torch.testing.assert_close(direct[1][:, 1:], before[1][:, 1:] - c)
-    torch.testing.assert_close(later[1], both[1] + torch.cat([0 * c, *[c] * 63]).view(64, -1))
-    assert all(torch.equal(cut[i][:, 0], before[i][:, 0]) for cut in (both, direct) for i in (0, 1))
-    neuron = [constant.Neuron(3, 332)]
-    edits = constant.set_neurons(shipped, neuron)
-    hidden = shipped.run_with_cache(tokens, edits=edits)[1]["L3.mlp_hidden"]
-    assert hidden[:, 1:, 332].eq(0).all() and hidden[:, 0, 332].ne(0).all()
-    by_hand = caches[0]["L3.mlp_hidden"][:, 1:, 332].mean()
-    torch.testing.assert_close(constant.neuron_means(shipped, tokens)[3, 332], by_hand)
-
-
-@torch.no_grad()
-def test_an_outcome_is_loss_entropy_and_the_probability_of_frequent_tokens(shipped):
-    tokens, some = texts.windows(shipped, 2), torch.tensor([5, 9])
-    found, logits = constant.outcome(shipped, tokens, some)
-    whole, z = texts.cost(shipped, tokens), shipped(tokens)[:, :-1]
-    assert found[:2] == pytest.approx(whole, abs=1e-4)
-    assert found.frequent == pytest.approx(z.softmax(-1)[..., some].sum(-1).mean().item(), abs=1e-5)
-    by_hand = (z - z.mean(-1, keepdim=True)).mean((0, 1))
-    torch.testing.assert_close(logits, by_hand, atol=1e-4, rtol=0)
-
-
 def test_figures_can_be_read():
     groups = {"on": {"a": torch.rand(5), "b": torch.rand(5)}, "others": {"c": torch.rand(5)}}
     costs = {"on": (0.5, 0.05), "others": (0.6, 2.3)}
@@ -264,10 +86,6 @@ def test_figures_can_be_read():
         figures.louder(found.quiet, found.loud, "louder"),
         figures.turned_down({1.0: 0.0, 1.3: 0.3}, {0.7: 0.1, 1.0: 0.4}, "turned down", 0.72),
         figures.active_neurons(groups, "active", marked=["a"]),
-        figures.from_zero_to_mean(costs, "given back", marked=["on"]),
-        figures.frequent_tokens(
-            results.read_frequent(), {"always on, zero": "off"}, "often", " the"
-        ),
     )
 
 

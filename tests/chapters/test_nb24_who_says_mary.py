@@ -3,24 +3,13 @@
 import pytest
 import torch
 
-from aot_helpers.models.protocol import Head
 from aot_helpers.teaching.exercises import grade
-from chapters.nb24_who_says_mary import (
-    above,
-    exercises,
-    figures,
-    measure,
-    name_logits,
-    name_movers,
-)
+from chapters.nb24_who_says_mary import exercises, figures, measure, name_logits
 from chapters.nb24_who_says_mary.two_names import read_names
 from figure_checks import check_figures
-from tiny_models import tiny_30 as tiny
 
-ROLES = ("early", "tell", "movers", "unknown", "negative", "suppress", "end")
 PROMPT = "When Mary and John went to the store, John was tired, and Anna gave Tom's drink to"
 TIED = "When Mary and John went to the store, Anna gave a drink to"
-DONORS = {"two names": "S", "third gives": "C", "third owns": "C", "someone gives": "IO"}
 
 
 @pytest.mark.parametrize("form", measure.ENDS)
@@ -34,50 +23,14 @@ def test_each_form_has_the_properties_that_it_is_asked_for(form, start):
             assert {what for what, name in found.items() if name == names[slot]} == set(true)
 
 
-@pytest.mark.parametrize("form", DONORS)
-def test_a_donor_differs_in_one_name_only(form, shipped):
-    for case in measure.cases(shipped, form, DONORS[form], n=1):
-        places = case.tokens != case.changed
-        assert places.sum() == 1
-        assert case.tokens[places] == case.name and case.changed[places] == case.instead
-
-
-def test_an_output_of_its_own_changes_nothing_and_all_heads_of_the_last_layer_pass_all(shipped):
-    (case, *_) = measure.cases(shipped, "third gives", "C", n=2)
-    same = case._replace(changed=case.tokens)
-    last = [Head(shipped.config.n_layers - 1, h) for h in range(shipped.config.n_heads)]
-    still = measure.suppressed(shipped, [same], {"all": last})
-    torch.testing.assert_close(still["all"], torch.zeros(2))
-    both = measure.suppressed(shipped, [case], {"all": last, "none": []})
-    assert both["all"].abs().max() > 0
-    torch.testing.assert_close(both["none"], torch.zeros(2))
-
-
-def test_contributions_of_the_opening_prompt_add_up():
-    parts, opening = measure.read_opening()
-    mary, john, _ = opening["unembed"]
-    added = exercises.attribute(opening["writes"], opening["gain"], mary, john)
-    assert len(parts) == len(added) == 301
-    assert added.sum().item() == pytest.approx(opening["logits"].diff().neg().item(), abs=0.01)
-
-
 def test_the_shipped_measurements_name_every_form_and_head():
     asked, later = (measure.read_asked(later=x) for x in (False, True))
     assert {one.form for one in asked} == set(measure.ASKED) - set(measure.LATER)
     assert {one.form for one in later} == set(measure.LATER)
     assert [len(asked), len(later)] == [9, 6]
-    assert measure.slope("suppress", ["L23H3"], asked) == pytest.approx(9.4, abs=0.05)
-
-
-def test_a_claim_is_judged_by_names_of_which_something_is_true():
-    asked = measure.read_asked()[:6]
-    found = measure.judged("s_inhibition", "twice", asked)
-    assert found["of"] == [
-        "smollm2 L20H0+L19H2, third owns S",
-        "smollm2 L20H0+L19H2, third gives, owned S",
-    ]
-    assert len(found["control"]) == len(found["control_of"]) == 3
-    assert min(found["values"]) > max(found["control"])
+    table = measure.as_table(asked, "L23H3")
+    slope = (table.attention @ table.lowered) / (table.attention @ table.attention)
+    assert slope == pytest.approx(9.4, abs=0.05)
 
 
 def gap(logits, one, other):
@@ -105,39 +58,12 @@ def test_the_shipped_logits_give_what_was_measured_of_every_prompt():
             assert rise.mean().item() == pytest.approx(expected, abs=2e-3)
 
 
-def test_logits_are_measured_kept_and_read(shipped, monkeypatch, tmp_path):
-    """`make data WHAT=pretrained`, on a random model with the vocabulary of the shipped one."""
-    size = dict(vocab_size=4096, max_position_embeddings=128, num_key_value_heads=2)
-    model = tiny("llama", shipped.tokenizer, noise=0, **size)
-    some = name_movers.Roles([Head(0, 0)], [Head(1, 1)], [Head(1, 0)], [Head(0, 1)], [], [], [])
-    known = read_names()._replace(roles=some)
-    monkeypatch.setattr(name_logits, "read_names", lambda _: known)
-    monkeypatch.setattr(name_logits, "RESULTS", tmp_path)
-    (tmp_path / "pretrained").mkdir()
-    name_logits.write_logits(model, "tiny")
-    prompts, replaced = name_logits.read_logits("tiny")
-    assert set(prompts.patched) == set(name_logits.ROLES)
-    assert set(replaced) == set(name_logits.FORMS)
-    (case, *_) = measure.cases(model, "third owns", "C")
-    rises = measure.suppressed(model, [case], {"L23H3": some.suppress})["L23H3"]
-    run = replaced["third owns"]["C"]
-    found = gap(run.after["L23H3"], run.name, run.instead)
-    found = found - gap(run.before, run.name, run.instead)
-    torch.testing.assert_close(found[: len(rises)], rises)
-
-
 def test_other_heads_are_named_with_what_they_cost():
     two = read_names()
     found = name_logits.lost_by_others(two)["L23H3"]["roles swapped"]
     assert max(found, key=found.get) == "L29H1"
     expected = two.falls_of_others["roles swapped"]["suppress"]
     assert list(found.values()) == pytest.approx(expected.tolist())
-
-
-def test_the_prompts_of_notebook_22_stand_in_fours_of_one_order():
-    found = read_names()
-    assert found.io_first.tolist() == 6 * ([True] * 4 + [False] * 4)
-    assert found.table.difference.mean().item() == pytest.approx(found.total, abs=1e-3)
 
 
 COST = {"same names": 0.05, "other names": 2.33, "roles swapped": 4.08}
@@ -157,7 +83,7 @@ def test_what_donors_cost_is_judged_by_whom_the_head_lowers_there(capsys):
 
 
 def test_parts_above_a_name_that_is_absent_add_up_to_the_logits_of_the_names():
-    found, (prompts, _) = above.read_above(), name_logits.read_logits()
+    found, (prompts, _) = measure.read_above(), name_logits.read_logits()
     names = torch.stack([prompts.io, prompts.s], dim=1)
     absent = prompts.before.scatter(1, names, torch.nan).nanmean(dim=1)
     for key in ("io", "s"):
@@ -166,15 +92,6 @@ def test_parts_above_a_name_that_is_absent_add_up_to_the_logits_of_the_names():
         assert added == pytest.approx(whole.mean().item(), abs=0.01)
     two = read_names()
     torch.testing.assert_close(found.io - found.s, two.table.direct, atol=1e-3, rtol=0)
-
-
-def test_a_unit_of_attention_is_a_number_for_each_prompt(shipped):
-    (case, *_) = measure.cases(shipped, "third owns", "C", n=2)
-    ids = torch.unique(torch.cat([*case.people.values()]))
-    head = Head(shipped.config.n_layers - 1, 2)
-    ids = torch.cat([ids, torch.tensor([5, 6])])  # some that no prompt holds
-    found = above.per_unit(shipped, case, head, ids)
-    assert found.shape == (2,) and found.isfinite().all()
 
 
 @pytest.mark.parametrize(
@@ -200,11 +117,8 @@ def test_figures_can_be_read():
         {"L0H1": {"same": 1.0, "swapped": 2.0}},
         {"L0H1": {"swapped": {"L0H0": 0.1, "L0H2": 0.3}}},
     )
-    edges = dict.fromkeys(("movers", "unknown", "suppress", "negative", "end", "tell"), "1.0")
     check_figures(
         figures.roles("Mary gave John a", [("John", "S", "red")], "title", "b"),
-        figures.contributions({"L0H1": (1.0, -2.0, 3.0)}, ("Mary", "John"), "title"),
-        figures.patches(falls, others, 3.8, "title"),
         figures.hypotheses(asked[:6], {who: range(6) for who in measure.SETS}, "title"),
         figures.proportional(every, rings, examples, (9.4, 4.2), "title"),
         figures.hypotheses(asked[6:], {who: range(3) for who in measure.SETS}, "title"),
@@ -216,5 +130,4 @@ def test_figures_can_be_read():
             dict.fromkeys(("movers", "late", "early"), "L0H1: does this"),
             "title",
         ),
-        figures.circuit(edges, dict.fromkeys(ROLES, ("L0H0", "does this")), "title"),
     )

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from aot_helpers.teaching.trace import run_of
+from matplotlib.figure import Figure
 
+from aot_helpers.teaching.ledger import weights_of
 from chapters.torus import naming, torus_maps
 from chapters.torus import networks as torus
 from chapters.torus import palette as torus_colors
@@ -23,7 +24,7 @@ from chapters.torus import surfaces as torus_surfaces
 from chapters.torus import training as torus_training
 from chapters.torus.journey import STAGES, Journey
 from chapters.torus.networks import TorusNets, new_nets
-from chapters.torus.surfaces import angle_colors, ring, turns
+from chapters.torus.surfaces import ring, turns
 from chapters.torus.training import (
     TARGETS,
     TorusRun,
@@ -149,39 +150,11 @@ def test_crossings_are_counted_around_the_line():
     assert torus.crossings(torch.ones(2, 9)).tolist() == [0, 0]
 
 
-def test_directions_lie_evenly_over_the_sphere():
-    directions = torus.sphere(5000)
-    assert torch.allclose(directions.norm(dim=1), torch.ones(5000, dtype=torch.float64))
-    for axis in torch.eye(3, dtype=torch.float64):  # a cap of height 1/2 has a quarter of the area
-        assert ((directions @ axis) > 0.5).double().mean() == pytest.approx(0.25, abs=0.005)
-
-
-def test_a_simplex_has_all_shares_once():
-    shares = torus.simplex(6)
-    assert torch.allclose(shares.sum(dim=1), torch.ones(len(shares))) and (shares >= 0).all()
-    assert len(shares.unique(dim=0)) == len(shares) == math.comb(8, 2)
-
-
-def test_right_with_shares_is_right_of_the_logits_with_these_shares():
-    nets = new_nets([0, 1])
-    asked = targets("random", [0, 1])
-    shares = torch.tensor([[1.0, 1, 1], [0.2, 0.3, 0.5], [1, 0, 0]])
-    for residual in (True, False):
-        found = torus.is_correct_with_shares(nets, asked, shares, residual)
-        for i, each in enumerate(shares):
-            logits = torus.logits(nets, *torus.pairs(nets), each, residual)
-            assert torch.equal(found[:, i], torus.is_correct(logits, asked))
-    scaled = torus.is_correct_with_shares(nets, asked, 5 * shares, residual=False)
-    assert torch.equal(scaled, torus.is_correct_with_shares(nets, asked, shares, residual=False))
-
-
 def test_logits_that_are_not_finite_are_refused():
     nets, asked = new_nets([0]), targets("random", [0])
     nets.W_U[0, 0, 0] = torch.nan
     with pytest.raises(ValueError, match="a logit is not finite"):
         torus.is_correct(torus.logits(nets, *torus.pairs(nets)), asked)
-    with pytest.raises(ValueError, match="a logit is not finite"):
-        torus.is_correct_with_shares(nets, asked, torch.ones(1, 3))
 
 
 def test_targets_are_what_they_say():
@@ -298,7 +271,8 @@ def test_owners_learn_to_know_their_pairs_alone():
     own = torus_training.owners("lot", asked, SEEDS, 3)
 
     def known_alone(nets):
-        right = torus.is_correct_with_shares(nets, asked, torch.eye(3), residual=False)
+        says = torus.attend(nets, *torus.pairs(nets)).out @ nets.W_U[:, None]
+        right = says.argmax(dim=-1) == asked[:, None]
         return right.gather(1, own[:, None]).float().mean()
 
     made = train_nets(new_nets(SEEDS), asked, steps=400, owners=own)
@@ -367,9 +341,14 @@ ANGLES = torus_maps.tinted((WAVE > 0).astype(int), np.abs(WAVE) / 2)
 CLOSED = ring(*turns(9, 9))[:-1, :-1]
 
 
+def gray(n):
+    """Colors of a surface."""
+    return np.full((n, n, 3), 0.5)
+
+
 def test_a_map_is_drawn_with_the_first_angle_across_and_the_second_up():
     across = np.broadcast_to(np.arange(12.0), (12, 12))
-    image = torus_maps.number_maps([across], ["a"], "x").axes[0].images[0]
+    image = torus_maps.show_map(Figure().subplots(), across)
     assert image.origin == "lower"
     assert np.array_equal(image.get_array()[:12, :12], across)
     # The middle of the first pixel is at angle 0; it comes back at 2π.
@@ -391,14 +370,9 @@ def test_the_painted_map_has_the_winners_colors_and_is_pale_where_unsure():
     assert np.allclose(colors[:, 2:], 1)
 
 
-def test_the_ring_is_a_torus_and_angle_colors_have_no_seam():
+def test_the_ring_is_a_torus():
     x, y, z = np.moveaxis(CLOSED, -1, 0)
     assert np.allclose((np.hypot(x, y) - torus_surfaces.RING) ** 2 + z**2, torus_surfaces.TUBE**2)
-    colors = angle_colors(60)
-    assert colors.min() >= 0 and colors.max() <= 1
-    for axis in (0, 1):
-        steps = np.abs(np.diff(colors, axis=axis, append=colors.take([0], axis=axis)))
-        assert steps.max() < 0.06
 
 
 def test_the_renderer_sees_the_nearest_sheet_and_where_on_it():
@@ -416,7 +390,7 @@ def test_the_renderer_sees_the_nearest_sheet_and_where_on_it():
 
 @pytest.mark.parametrize("stretch", [False, True])
 def test_a_surface_is_sent_inside_a_ball_with_its_picture(stretch):
-    view = SurfaceView(CLOSED + [5, 0, 0], angle_colors(12), "a torus", stretch=stretch)
+    view = SurfaceView(CLOSED + [5, 0, 0], gray(12), "a torus", stretch=stretch)
     packed = np.frombuffer(base64.b64decode(view.data["points"]), dtype="<i2") / 32767
     sent = packed.reshape(8, 8, 3)
     assert np.linalg.norm(sent, axis=-1).max() == pytest.approx(1, abs=1e-3)
@@ -428,11 +402,11 @@ def test_a_surface_is_sent_inside_a_ball_with_its_picture(stretch):
 
 def test_a_surface_that_is_none_is_refused():
     with pytest.raises(ValueError, match=r"got \(8, 7, 3\)"):
-        SurfaceView(CLOSED[:, :7], angle_colors(8), "no square")
+        SurfaceView(CLOSED[:, :7], gray(8), "no square")
     with pytest.raises(ValueError, match="colors in 0 … 1: scale them"):
-        SurfaceView(CLOSED, 2 * angle_colors(8), "too bright")
+        SurfaceView(CLOSED, 3 * gray(8), "too bright")
     with pytest.raises(ValueError, match="points must be finite"):
-        SurfaceView(CLOSED * np.nan, angle_colors(8), "nowhere")
+        SurfaceView(CLOSED * np.nan, gray(8), "nowhere")
 
 
 # ---- the live page ----
@@ -508,17 +482,14 @@ def test_a_page_holds_its_script_its_data_and_a_picture_and_loads_nothing(view):
 
 def test_figures_can_be_read():
     dots = ([0.1, 3.0], [2.0, 6.2], [0, 1])
-    shares = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0.5, 0.5, 0]])
-    zeros = [[WAVE], [WAVE, WAVE - 1]]
     predict, theta = torus_colors.predictor(NET), torus.angles(NET)[0]
+    resid = torus.attend(NET, *torus.pairs(NET)).residual[0]
     check_figures(
         torus_maps.color_maps([ANGLES] * 3, ["a", "b", "c"], 2, 2, dots, words=[0.3, 2.0]),
-        torus_maps.number_maps([WAVE, 2 * WAVE], ["a", "b"], "score", zeros=zeros, dots=dots),
-        torus_maps.triangles([[0, 0.5, 1, 1]] * 2, shares, ["a", "b"]),
         torus_surfaces.gluing(predict, title="title"),
         torus_surfaces.torus_in_space(predict, theta, FACTS, "a", [(1, 1)]),
-        torus_surfaces.globe(NET.W_U[0], torus.sphere(25), FACTS, "a"),
-        torus_surfaces.surface(CLOSED, angle_colors(5), "a", dots=([[0, 0, 1]], [0])),
+        torus_surfaces.globe(NET.W_U[0], resid, FACTS, "a"),
+        torus_surfaces.surface(CLOSED, gray(5), "a", dots=([[0, 0, 1]], [0])),
     )
 
 
@@ -529,7 +500,8 @@ def test_names_of_networks_and_of_what_sums_them_up():
         "sum net 0 head 1",
     ]
     low, *_ = naming.summed_up("longer")
-    assert low == "longer nets 0 to 49, low end, 95 %" and run_of(low) == "longer"
+    assert low == "longer nets 0 to 49, low end, 95 %"
+    assert list(weights_of({"": {"of": [low]}})) == ["longer"]
 
 
 # ---- the way from the map to the globe ----

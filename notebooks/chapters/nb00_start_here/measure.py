@@ -7,14 +7,7 @@ from torch import Tensor
 from aot_helpers.base.results import rounded
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Head, Model
-from aot_helpers.reading.heads import head_scores, induction_scores
 from aot_helpers.reading.interventions import ablate
-from aot_helpers.text.batches import repeated_tokens
-from aot_helpers.text.corpora import load_corpus
-
-FRIEND = "Grace Hopper"  # whom the made-up names meet
-SPLITS = ("train", "test")
-REMOVED = (1, 2, 4, 8, 16)  # so many heads of a pretrained model are ablated
 
 
 def sentence(name, friend) -> str:
@@ -76,13 +69,6 @@ def made_up_names(n: int, seed: int) -> list[str]:
     letters = torch.randint(26, (n, 2, 6), generator=generator)
     words = [["".join(chr(97 + int(x)) for x in word).title() for word in pair] for pair in letters]
     return [" ".join(pair) for pair in words]
-
-
-def unread_names(n: int) -> list[str]:
-    """The first n names of the stories held out, made by the same grammar, that no other has."""
-    names = {split: load_corpus("stories", split, quiet=True).truth.names for split in SPLITS}
-    known = {name for pair in names["train"] for name in pair}
-    return [name for name in dict.fromkeys(sum(names["test"], ())) if name not in known][:n]
 
 
 def mention_losses(
@@ -163,45 +149,3 @@ def to_point_at(model: Model, tokens: Int[Tensor, " pos"], groups: dict[str, lis
 
 def _at_least(row: list[int], percent: int) -> list[list[int]]:
     return [[k, weight] for k, weight in enumerate(row) if weight >= percent]
-
-
-def pretrained(model: Model, name: str = "", n_names: int = 30) -> dict:
-    """Entry 00 of `make data WHAT=pretrained`: the questions of notebook 00 to this model.
-
-    first, second, other: mean loss (nats) of made-up names at their first and second mention, and
-    where another name was mentioned first. induction, previous: scores [layer][head] on random
-    tokens written twice (notebook 19 reads them). removed: {k: {...}}, the share of the copying
-    lost without the k heads with the highest induction scores (lost), and without two draws of as
-    many others of the same layers (others).
-    """
-    doubled = repeated_tokens(model.config.d_vocab, 50, 4, model.tokenizer.bos, seed=1)
-    induction = induction_scores(model, doubled)
-    previous = head_scores(model, doubled, "previous", first_query=2).scores
-    n_heads = model.config.n_heads
-    ranks = induction.flatten().argsort(descending=True).tolist()
-    heads = [Head(*divmod(i, n_heads)) for i in ranks]
-    names = made_up_names(n_names, seed=0)
-    once, again = mention_losses(model, names, FRIEND)
-    _, other = mention_losses(model, names, FRIEND, earlier=names[1:] + names[:1])
-    generator, removed = torch.Generator().manual_seed(0), {}
-    for k in REMOVED:
-        groups = [heads[:k], *(_others(heads, k, n_heads, generator) for _ in range(2))]
-        edits = [ablate(model, group) for group in groups]
-        losses = [mention_losses(model, names, FRIEND, edits=each)[1] for each in edits]
-        lost, *others = [((each - again) / (once - again)).mean().item() for each in losses]
-        removed[k] = {"lost": lost, "others": others}
-    found = {"names": n_names, "induction": induction.tolist(), "previous": previous.tolist()}
-    found |= {"first": once.mean().item()}
-    found |= {"second": again.mean().item(), "other": other.mean().item(), "removed": removed}
-    return rounded(found, ".4f")
-
-
-def _others(heads, k, n_heads, generator):
-    """As many heads of the same layers as the first k, none of them among those."""
-    drawn = []
-    for layer in {head.layer for head in heads[:k]}:
-        taken = [head.head for head in heads[:k] if head.layer == layer]
-        free = [h for h in range(n_heads) if h not in taken]
-        order = torch.randperm(len(free), generator=generator).tolist()
-        drawn += [Head(layer, free[i]) for i in order[: len(taken)]]
-    return drawn

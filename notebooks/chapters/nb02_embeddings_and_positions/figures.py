@@ -62,38 +62,6 @@ def cosine_map(
     return figure
 
 
-def by_distance(
-    lines: dict[str, Float[Tensor, " distance"]],
-    dots: dict[str, Float[Tensor, " distance"]],
-    title: str,
-    mark: int,
-) -> Figure:
-    """The cosine of two positions by their distance: lines, and dots on them where they agree.
-
-    mark: a distance at which the dots are framed.
-    """
-    colors, shapes = dict(zip(dots, (KEY, QUERY), strict=True)), dict(zip(dots, "ox", strict=True))
-    key = {f"{'○×'[i]} {name}": color for i, (name, color) in enumerate(colors.items())}
-    figure, axes = forms.panels(1, 1, 9.0, 3.2, title=title, key=key)
-    axis = axes[0, 0]
-    for name, curve in lines.items():
-        axis.plot(range(len(curve)), curve, color="0.75", lw=2)
-        axis.annotate(
-            name, (len(curve) - 1, curve[-1]), (8, 0), textcoords="offset points", va="center",
-            color=PALE, size=9.5, annotation_clip=False,
-        )  # fmt: skip
-    for name, curve in dots.items():
-        face = "none" if shapes[name] == "o" else colors[name]
-        axis.scatter(range(len(curve)), curve, 42, marker=shapes[name], color=face,
-                     edgecolors=colors[name] if face == "none" else None, zorder=3)  # fmt: skip
-    at = float(next(iter(dots.values()))[mark])
-    said = f"positions {mark} and 0, and positions {60 + mark} and 60"
-    arrow = {"arrowstyle": "-", "color": "0.4"}
-    axis.annotate(said, (mark, at), (mark + 4, at + 0.12), color=INK, size=9.5, arrowprops=arrow)
-    axis.set(xlabel="distance of the two positions", ylabel="cosine of their rows")
-    return figure
-
-
 def pairs_of_tokens(
     panels: dict[str, tuple[Float[Tensor, "token token"], Float[Tensor, "token token"], str]],
     named: dict[str, tuple[int, int]],
@@ -153,24 +121,6 @@ def reordered(
     axis.set(xlim=(0, width), ylim=(0, height), aspect="auto")
     said = "strip: 12 of the logits at this position     line: equal in both orders     dotted: not"
     diagrams.say(axis, width / 2, 0.16, said, PALE, size=9.5)
-    return diagrams.headline(figure, title)
-
-
-def dials(rates: dict[str, float], positions: range, title: str) -> Figure:
-    """Positions (columns) as hands of dials (rows), each of a rate in radians per step."""
-    side = 0.62
-    width, height = 2.3 + side * len(positions), 0.75 + side * len(rates)
-    figure, axis = diagrams.canvas(width, height)
-    diagrams.say(axis, 1.85, height - 0.58, "position", PALE, size=10, ha="right")
-    for row, (name, rate) in enumerate(rates.items()):
-        y = height - 0.98 - side * row
-        diagrams.say(axis, 1.85, y + 0.1, name, size=10, ha="right", weight="bold")
-        said = f"a turn in {2 * math.pi / rate:.0f} steps"
-        diagrams.say(axis, 1.85, y - 0.1, said, PALE, size=9.5, ha="right")
-        for column, p in enumerate(positions):
-            x = 2.25 + side * column
-            diagrams.say(axis, x, height - 0.58, f"{p}", PALE, size=10)
-            _dial(axis, x, y, 0.24, {KEY: math.pi / 2 - rate * p})
     return diagrams.headline(figure, title)
 
 

@@ -1,4 +1,4 @@
-"""Figures of notebook 04: terms of a logit, as a sum, in a text and for rivals; one stream."""
+"""Figures of notebook 04: terms of a logit, as a sum and for rivals; one stream."""
 
 from typing import NamedTuple
 
@@ -166,33 +166,6 @@ def _head(axis, x: float, y: float, head: int, fill="white") -> None:
     diagrams.word(axis, x, y, f"H{head}", SHARE, width=0.46, height=0.36, size=9.5, fill=fill)
 
 
-def differences(panels: dict[str, dict[str, float]], title: str) -> Figure:
-    """Terms of several logit differences, {panel: {name: a number}}, and their sums."""
-    data = {
-        said: {name: {"": round(each, 1) + 0.0} for name, each in terms.items()}
-        | {"sum": {"": sum(terms.values())}}
-        for said, terms in panels.items()
-    }
-    label = "contribution to the difference of the two logits"
-    look = {"colors": {"": VALUE}, "number": "+.1f", "stems": True, "width": 9.4}
-    return forms.dots(data, title, label, **look)
-
-
-def attribution_in_text(
-    rows: dict[str, Float[Tensor, " pos"]], tokens: list[str], title: str, most=10.0, letters=56
-) -> Figure:
-    """A text once for each term, every token shaded by what the term adds to its logit.
-
-    rows: {label: a number for each token}. Below the label stands the mean of each line's tokens.
-    """
-    labeled = {}
-    for label, row in rows.items():
-        means = [_signed(np.mean(numbers)) for _, numbers in texts.wrap(tokens, row, letters)]
-        labeled[f"{label}\nmean {', '.join(means)}"] = tokens, row
-    key = f"green: what the term adds to a token's logit, full at {most:g}; orange: takes off"
-    return texts.shaded_texts(labeled, title, VALUE, most, key, letters, below=QUERY)
-
-
 def rivals(
     tables: dict[str, Float[Tensor, "part token"]], parts: list[str], tokens: list[str], title: str
 ) -> Figure:
@@ -208,18 +181,3 @@ def rivals(
         shown, title, number="+.1f", row_names=names, column_names=[repr(each) for each in tokens],
         limits=(-1.6 * most, 1.6 * most), colors=SIGNED, cell=(0.86, 0.3),
     )  # fmt: skip
-
-
-def by_rival(
-    table: Float[Tensor, "part token"], parts: list[str], tokens: list[str], title: str
-) -> Figure:
-    """What each part adds to the logit of each of several tokens, and below them the sums."""
-    values = np.round(np.asarray(table), 1) + 0.0  # never -0.0
-    most, label = np.abs(values).max(), "sum: the logit, above its mean over the vocabulary"
-    figure = forms.grids(
-        {"": {"": values}}, title, number="+.1f", row_names=parts, column_names=tokens,
-        x_label=label, limits=(-1.6 * most, 1.6 * most), colors=SIGNED, cell=(0.86, 0.32),
-    )  # fmt: skip
-    sums = [f"{sum_:.1f}\n{token!r}" for token, sum_ in zip(tokens, table.sum(0), strict=True)]
-    figure.axes[0].set_xticklabels(sums, weight="bold")
-    return figure

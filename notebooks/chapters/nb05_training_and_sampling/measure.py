@@ -1,10 +1,9 @@
-"""Notebook 05: the test set of all models, the loop at one rate, heads that answer questions."""
+"""Notebook 05: the test set of all models, names and their endings, the loop at one rate."""
 
 import torch
 import torch.nn.functional as F
 
 from aot_helpers.text.batches import pad_batch
-from aot_helpers.text.stories import ROADS, THINGS
 from chapters.nb05_training_and_sampling.exercises import train
 
 ENDINGS = [vowel + end for vowel in "aeiou" for end in "nrls"]  # of surnames: 20, equally likely
@@ -96,65 +95,3 @@ def forty_losses(new_model, batches, rate):
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98))
     train(model, optimizer, batches[:40], [rate] * 40, losses.append)
     return losses
-
-
-def questions(couples):
-    """{kind: [[(prompt, answer), …] that choose a head, the same that test it]}.
-
-    Each answer is the grammar's: the road's goal, the adjective of the thing, the first name.
-    couples: full names of two people, from stories that no model has read.
-    """
-    things = [(adjective, noun) for adjective, nouns in THINGS.items() for noun in nouns]
-    people = list(dict.fromkeys(name for couple in couples for name in couple))[:16]
-    asked = {
-        "which place?": [(f"She walked from the {a} to the", b) for a, b in ROADS.items()],
-        "which thing?": [
-            (f"One night Mila Golun found a {a} {noun}. She carried the", a) for a, noun in things
-        ],
-        "who?": [
-            (f"{name} lived near the mill with six friends. One night", name) for name in people
-        ],
-    }
-    half = {  # both things of an adjective are in one half
-        kind: [i // (1 + (kind == "which thing?")) % 2 for i in range(len(each))]
-        for kind, each in asked.items()
-    }
-    return {
-        kind: [[q for q, h in zip(each, half[kind], strict=True) if h == part] for part in (1, 0)]
-        for kind, each in asked.items()
-    }
-
-
-@torch.no_grad()
-def left_without_each_head(model, tokenizer, asked):
-    """The share of the answers' probability that is left without each head of layer 0, [head]."""
-    sums = torch.zeros(model.config.n_heads + 1)
-    for prompt, answer in asked:
-        ids, first = tokenizer.encode(prompt, bos=True), tokenizer.encode(f" {answer}")[0]
-        for out in range(len(sums)):  # the last: no head is out
-            keep = (torch.arange(model.config.n_heads) != out)[:, None]
-            logits = model(ids[None], edits={"L0.z": lambda z, keep=keep: z * keep})[0, -1]
-            sums[out] += logits.softmax(dim=-1)[first]
-    return sums[:-1] / sums[-1]
-
-
-def one_head_each(left, run):
-    """What is left without the head chosen for each kind, without the next, and in the control.
-
-    left: {kind: [what is left on the prompts that choose, on those that test]}, both [head]. run:
-    the name of the model. Returns values {"chosen head", "next head"}, their names in the same
-    form, the control (for the chosen head those chosen for other kinds, for the next the ones
-    after it) and its names.
-    """
-    order = {kind: choosing.argsort().tolist() for kind, (choosing, _) in left.items()}
-    heads = {"chosen head": {}, "next head": {}}, {"chosen head": {}, "next head": {}}
-    for kind, (chosen, following, *rest) in order.items():
-        elsewhere = {order[k][0] for k in order} - {chosen}
-        for group, own, other in zip(heads[0], (chosen, following), (elsewhere, rest), strict=True):
-            heads[0][group][kind], heads[1][group][kind] = [own], sorted(other)
-    found = []
-    for groups in heads:
-        pairs = {g: [(k, h) for k in left for h in of_kind[k]] for g, of_kind in groups.items()}
-        found.append({g: [left[k][1][h].item() for k, h in each] for g, each in pairs.items()})
-        found.append({g: [f"{run} L0H{h} {k}" for k, h in each] for g, each in pairs.items()})
-    return found

@@ -1,7 +1,6 @@
 """The exercises of notebook 06: worth of a pair, rule and exception, tied rows, a false word.
 
 PAGES are the package's versions of what the reader writes; each is its folded solution.
-`bigram_table` and `factor` are used by the evidence.
 """
 
 import torch
@@ -11,24 +10,6 @@ from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from aot_helpers.teaching.exercises.references import read_numbers
 
 LEAST, RIVAL = 7, "whether"  # letters of the false word; the word that it must beat
-
-
-def bigram_table(letters, n):
-    """Log-probabilities [present, next], counted in a text; each pair has 0.5 more than its count.
-
-    letters: numbers from 0 to n - 1.
-    """
-    counts = torch.full((n, n), 0.5)
-    one = torch.tensor(1.0)
-    counts.index_put_((letters[:-1], letters[1:]), one, accumulate=True)
-    return (counts / counts.sum(dim=1, keepdim=True)).log()
-
-
-def factor(table, r):
-    """W_E [n, r] and W_U [r, n]: their product is nearest to the table, row means taken off."""
-    centered = table - table.mean(dim=1, keepdim=True)
-    U, S, Vh = torch.linalg.svd(centered)
-    return U[:, :r] * S[:r], Vh[:r]
 
 
 def saved(share):

@@ -1,4 +1,4 @@
-"""Notebook 06: pairs of letters, a model of two matrices, and how well it agrees with a table."""
+"""Notebook 06: the letters of a text, pairs and longer contexts, a line between two groups."""
 
 import math
 import re
@@ -6,9 +6,7 @@ import re
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
-from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.text.corpora import load_corpus
 
 VOWELS = "aeiou"
@@ -63,89 +61,6 @@ def _contexts(stream: Int[Tensor, " n"], d_vocab: int, length: int) -> Int[Tenso
     for i in range(length):
         code = code * d_vocab + stream[i : i + len(code)]
     return code
-
-
-def train_pairs(
-    stream: Int[Tensor, " n"],
-    d_vocab: int,
-    d_model: int,
-    steps: int = 500,
-    seed: int = 0,
-    tied: bool = False,
-) -> tuple[Float[Tensor, "d_vocab d_model"], Float[Tensor, "d_model d_vocab"]]:
-    """W_E and W_U of a model without layers, trained on pairs drawn from a text.
-
-    Adam on 2,000 pairs a step; its learning rate falls from 0.05 to 0. tied: W_U is W_E turned.
-    """
-    dice = torch.Generator().manual_seed(seed)
-    W_E = 0.1 * torch.randn(d_vocab, d_model, generator=dice)
-    W_U = W_E.T if tied else 0.1 * torch.randn(d_model, d_vocab, generator=dice)
-    with torch.enable_grad():
-        W_E.requires_grad_()
-        W_U = W_E.T if tied else W_U.requires_grad_()
-        optimizer = torch.optim.Adam([W_E] if tied else [W_E, W_U])
-        for step in range(steps):
-            optimizer.param_groups[0]["lr"] = 0.05 * (1 - step / steps)
-            at = torch.randint(len(stream) - 1, (2000,), generator=dice)
-            loss = cross_entropy(W_E[stream[at]] @ W_U, stream[at + 1])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-    return W_E.detach(), W_U.detach()
-
-
-def as_model(
-    W_E: Float[Tensor, "d_vocab d_model"], W_U: Float[Tensor, "d_model d_vocab"], n_ctx: int = 64
-) -> AttentionOnlyTransformer:
-    """The package's model without layers, with these two matrices."""
-    shape = ModelConfig(*W_E.shape[:1], 0, W_E.shape[1], n_ctx, positions="none", layer_norm=False)
-    model = AttentionOnlyTransformer(shape).requires_grad_(False)
-    model.W_E.copy_(W_E)
-    model.W_U.copy_(W_U)
-    return model
-
-
-def cut_by_frequency(
-    log_table: Table, rows: Float[Tensor, " present"], columns: Float[Tensor, " next"], rank: int
-) -> Table:
-    """The table of a rank that is nearest by squared error, row means taken off.
-
-    An entry weighs its row's weight times its column's; with equal ones it is the truncated SVD.
-    """
-    rows, columns = rows.double(), columns.double()
-    centered = log_table.double()
-    centered = centered - (centered * columns).sum(dim=1, keepdim=True) / columns.sum()
-    left, right = (each.clamp(min=1e-12).sqrt() for each in (rows[:, None], columns))
-    U, S, Vh = torch.linalg.svd(left * centered * right)
-    return (U[:, :rank] * S[:rank]) @ Vh[:rank] / left / right
-
-
-def kept(occurrences: Float[Tensor, "row next"], least: float) -> Bool[Tensor, "row next"]:
-    """True for pairs with enough occurrences, in rows that have two of them or more.
-
-    Row 0, the token that marks the beginning, is left out.
-    """
-    keep = occurrences >= least
-    keep[0] = False
-    return keep & (keep.sum(dim=1, keepdim=True) > 1)
-
-
-def centered(
-    table: Float[Tensor, "row next"], keep: Bool[Tensor, "row next"]
-) -> Float[Tensor, " pair"]:
-    """The kept entries, each minus the mean of the kept entries of its row."""
-    n = keep.sum(dim=1, keepdim=True).clamp(min=1)
-    return (table - (table * keep).sum(dim=1, keepdim=True) / n)[keep]
-
-
-def correlation(
-    table: Float[Tensor, "row next"],
-    log_table: Float[Tensor, "row next"],
-    keep: Bool[Tensor, "row next"],
-) -> Float[Tensor, ""]:
-    """Correlation of two tables over the kept entries, row means taken off."""
-    both = [centered(each.double(), keep) for each in (table, log_table)]
-    return torch.corrcoef(torch.stack(both))[0, 1]
 
 
 def line_between(

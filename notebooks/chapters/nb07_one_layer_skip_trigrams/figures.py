@@ -165,13 +165,13 @@ def prices(paid: dict[str, dict[str, float]], title: str) -> Figure:
 
     paid: {run: {preposition: loss above the floor, in coin tosses}}.
     """
-    control = "control: after onto, of, with"
+    usual = "after onto, of, with"
     rows = {}
     for run, after in paid.items():
         size, seed = 2 if "2heads" in run else 4, run.partition("-seed")[2] or 0
         found = {f"after {word}": [p] for word, p in after.items() if word in BUG_PREPOSITIONS}
         others = [p for word, p in after.items() if word not in BUG_PREPOSITIONS]
-        rows[f"{size} heads, seed {seed}"] = {control: others} | found
-    colors = {control: "0.65", "after in": KEY, "after at": QUERY}
+        rows[f"{size} heads, seed {seed}"] = {usual: others} | found
+    colors = {usual: "0.65", "after in": KEY, "after at": QUERY}
     label = "loss above the floor, in coin tosses"
     return dots({"": rows}, title, label, colors=colors, levels={0: "rule known", 1: "coin toss"})

@@ -6,42 +6,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Edits, Model
 from aot_helpers.models.transformer import AttentionOnlyTransformer
-from aot_helpers.text.planted import BUG, BUG_OBJECTS, FILLERS, P_VERB, PlantedTruth
+from aot_helpers.text.planted import BUG, BUG_OBJECTS, PlantedTruth
 from aot_helpers.text.tokenization import word_ids
 
 Planted = dict[tuple[str, str], str]  # {(source, destination): out}
-
-
-def frames(tokenizer, sources: list[str], destinations: list[str]) -> Int[Tensor, "frame 5"]:
-    """Short texts BOS, source, filler, filler, destination: all pairs of fillers that may follow.
-
-    Ordered by source, then destination, then fillers.
-    """
-    number = word_ids(tokenizer)
-    return torch.tensor(
-        [
-            [tokenizer.bos, number[source], number[a], number[b], number[destination]]
-            for source in sources
-            for destination in destinations
-            for a in FILLERS
-            for b in FILLERS[a]
-        ]
-    )
-
-
-def raises(
-    logits: Float[Tensor, "frame out"], n_destinations: int
-) -> Float[Tensor, "source destination out"]:
-    """How far each source lifts the probability of each out, above the mean over all sources.
-
-    logits: after the last word of `frames`, with every word of the vocabulary as a source.
-    """
-    n_pairs = sum(map(len, FILLERS.values()))
-    p = logits.softmax(dim=-1).view(-1, n_destinations, n_pairs, logits.shape[-1]).mean(dim=2)
-    return p - p.mean(dim=0)
 
 
 def gap_frames(
@@ -136,52 +106,6 @@ def of_kind(truth: PlantedTruth, kind: str, shape: tuple[int, int]) -> Bool[Tens
     for row, kinds in enumerate(truth.kinds):
         mask[row, : len(kinds)] = torch.tensor([each == kind for each in kinds])
     return mask
-
-
-def fillers_before(tokenizer, texts: Int[Tensor, "text pos"]) -> Int[Tensor, "text pos"]:
-    """How many fillers stand directly before each word."""
-    number = word_ids(tokenizer)
-    filler = torch.isin(texts, torch.tensor([number[word] for word in FILLERS]))
-    n_before = torch.zeros_like(texts)
-    for at in range(1, texts.shape[1]):
-        n_before[:, at] = (n_before[:, at - 1] + 1) * filler[:, at - 1]
-    return n_before
-
-
-def looks_at_verbs(
-    model: AttentionOnlyTransformer,
-    head: int,
-    texts: Int[Tensor, "text pos"],
-    here: Bool[Tensor, "text word"],
-) -> tuple[float, float]:
-    """A head's mean attention to the word before the fillers, and to all other verbs.
-
-    here: True at the places that it looks from, each with a verb before its fillers.
-    """
-    number = word_ids(model.tokenizer)
-    row, place = here.nonzero(as_tuple=True)
-    _, cache = model.run_with_cache(texts)
-    shares = cache["L0.pattern"][row, head, place]  # [place, pos]
-    before = place - fillers_before(model.tokenizer, texts)[row, place] - 1
-    own = shares.gather(1, before[:, None])[:, 0]
-    verbs = torch.isin(texts[row], torch.tensor([number[verb] for verb in P_VERB]))
-    return own.mean().item(), ((shares * verbs).sum(dim=1) - own).mean().item()
-
-
-def above_floor(
-    model: Model,
-    words: Bool[Tensor, "text word"],
-    texts: Int[Tensor, "text pos"],
-    floor: Float[Tensor, "text word"],
-    edits: Edits | None = None,
-    on: Int[Tensor, "text pos"] | None = None,
-) -> float:
-    """Mean loss above the floor (nats per word) where `words` is True.
-
-    on: other texts for the model to read, while it is asked for the words of `texts`.
-    """
-    losses = next_token_losses(model(texts if on is None else on, edits=edits), texts)
-    return (losses - floor)[words].mean().item()
 
 
 def attending_as_in(

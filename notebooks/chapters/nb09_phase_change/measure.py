@@ -1,8 +1,5 @@
 """Notebook 09: what was measured of many runs, texts for the tour, a model with edits."""
 
-from collections.abc import Sequence
-
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -10,8 +7,6 @@ from torch import Tensor
 from aot_helpers.models.checkpoints import load_checkpoint, load_measurements
 from aot_helpers.models.protocol import Edits, Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.reading.interventions import ablate
-from aot_helpers.showing.training_page import INDUCTION, PREVIOUS, STEPS, STORY, Reading
 from aot_helpers.text.batches import repeat_segments
 from aot_helpers.text.corpora import load_corpus
 
@@ -39,49 +34,6 @@ def patterns_at(steps: list[int], head: Head, text: Texts) -> list[Float[Tensor,
         _, cache = load_checkpoint("stories-2l", step).run_with_cache(text)
         found.append(cache[f"L{head.layer}.pattern"][:, head.head].mean(dim=0))
     return found
-
-
-@torch.no_grad()
-def read_name(name: str, steps: Sequence[int] = STEPS) -> Reading:
-    """What stories-2l at some steps expects of a story with a name in it twice, and its patterns.
-
-    With all heads, without its previous-token head, without its induction heads, without both.
-    Raises ValueError for a name without letters, or too long for the model.
-    """
-    name = " ".join(name.split())
-    if not name:
-        raise ValueError("the name must have a letter, got only spaces: make one up")
-    models = [load_checkpoint("stories-2l", step) for step in steps]
-    tokenizer, n_ctx = models[0].tokenizer, models[0].config.n_ctx
-    before, between = STORY
-    parts = tokenizer.encode_many([before, f" {name}", between, f" {name}"])
-    ends = np.cumsum([len(part) for part in parts]).tolist()
-    tokens = torch.cat([torch.tensor([tokenizer.bos]), *parts])[None]
-    if tokens.shape[1] > n_ctx:
-        raise ValueError(
-            f"with {name!r} twice the text has {tokens.shape[1]} tokens and is longer than the "
-            f"model's {n_ctx} positions: take a shorter name"
-        )
-    previous, induction = ([Head.parse(head) for head in each] for each in (PREVIOUS, INDUCTION))
-    p, guesses, patterns = [], [], []
-    for model in models:
-        for off in ([], previous, induction, previous + induction):
-            logits, cache = model.run_with_cache(tokens, edits=ablate(model, off) if off else None)
-            chances = logits[0, :-1].softmax(dim=-1)
-            p.append(chances.gather(1, tokens[0, 1:, None])[:, 0])
-            guesses.append(tokenizer.token_strings(chances.argmax(dim=-1)))
-            patterns.append(
-                [cache[f"L{h.layer}.pattern"][0, h.head] for h in (previous[0], induction[0])]
-            )
-    n, p = len(models), torch.stack(p).numpy()
-    of_previous, of_induction = (
-        torch.stack(each).unflatten(0, (n, 4)).numpy() for each in zip(*patterns, strict=True)
-    )
-    return Reading(
-        name, list(steps), tokenizer.token_strings(tokens[0, 1:]),
-        [(ends[0], ends[1]), (ends[2], ends[3])], p.reshape(n, 4, -1),
-        [guesses[4 * k : 4 * k + 4] for k in range(n)], of_previous[:, 0], of_induction,
-    )  # fmt: skip
 
 
 def stories_and_names(

@@ -39,11 +39,6 @@ def loss_by_place(rises: dict[str, dict[str, Float[Tensor, " place"]]], title: s
     return figure
 
 
-def three_ways(rises: dict[str, dict[str, Float[Tensor, " place"]]]) -> Figure:
-    """`loss_by_place` for the three ablations; its title answers what the tour asks before."""
-    return loss_by_place(rises, "L0H3 is missed in all three ways, L0H2 only when zeros replace it")
-
-
 def lifts(found: dict[str, Float[Tensor, " token"]], title: str) -> Figure:
     """How far the note on each token lifts BOS: {head that writes it: [token]}."""
     figure, axes = panels(len(found), 1, 8.6, 0.62 * len(found) + 0.7, title=title, sharex=True)
@@ -104,7 +99,7 @@ def resting(found: dict[str, dict[str, float]], title: str) -> Figure:
     )  # fmt: skip
 
 
-def two_texts(tokenizer: Tokenizer, texts: dict[str, Texts], most: int = 12) -> Figure:
+def two_texts(tokenizer: Tokenizer, texts: dict[str, Texts], title: str, most: int = 12) -> Figure:
     """Tokens of second copies, a line for each {label: BOS, then a segment twice}.
 
     Green are tokens of the first of the texts, blue those of the last. Of many texts the one is
@@ -123,7 +118,6 @@ def two_texts(tokenizer: Tokenizer, texts: dict[str, Texts], most: int = 12) -> 
     for label, line in lines.items():
         pairs = zip(line, own, other, strict=True)
         rows[label] = line, [VALUE if t == a else KEY if t == b else "" for t, a, b in pairs]
-    title = "With its induction heads resampled, the model recites the other text"
     return token_rows(rows, title)
 
 

@@ -70,19 +70,6 @@ def rows_and_lines(
     return figure
 
 
-def ruled(drawn, theta: Float[Tensor, " word"], title: str) -> Figure:
-    """The straight line of each second word through the circle, without a map.
-
-    drawn: g0, g1, h of each word, see `lines`. Raises ValueError for other shapes.
-    """
-    drawn = np.asarray([np.asarray(line, float) for line in drawn])
-    if drawn.shape != (len(theta), 3):
-        raise ValueError(f"need g0, g1, h of {len(theta)} words, got the shape {drawn.shape}")
-    figure, axes = forms.panels(1, 1, 5, 4.5, title=title, figure_class=Painting)
-    _lines_of_words(axes[0, 0], drawn, theta)
-    return figure
-
-
 def sweeping(
     coefficients: Float[Tensor, " 11"], theta: Float[Tensor, " word"], seconds: Sequence[float],
     title: str,

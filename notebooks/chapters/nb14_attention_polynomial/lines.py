@@ -40,26 +40,6 @@ def cuts(g0: float, g1: float, h: float) -> list[float]:
     return [(middle + side * half) % TURN for side in (-1, 1)]
 
 
-def around(
-    nets: TorusNets, held: str, n_lines: int = 40, n_stops: int = 360
-) -> tuple[Float[Tensor, " stop"], Float[Tensor, "head line stop"]]:
-    """The scores of all heads while one word goes once around and the other is held.
-
-    held: "first" or "second", the word that stays, at n_lines angles in turn. Returns the angles of
-    the other word, in radians, and the scores. Raises ValueError for another word.
-    """
-    if held not in ("first", "second"):
-        raise ValueError(f'held must be "first" or "second", got {held!r}')
-    stops = torch.arange(n_stops, dtype=torch.float64) * TURN / n_stops + 0.005
-    angles = torch.arange(n_lines, dtype=torch.float64) * TURN / n_lines + 0.02
-    moving = torus.circle(stops.repeat(n_lines))[None]
-    still = torus.circle(angles.repeat_interleave(n_stops))[None]
-    first, second = (still, moving) if held == "first" else (moving, still)
-    x1, x2 = first + nets.W_pos[:, None, 0], second + nets.W_pos[:, None, 1]
-    scores = torch.einsum("npi,nhij,npj->nhp", x2, nets.qk(), x1 - x2)  # without values: small
-    return stops, scores.reshape(-1, n_lines, n_stops)
-
-
 class Product(NamedTuple):
     """A head of d_head 1: its score is [A cos(θ2-φ) + s] [B cos(θ1-ψ) - B cos(θ2-ψ) + t]."""
 

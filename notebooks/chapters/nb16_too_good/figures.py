@@ -1,28 +1,15 @@
-"""Drawings of notebook 16: two losses that disagree, two softmaxes, faults that cost, a sweep."""
+"""Drawings of notebook 16: two losses that disagree, two softmaxes, what a loss is worth."""
 
-from pathlib import Path
-
-import pandas
 from jaxtyping import Float
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from aot_helpers.showing import forms
-from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, VALUE
-from aot_helpers.showing.texts import tint
-from aot_helpers.showing.widgets import Page
-from chapters.nb16_too_good.report_model import FAULTS
-from chapters.nb16_too_good.results import ON_REVIEWS, combinations
-
-SCRIPT = Path(__file__).with_name("faults.js")  # the live view, in the page itself
+from aot_helpers.showing.diagrams import INK
 
 # Two colors of this notebook alone: the report's loss, and the usual one.
 REPORT, USUAL = "#C2255C", "#137177"
-AS_IT_STANDS = {"as trained": REPORT, "calibrated": USUAL}
-LENGTH_COLORS = {20: KEY, 50: QUERY, 80: VALUE}  # of rows of so many tokens; paler: slower
-LOSSES = {"softmax over time": REPORT, "usual softmax": USUAL}  # of the figure of word pieces
-TICKS = [4, 5, 6, 8, 10, 15, 20, 30]  # of a logarithmic axis of nats
 
 
 def learning(panels: dict[str, dict[str, tuple]], *, title: str, **more) -> Figure:
@@ -124,125 +111,4 @@ def ruler(floors: dict[str, dict], aim: float, reported: dict[str, float], *, ti
     axis.set_xticks(
         [1e-6, 1e-5, 1e-4, 1e-3, 1e-2], ["0.000001", "0.00001", "0.0001", "0.001", "0.01"]
     )
-    return figure
-
-
-def costs(rows: dict, found: dict, *, title: str, note: str = "") -> Figure:
-    """Held-out losses of set-ups on rows, beside the baselines, on a logarithmic axis of nats.
-
-    rows: {row: {a series of AS_IT_STANDS: losses}}; found: what `make data WHAT=autopsy` measured.
-    """
-    unit = "held-out cross-entropy of the next token (nats, log scale)"
-    levels = {nats: "\n" * (name == "uniform") + name for nats, name in _baselines(found).items()}
-    figure = forms.dots({"": rows}, title, unit, colors=AS_IT_STANDS, note=note, levels=levels)
-    (axis,) = figure.axes
-    axis.set_xscale("log")
-    axis.set_xticks(TICKS, TICKS)
-    axis.set_xticks([], minor=True)
-    return figure
-
-
-def all_combinations(found: dict, *, title: str) -> Figure:
-    """The held-out loss of all combinations of faults, over how many there are."""
-    wrong, usual = "softmax over positions", "softmax over the vocabulary"
-    colors = {wrong: REPORT, usual: USUAL}
-    groups = {name: ([], []) for name in colors}
-    for each in combinations(found):
-        group = groups[wrong if "loss over time" in each.faults else usual]
-        group[0].append(len(each.faults))
-        group[1].append(each.loss)
-    figure = forms.points(
-        {"": groups}, title, "faults of five", "held-out loss (nats, log scale)",
-        colors=colors, levels=_baselines(found), y_log=True,
-    )  # fmt: skip
-    (axis,) = figure.axes
-    axis.set_xticks(range(len(ON_REVIEWS) + 1))
-    axis.set_yticks(TICKS, TICKS)
-    axis.set_yticks([], minor=True)
-    return figure
-
-
-def by_axis(found: dict, *, title: str) -> Figure:
-    """The held-out loss of all combinations of faults; below each, which faults it has.
-
-    Above each other: the same other faults with the right axis of the softmax and with the wrong.
-    """
-    wrong, *others = ON_REVIEWS
-    losses = {frozenset(each.faults): each.loss for each in combinations(found)}
-    columns = sorted((s for s in losses if wrong not in s), key=lambda s: losses[s | {wrong}])
-    colors = {"softmax over positions": REPORT, "softmax over the vocabulary": USUAL}
-    figure, axes = forms.panels(
-        2, 1, 8.6, 4.6, title=title, key={f"● {name}": hue for name, hue in colors.items()},
-        sharex=True, height_ratios=(3.2, 1), note="black dots: the other faults of a model",
-    )  # fmt: skip
-    axis, table = axes[:, 0]
-    for x, others_of_it in enumerate(columns):
-        pair = losses[others_of_it | {wrong}], losses[others_of_it]
-        axis.plot([x, x], pair, color="0.85", lw=2, zorder=0)
-        axis.scatter([x, x], pair, s=44, color=list(colors.values()))
-        inks = [INK if name in others_of_it else "0.9" for name in others]
-        table.scatter([x] * len(others), range(len(others)), s=52, color=inks)
-    axis.set(yscale="log", ylabel="held-out loss (nats, log scale)")
-    axis.set_yticks(TICKS, TICKS)
-    axis.set_yticks([], minor=True)
-    axis.set_xlim(-0.6, len(columns) + 0.9)  # room for the names of the baselines
-    for nats, name in _baselines(found).items():
-        axis.axhline(nats, color="0.6", lw=1, ls="--", zorder=0)
-        axis.text(
-            len(columns) + 0.85, nats, name, size=forms.SMALL, color=PALE, ha="right", va="bottom"
-        )
-    table.set_yticks(range(len(others)), [FAULTS[name].term for name in others])
-    table.set(xticks=[], ylim=(len(others) - 0.4, -0.6))
-    table.tick_params(length=0)
-    table.spines[:].set_visible(False)
-    return figure
-
-
-def _baselines(found: dict) -> dict[float, str]:
-    """What the three baselines cost on reviews, with their names."""
-    counted = found["counting"]["imdb imdb-2l 20"]
-    names = {"bigram": "bigram", "unigram": "unigram", "chance": "uniform"}
-    return {counted[what]: name for what, name in names.items()}
-
-
-class FaultsView(Page):
-    """Checkboxes that put faults into a working model; what it then knows and writes, at once.
-
-    found: the results of `make data WHAT=autopsy`. All combinations were trained beforehand.
-    title: of the picture for places without scripts.
-    """
-
-    def __init__(self, found: dict, *, title: str):
-        table = {}
-        for each in combinations(found):
-            key = sum(2 ** ON_REVIEWS.index(name) for name in each.faults)
-            table[key] = [round(each.loss, 4), round(each.accuracy, 4), each.sample]
-        data = {
-            "faults": [[FAULTS[name].term, FAULTS[name].code] for name in ON_REVIEWS],
-            "table": table,
-            "marks": {name: nats for nats, name in _baselines(found).items()},
-            "colors": [USUAL, REPORT],
-        }
-        said = "five faults to put into a working model, and what it then knows and writes"
-        super().__init__(SCRIPT, data, by_axis(found, title=title), said)
-
-
-def sweep_map(table: pandas.DataFrame, chance: float, *, title: str) -> Figure:
-    """Each trial of the sweep: the loss that it reports, and what it knows.
-
-    table: its trials; chance: the held-out loss of knowing nothing, in nats.
-    """
-    panels, colors = {"with the faults": {}, "without": {}}, {}
-    for (length, rate), some in table.groupby(["max_length", "learning_rate"]):
-        name = f"{length} tokens, rate {rate:g}"
-        colors[name] = tint(LENGTH_COLORS[length], 1.0 if rate >= 1e-3 else 0.45)
-        for mended, panel in zip((False, True), panels.values(), strict=True):
-            trials = some[some.mended == mended]
-            panel[name] = trials["own loss, last"].to_numpy(), trials["loss"].to_numpy()
-    figure = forms.points(
-        panels, title, "the loss that a trial reports", "held-out loss (nats)",
-        colors=colors, levels={chance: "knowing nothing"}, shared=False,
-    )  # fmt: skip
-    for axis in figure.axes:
-        axis.set_ylim(table["loss"].min() - 0.1, chance + 0.3)
     return figure

@@ -1,13 +1,15 @@
-"""The training report S0 taken apart: its faults one by one, its data, and what each mend changes.
+"""The training report S0 taken apart: its model, its losses, its data, and its faults one by one.
 
-A set-up is a set of faults. Without any it is an ordinary small transformer. Notebook 16 draws the
-ladder from there to all of them; the report's own models (REPORT_MODELS) have each some of them.
+A set-up is a set of faults. Without any it is an ordinary small transformer. The evidence draws the
+ladder from there to all of them.
 """
 
+import json
 import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -20,8 +22,7 @@ from aot_helpers.models.transformer import AttentionOnlyTransformer, Block, Mode
 from aot_helpers.text.batches import pad_batch
 from aot_helpers.text.tokenization import Tokenizer
 
-LENGTHS = (20, 50, 80)  # tokens in a row (S0, section VIII A); one less is predicted
-PROMPT = "This movie is"
+LONGER = Path(__file__).with_name("longer.json")  # the evidence's support writes it
 SWEEP = {
     "notebook": "notebooks/trials/autopsy.ipynb",
     "grid": {
@@ -251,16 +252,6 @@ class Setup:
             )
 
 
-# The models of S0's notebooks: none of them has all of these faults.
-_ALWAYS = {"loss over time", "padding counts", "no layer norm", "short tokens"}
-REPORT_MODELS = {
-    "one layer": {"faults": frozenset(_ALWAYS | {"no stream"}), "n_layers": 1, "d_mlp": 0},
-    "two layers": {"faults": frozenset(_ALWAYS | {"no stream", "one block twice"}), "d_mlp": 0},
-    "two layers, MLP": {"faults": frozenset(_ALWAYS | {"no stream", "straight MLP"})},
-    "two layers, MLP, stream": {"faults": frozenset(_ALWAYS | {"straight MLP"})},
-}
-
-
 @dataclass
 class Learned:
     """A trained model, and the seconds it took.
@@ -336,27 +327,6 @@ def examine(model: ReportModel, rows: Rows, batch_size: int = 50) -> dict[str, f
     return found | {"over time": sums["over time"] / len(rows.tokens)}
 
 
-def fit_constants(model: ReportModel, rows: Rows, steps: int = 200, seed: int = 0) -> None:
-    """Give a trained model what `loss_over_time` leaves free, by the usual loss on 50 texts a step.
-
-    That is one number for each token, added to its logit everywhere, and one scale of all logits.
-    The other weights stay. What the model then knows, it had learned before.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    scale, bias = torch.ones((), requires_grad=True), model.b_U
-    optimizer = torch.optim.Adam([scale, bias], 0.1)
-    for _ in range(steps):
-        at = torch.randint(len(rows.tokens), (50,), generator=generator)
-        inputs, targets, real = rows.batch(at)
-        with torch.no_grad():
-            logits = model.transformer(inputs)
-        loss = next_token_loss(scale * logits + bias, targets, real)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    model.transformer.W_U.data *= scale.detach()
-
-
 @torch.no_grad()
 def write_on(
     model: ReportModel, prompt: Int[Tensor, " pos"], n: int = 7, top_k: int = 10, seed: int = 0,
@@ -376,18 +346,13 @@ def write_on(
     return tokens
 
 
-def continuation_share(tokens: Int[Tensor, " _"], tokenizer: Tokenizer) -> float:
-    """The share of tokens that go on a word: ##ing in BERT's vocabulary, ing in a BPE.
-
-    In a BPE the tokens that begin a word begin with a space; in BERT's vocabulary none does.
-    """
-    strings = tokenizer.token_strings(tokens)
-    spaced = any(s[0] == " " for s in tokenizer.token_strings([*range(tokenizer.d_vocab)]) if s)
-    return sum(s[:1].isalpha() if spaced else s[:2] == "##" for s in strings) / len(strings)
-
-
 def baselines(train: Rows, test: Rows) -> dict[str, float]:
     """Held-out losses (nats) of knowing nothing, counting tokens, counting pairs; full rows."""
     d_vocab = train.tokenizer.d_vocab
     full = [rows.tokens[rows.real.all(1)] for rows in (train, test)]
     return {"chance": math.log(d_vocab)} | count_losses(*full, d_vocab)
+
+
+def longer() -> list[dict]:
+    """Models A and B after 150 and 1,500 steps, with two seeds and on two kinds of texts."""
+    return json.loads(LONGER.read_text("utf-8"))

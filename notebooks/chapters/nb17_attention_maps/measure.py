@@ -1,23 +1,17 @@
-"""Notebook 17: hundreds of prompts, attention between words, kinds of heads, words moved about."""
+"""Notebook 17: hundreds of prompts, attention between words, words moved about, heads that rest."""
 
-import math
-from collections import defaultdict
-from collections.abc import Callable, Collection
+from itertools import permutations
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from aot_helpers.base.errors import unknown_name
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.protocol import Head, Model
-from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.reading.heads import keys_back
+from aot_helpers.models.transformer import AttentionOnlyTransformer
 from aot_helpers.text.tokenization import Tokenizer
 
-PROMPT = "This movie is"  # S0, section VIII A
-SEEDS = ("imdb-2l", "imdb-2l-seed1", "imdb-2l-seed2")
 # Words of one piece each in the vocabulary of the imdb models; {} is the second word.
 OPENINGS = (
     "This {} is",
@@ -31,16 +25,15 @@ OPENINGS = (
     "No {} is",
     "Her {} had",
 )
-NOUNS, OTHERS, JUDGING = map(
-    str.split,
-    (
-        "movie film story plot actor character book show scene music script director "
-        "man woman girl family house world life school comedy performance idea series",
-        "not also just now still never here about going really very so "
-        "only even all there always made back out in like from because",
-        "good bad great terrible awful boring funny excellent horrible stupid wonderful poor",
-    ),
-)
+NOUNS = [
+    *("movie", "film", "story", "plot", "actor", "character", "book", "show"),
+    *("scene", "music", "script", "director", "man", "woman", "girl", "family"),
+    *("house", "world", "life", "school", "comedy", "performance", "idea", "series"),
+]
+FOUR = ("This", "{}", "is", "really")  # the noun is the second word
+AFTER = ("one", "of", "the", "best", "ever", "made")
+ORDERS = list(permutations(range(4)))  # which of the four words stands at each place
+AT_ONCE = 40  # texts in a batch
 
 
 class Text(NamedTuple):
@@ -67,9 +60,6 @@ def text_of(tokenizer: Tokenizer, tokens: Int[Tensor, " pos"], topic: int = 1) -
 def openings(nouns=NOUNS) -> list[str]:
     """Prompts of three words whose second is the topic: every opening with every noun."""
     return [each.format(noun) for noun in nouns for each in OPENINGS]
-
-
-AT_ONCE = 40  # texts in a batch
 
 
 def padded(texts: list[Int[Tensor, " pos"]], more: int = 0) -> Int[Tensor, "text longest"]:
@@ -163,118 +153,9 @@ def read(model: Model, texts: list[Text]) -> list[Maps]:
     return maps
 
 
-def _words_back(n: int, *back: int) -> Bool[Tensor, "query key"]:
-    words = torch.arange(n)[None]
-    return sum(keys_back(words, each)[0] for each in back).bool()
-
-
-def _columns(n: int, *words: int) -> Bool[Tensor, "query key"]:
-    return torch.isin(torch.arange(n), torch.tensor(words)).expand(n, n)
-
-
-# What S0 named, in its order: (number of words, the topic's place) -> the words looked at.
-KINDS: dict[str, Callable[[int, int], Bool[Tensor, "query key"]]] = {
-    "topic": lambda n, topic: _columns(n, topic),
-    "previous": lambda n, topic: _words_back(n, 1),
-    "first and third": lambda n, topic: _columns(n, 0, 2),
-    "first two": lambda n, topic: _columns(n, 0, 1),
-    "first": lambda n, topic: _columns(n, 0),
-    "two back": lambda n, topic: _words_back(n, 2),
-    "topic and present": lambda n, topic: _columns(n, topic) | _words_back(n, 0),
-    "present and previous": lambda n, topic: _words_back(n, 0, 1),
-}
-FIRST_QUERY = 3  # the first word that the model wrote; here two back is the topic, later all differ
-
-
-def targets_of(kind: str, n_words: int, topic: int = 1) -> Bool[Tensor, "query key"]:
-    """True at the words that a head of this kind looks at; only at queries that count."""
-    if kind not in KINDS:
-        raise unknown_name("kind of head", kind, KINDS)
-    targets = KINDS[kind](n_words, topic).tril().clone()
-    targets[: max(FIRST_QUERY, topic + 1)] = False
-    return targets
-
-
-def hits(
-    pattern: Float[Tensor, "*text head query key"], targets: Bool[Tensor, "query key"]
-) -> tuple[Float[Tensor, "*text head counted"], Float[Tensor, " counted"]]:
-    """Where the k words most looked at are the k targets, and how often by chance.
-
-    Only for the counted queries, which have targets; chance is 1 in all choices of k of the words
-    up to the query.
-    """
-    at = targets.any(dim=-1).nonzero()[:, 0]
-    wanted = targets[at].sum(dim=-1)
-    order = (
-        pattern[..., at, :].argsort(dim=-1, descending=True).argsort(dim=-1)
-    )  # rank of each word
-    found = (order < wanted[:, None]) == targets[at]
-    ways = [math.comb(q + 1, k) for q, k in zip(at.tolist(), wanted.tolist(), strict=True)]
-    return found.all(dim=-1).to(pattern), 1 / torch.tensor(ways).to(pattern)
-
-
-def fits(maps: list[Maps], kind: str) -> Float[Tensor, " head"]:
-    """How well each head fits a kind: hits above chance, as a share of those that chance leaves.
-
-    0 is chance, 1 is always; over all counted words of all texts.
-    """
-    alike = defaultdict(list)  # texts of one length have one table of targets
-    for text, words, _ in maps:
-        alike[len(text.words), text.topic].append(words)
-    found, chance = [], []
-    for (n_words, topic), patterns in alike.items():
-        each, luck = hits(torch.stack(patterns), targets_of(kind, n_words, topic))
-        found.append(each.transpose(0, 1).flatten(1))  # [head, text and counted word]
-        chance.append(luck.repeat(len(patterns)))
-    rate, luck = torch.cat(found, dim=1).mean(dim=1), torch.cat(chance).mean()
-    return (rate - luck) / (1 - luck)
-
-
-def best_fit(maps: list[Maps], leave_out: Collection[int] = ()) -> float:
-    """The best fit of any head to any of KINDS. leave_out: numbers of heads that do not count."""
-    found = torch.stack([fits(maps, kind) for kind in KINDS])
-    found[:, list(leave_out)] = -1.0
-    return found.max().item()
-
-
-def put_there(name: str) -> list[int]:
-    """The heads of a checkpoint that began as previous-word heads: head 1 of models of reviews."""
-    return [1] if name.startswith("imdb") else []
-
-
-def planted(texts: list[Text], kind: str, share: float = 0.6) -> list[Maps]:
-    """Maps of one head made to look so: `share` on the kind's pieces, the rest on all alike."""
-    maps = []
-    for text in texts:
-        n, numbers = len(text.tokens), torch.tensor(text.word_of)
-        even = torch.ones(n, n, dtype=torch.double).tril()
-        even /= even.sum(dim=-1, keepdim=True)
-        wanted = targets_of(kind, len(text.words), text.topic)
-        on = torch.zeros(n, n, dtype=torch.double)
-        on[1:, 1:] = wanted[numbers[1:]][:, numbers[1:]].double()
-        on = (on * (even > 0)) / on.sum(dim=-1, keepdim=True).clamp(min=1)
-        pattern = torch.where(on.any(dim=-1, keepdim=True), share * on + (1 - share) * even, even)
-        maps.append(Maps(text, by_words(pattern[None], text.word_of), pattern[None, 1:, 0].mean(1)))
-    return maps
-
-
-def untrained(seed: int, tokenizer: Tokenizer) -> AttentionOnlyTransformer:
-    """A new model of S0's best size: one layer, 8 heads, d_model 256, no start at copying."""
-    torch.manual_seed(seed)
-    shape = {"d_vocab": tokenizer.d_vocab, "n_layers": 1, "d_model": 256, "n_heads": 8}
-    model = AttentionOnlyTransformer(ModelConfig(**shape, positions="standard", layer_norm=False))
-    model.tokenizer = tokenizer
-    return model.eval()
-
-
 def load(name: str) -> AttentionOnlyTransformer:
     """A checkpoint that is only read."""
     return load_checkpoint(name).requires_grad_(False)
-
-
-def on_bos(maps: list[Maps]) -> Float[Tensor, " head"]:
-    """What each head gives to BOS: mean over texts."""
-    return torch.stack([each.on_bos for each in maps]).mean(dim=0)
 
 
 def head_of(model: Model, number: int) -> Head:
@@ -282,10 +163,31 @@ def head_of(model: Model, number: int) -> Head:
     return Head(*divmod(int(number), model.config.n_heads))
 
 
-def labels(model: Model) -> list[str]:
-    """L0H0, L0H1 …, in the order of `read`."""
-    c = model.config
-    return [str(head_of(model, i)) for i in range(c.n_layers * c.n_heads)]
+def same_length(texts: list[Text]) -> Int[Tensor, "text pos"]:
+    """The texts cut to the length of the shortest."""
+    n = min(len(text.tokens) for text in texts)
+    return torch.stack([text.tokens[:n] for text in texts])
+
+
+def single_pieces(tokenizer: Tokenizer, words) -> Int[Tensor, " word"]:
+    """The token of each word with a space before it. Raises ValueError for a word of more."""
+    tokens = tokenizer.encode_many([f" {word}" for word in words])
+    if split := [word for word, each in zip(words, tokens, strict=True) if len(each) > 1]:
+        raise ValueError(f"{split} are more than one piece here: give words of one piece")
+    return torch.cat(tokens)
+
+
+def in_all_orders(
+    tokenizer: Tokenizer, nouns, four=FOUR, after=AFTER
+) -> Int[Tensor, "noun order pos"]:
+    """BOS, four words in each of ORDERS, and those after; every word with a space before it."""
+    rows = []
+    for noun in nouns:
+        words = single_pieces(tokenizer, [word.format(noun) for word in four])
+        behind = single_pieces(tokenizer, after)
+        bos = torch.tensor([tokenizer.bos])
+        rows += [torch.cat([bos, words[list(order)], behind]) for order in ORDERS]
+    return torch.stack(rows).view(len(nouns), len(ORDERS), -1)
 
 
 def sleepers(

@@ -25,8 +25,6 @@ SHADES = {
 KINDS = {"● queries": QUERY, "■ keys": KEY}  # below a title
 NEAREST = {"━ to the nearest key: the argmax key": INK, "- - - to the nearest key: another": "0.5"}
 LATER = "darker: later in the text"
-# Of a scale c: below 1 it makes keys large, above 1 queries, up to 0.2 and to 5.
-LARGER = LinearSegmentedColormap.from_list("larger", [(0, KEY), (1 / 6, "#FFFFFF"), (1, QUERY)])
 
 
 def toy(
@@ -93,41 +91,15 @@ def _pairs(axis, q, k, links, center, limits):
             look = {"color": INK if right else "0.5", "ls": "-" if right else (0, (4, 3))}
             look["lw"] = 1.7 if j == apart[i].argmin() else 0
         axis.plot(*zip(q[i], k[j], strict=True), zorder=1, **look)
-    _cloud(axis, q, QUERY, "o", 60)
-    _cloud(axis, k, KEY, "s", 52)
+    draw_cloud(axis, q, QUERY, "o", 60)
+    draw_cloud(axis, k, KEY, "s", 52)
     if center:
         axis.plot(*q.mean(axis=0), "+", color=INK, ms=11, mew=2, zorder=4)
     axis.set(xlim=limits[0], ylim=limits[1])
 
 
-def clouds(
-    panels: Mapping[str, tuple[Float[Tensor, "point 2"], Float[Tensor, "point 2"]]],
-    title: str,
-    pos: Int[Tensor, " point"] | None = None,
-    columns: int = 4,
-    side: float = 3.0,
-) -> Figure:
-    """Maps of queries (orange, round) and keys (blue, square), {title: (q, k)}.
-
-    pos: positions; later is darker.
-    """
-    columns = min(columns, len(panels))
-    n_rows, note = -(-len(panels) // columns), "" if pos is None else LATER
-    figure, axes = forms.panels(
-        n_rows, columns, side * columns, (side + 0.3) * n_rows, title=title, key=KINDS, note=note
-    )
-    for axis in axes.flat[len(panels) :]:
-        axis.axis("off")
-    for axis, (name, (q, k)) in zip(axes.flat, panels.items(), strict=False):
-        dots = 9 if len(q) > 300 else 16 if len(q) > 100 else 40
-        _cloud(axis, q, QUERY, "o", dots, pos)
-        _cloud(axis, k, KEY, "s", dots * 0.8, pos)
-        _bare(axis)
-        axis.set_title(name, **forms.TITLE)
-    return figure
-
-
-def _cloud(axis, points, color, marker, size, pos=None):
+def draw_cloud(axis: Axes, points, color: str, marker: str, size: float, pos=None) -> None:
+    """Points [point, 2] of one kind; with their positions, later is darker."""
     points = np.asarray(points)
     look = {"s": size, "marker": marker, "linewidths": 0, "zorder": 3}
     if pos is None:
@@ -137,7 +109,8 @@ def _cloud(axis, points, color, marker, size, pos=None):
         axis.scatter(*points.T, c=SHADES[color](shade), **look)
 
 
-def _bare(axis: Axes) -> None:
+def bare(axis: Axes) -> None:
+    """A map has no ticks, one scale for both directions, and a thin frame."""
     axis.set(xticks=[], yticks=[])
     axis.set_aspect("equal", adjustable="datalim")
     axis.spines[:].set(visible=True, color="0.85")
@@ -166,7 +139,7 @@ def at_a_glance(
             (dots,) = axis.plot(*points[step == when].T, ",", color=shade, zorder=3)
             moved = ScaledTranslation(x / DPI, y / DPI, figure.dpi_scale_trans)
             dots.set_transform(axis.transData + moved)
-        _bare(axis)
+        bare(axis)
         if note := notes.get(Head(i, h)):
             axis.spines[:].set(color=INK, linewidth=1.6)
             axis.set_xlabel(note, size=forms.SMALL, weight="bold", labelpad=2)
@@ -202,9 +175,9 @@ def at_scales(
         for i in (v.text == 0).nonzero()[:, 0].tolist():
             ends = torch.stack([q[i], k[right[i]]]).T
             axis.plot(*ends.tolist(), color=SHARE, lw=0.9, alpha=0.8, zorder=2)
-        _cloud(axis, q, QUERY, "o", 11, v.pos)
-        _cloud(axis, k, KEY, "s", 9, v.pos)
-        _bare(axis)
+        draw_cloud(axis, q, QUERY, "o", 11, v.pos)
+        draw_cloud(axis, k, KEY, "s", 9, v.pos)
+        bare(axis)
         axis.set_title(name, **forms.TITLE)
     return figure
 

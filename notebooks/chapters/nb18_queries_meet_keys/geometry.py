@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aot_helpers.base.errors import check_whole, unknown_name
+from aot_helpers.base.errors import unknown_name
 from aot_helpers.models.protocol import Head, Model, all_heads, check_head, check_tokens
 
 SCALES = (0.2, 0.4, 0.8, 1.0, 1.25, 2.5, 5.0)  # the values of c in S1, section 1.2
@@ -186,37 +186,6 @@ def chosen_scales(values: Float[Tensor, "*head scale"]) -> Float[Tensor, "*head"
 def norm_scale(q: Float[Tensor, "query d_head"], k: Float[Tensor, "key d_head"]) -> float:
     """S1's third metric: c = sqrt(median ‖q‖ / median ‖k‖)."""
     return math.sqrt((q.norm(dim=-1).median() / k.norm(dim=-1).median()).item())
-
-
-def nearest_is_top(
-    q: Float[Tensor, "query d_head"],
-    k: Float[Tensor, "key d_head"],
-    distance: Float[Tensor, "query key"],
-    allowed: Bool[Tensor, "query key"],
-) -> float:
-    """Share of queries whose nearest allowed key has their largest dot product, or equals its.
-
-    Queries with fewer than two keys have no choice and do not count.
-    """
-    dots = (q @ k.T).masked_fill(~allowed, -math.inf)
-    nearest = distance.masked_fill(~allowed, math.inf).argmin(dim=-1)
-    is_top = dots.gather(-1, nearest[:, None])[:, 0] >= dots.amax(dim=-1) - 1e-9
-    return is_top[allowed.sum(dim=-1) >= 2].double().mean().item()
-
-
-def mixing(
-    q: Float[Tensor, "query d_head"],
-    k: Float[Tensor, "key d_head"],
-    metric: str = "euclidean",
-    n_neighbors: int = 15,
-) -> float:
-    """Share of the other kind among the nearest neighbors of queries and keys: 0 if apart."""
-    points = torch.cat([q, k])
-    check_whole("n_neighbors", n_neighbors, 1, len(points) - 1)
-    is_key = torch.arange(len(points)) >= len(q)
-    apart = distances(points, points, metric).fill_diagonal_(math.inf)
-    near = apart.topk(n_neighbors, largest=False).indices
-    return (is_key[near] != is_key[:, None]).double().mean().item()
 
 
 def joint_map(

@@ -1,81 +1,23 @@
 """Keys of a head that are moved step by step onto the queries, while attention stays as it is."""
 
-from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from aot_helpers.models.protocol import Head
 from aot_helpers.showing import forms
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE
 from aot_helpers.showing.widgets import Page
-from chapters.nb18_queries_meet_keys.geometry import QueriesKeys, distances, nearest_is_top
+from chapters.nb18_queries_meet_keys.geometry import QueriesKeys
 
 HEAD = Head(1, 9)  # of MiniLM, whose keys lie along a line in the order of their positions
-SHARES = (0.0, 0.2, 0.4, 0.55, 0.7, 0.8, 0.9, 0.95, 1.0)  # of the shift that makes centers one
 DRAWN = 13  # of the first text: the query that is drawn first
 TEXTS = 4  # so many texts are on the maps
 NAMED = 0.1  # attention weight from which a bar is named
-
-
-def shift_film(v: QueriesKeys, seed: int = 0) -> dict:
-    """Maps by t-SNE of the first texts with more and more of the shift; each begins at the last.
-
-    "maps": packed, queries first, one scale for all. "liked", "above": the share of queries whose
-    nearest key, by the vectors themselves, has the top score, or the score most above average.
-    "attention": of the first text, in 255ths.
-    """
-    from sklearn.manifold import TSNE
-
-    kept = v.text < TEXTS
-    v = QueriesKeys(*(each[kept] for each in v))
-    way, at, maps, liked, above = v.q.mean(dim=0) - v.k.mean(dim=0), None, [], [], []
-    for share in SHARES:
-        k, allowed = v.k + share * way, v.allowed(causal=False)
-        begin = "pca" if at is None else 1e-4 * at / at.std(axis=0)
-        both = torch.cat([v.q, k]).cpu().numpy()
-        new = TSNE(2, perplexity=30, init=begin, random_state=seed).fit_transform(both)
-        at = new - new.mean(axis=0) if at is None else _turned_to(at, new)
-        maps.append(at)
-        apart = distances(v.q, k)
-        liked.append(nearest_is_top(v.q, v.k, apart, allowed))
-        above.append(nearest_is_top(v.q - v.q.mean(dim=0), v.k, apart, allowed))
-    whole = np.stack(maps)
-    packed = (127.5 + 127.5 * whole / np.abs(whole).max()).round().astype(np.uint8)
-    first = v.text == 0
-    shares = attention(v.q[first], v.k[first])
-    return {
-        "shares": list(SHARES), "texts": TEXTS, "liked": liked, "above": above,
-        "maps": [b64encode(each.tobytes()).decode() for each in packed],
-        "attention": b64encode((255 * shares).round().numpy().astype(np.uint8).tobytes()).decode(),
-    }  # fmt: skip
-
-
-def attention(
-    q: Float[Tensor, "pos d_head"], k: Float[Tensor, "pos d_head"]
-) -> Float[Tensor, "pos pos"]:
-    """The attention pattern of a head that looks both ways."""
-    return (q @ k.T / q.shape[1] ** 0.5).softmax(dim=-1)
-
-
-def _turned_to(before, new):
-    """A map turned or mirrored, around its middle, so that it lies as the one before it did."""
-    new = new - new.mean(axis=0)
-    left, _, right = np.linalg.svd(new.T @ before)
-    return new @ left @ right
-
-
-def packed_vectors(v: QueriesKeys) -> dict:
-    """The queries and keys of the first texts, as half-precision numbers in text."""
-    kept = v.text < TEXTS
-    packed = {x: getattr(v, x)[kept].cpu().numpy().astype("<f2").tobytes() for x in "qk"}
-    return {x: b64encode(each).decode() for x, each in packed.items()}
 
 
 def vectors_of(result: Mapping, head: Head = HEAD) -> QueriesKeys:
@@ -181,19 +123,3 @@ def draw(shifted: Shifted, query: int, place: float, above, below) -> None:
     below.set_xlabel(
         f"attention of “{shifted.tokens[query]}” to the tokens of its text", size=9.5, color=PALE
     )
-
-
-def film(shifted: Shifted, query: int, title: str) -> Iterator[tuple[np.ndarray, int]]:
-    """(picture, milliseconds) of each frame of a loop, to the whole shift and back."""
-    last, wide = len(shifted.shares) - 1, 4
-    there = [k / wide for k in range(last * wide + 1)]
-    for place in there + there[-2:0:-1]:
-        figure = Figure(figsize=(4.2, 5.0), dpi=90)
-        above, below = figure.subplots(2, 1, height_ratios=[4.2, 1])
-        figure.subplots_adjust(0.08, 0.09, 0.97, 0.86, hspace=0.08)
-        figure.text(0.03, 0.955, title, size=12, weight="bold", va="center")
-        draw(shifted, query, place, above, below)
-        drawn = FigureCanvasAgg(figure)
-        drawn.draw()
-        picture = np.asarray(drawn.buffer_rgba())[..., :3].copy()
-        yield picture, 900 if place in (0, last) else 90

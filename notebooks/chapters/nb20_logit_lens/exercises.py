@@ -11,8 +11,7 @@ from aot_helpers.models.protocol import Head, check_head
 from aot_helpers.reading.logit_lens import rank
 from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from aot_helpers.teaching.exercises.references import draw
-from chapters.nb20_logit_lens.patching import patched_logits
-from chapters.nb20_logit_lens.stream_vectors import read
+from chapters.nb20_logit_lens.measure import patched_logits
 
 LOUD, QUIET = 0.3, 100  # of 20.2: the least probability of a top token, the least rank of the word
 KEEPS, LOSES = 0.01, 0.1  # the most that p may change, and the most that may be left of it
@@ -83,7 +82,7 @@ def _predict_patch(answer, model, tokens, other):
     heads = Head(1, 2), Head(1, 0)
     (logits, cache), (_, elsewhere) = (model.run_with_cache(x[None]) for x in (tokens, other))
     here, there = (
-        torch.stack([read(model, run, "head", at)[0, -1] for at in heads])
+        torch.stack([_through_W_O(model, run, at, "z")[-1] for at in heads])
         for run in (cache, elsewhere)
     )
     logits, W_U = logits[0, -1].expand(2, -1), model.W_U
@@ -129,7 +128,7 @@ def _loud(model, tokens, cache, head: Head, at: int, word: int, clean: float) ->
     if head.layer != 1:
         raise NotYet(f"loud: take a value of a head of layer 1; {head} is in layer {head.layer}.")
     strings = model.tokenizer.token_strings
-    p, top = (read(model, cache, "value", head)[0, at] @ model.W_U).softmax(dim=-1).max(dim=-1)
+    p, top = (_through_W_O(model, cache, head, "v")[at] @ model.W_U).softmax(dim=-1).max(dim=-1)
     if p < LOUD:
         (text,), (top,) = strings(tokens[at : at + 1]), strings(top[None])
         raise NotYet(f"loud: the value at {text!r} gives {top!r} only {p:.2f}; find a clearer one.")
@@ -145,7 +144,7 @@ def _loud(model, tokens, cache, head: Head, at: int, word: int, clean: float) ->
 
 def _quiet(model, tokens, cache, head: Head, at: int, word: int) -> str:
     """A head's output without the word that the word needs. Raises NotYet unless it is that."""
-    found = int(rank(read(model, cache, "head", head)[0, at] @ model.W_U, word)) + 1
+    found = int(rank(_through_W_O(model, cache, head, "z")[at] @ model.W_U, word)) + 1
     if found < QUIET:
         raise NotYet(f"quiet: its reading has the word at rank {found}; {QUIET} or more is asked.")
     z = cache[f"L{head.layer}.z"][0, at, head.head]
@@ -156,6 +155,11 @@ def _quiet(model, tokens, cache, head: Head, at: int, word: int) -> str:
             "induction head need to find its place, and who writes it where?"
         )
     return f"one that ranks the word {found} takes it to {left:.3f}"
+
+
+def _through_W_O(model, cache: dict[str, Tensor], head: Head, name: str) -> Tensor:
+    """What a head writes ("z"), or what each of its values would ("v"): [pos, d_model]."""
+    return cache[f"L{head.layer}.{name}"][0, :, head.head] @ model.head_weights(head).W_O
 
 
 def _probability(model, tokens, head: Head, at: int, part: Tensor, word: int) -> float:

@@ -1,25 +1,39 @@
-"""Notebook 20, the tour: what heads write, beside their sum and in the logits."""
+"""Notebook 20: what heads write, beside their sum and in the logits, and once they are patched."""
 
-from collections.abc import Sequence
+import json
 
-import pandas
 import torch
 from jaxtyping import Float, Int
+from safetensors import safe_open
 from torch import Tensor
 
+from aot_helpers.base.results import RESULTS
+from aot_helpers.base.results import read as read_results
 from aot_helpers.models.protocol import Edits, Head, Model
-from aot_helpers.showing.forms import Interval
-from chapters.nb20_logit_lens.patching import names_patched, with_other_answers
-from chapters.nb20_logit_lens.readings import written_by
-from chapters.nb20_logit_lens.removals import centered, clean_run, random_z
-from chapters.nb20_logit_lens.results import summary
-from chapters.nb20_logit_lens.templates import Prompts, at_last, named
+from chapters.nb20_logit_lens.templates import Prompts, at_last
 
 
+def written_by(
+    model: Model, layer: int, z: Float[Tensor, "*places head d_head"]
+) -> Float[Tensor, "*places head d_model"]:
+    """What heads with these z add to the stream."""
+    return torch.einsum("...hd,hdm->...hm", z, model.layer_weights(layer).W_O)
+
+
+def centered(logits: Float[Tensor, "*places d_vocab"]) -> Float[Tensor, "*places d_vocab"]:
+    """Logits from their mean over the vocabulary: all that a softmax sees of them."""
+    return logits - logits.mean(dim=-1, keepdim=True)
+
+
+@torch.no_grad()
 def head_outputs(model: Model, prompts: Prompts) -> Float[Tensor, "prompt layer head d_model"]:
     """What each head writes at the last position of each prompt."""
-    z = clean_run(model, prompts).z
-    return torch.stack([written_by(model, i, z[:, i]) for i in range(z.shape[1])], dim=1)
+    layers, found = range(model.config.n_layers), []
+    for _, piece in prompts.pieces(model):
+        _, cache = model.run_with_cache(piece.tokens)
+        found.append(torch.stack([at_last(cache[f"L{i}.z"], piece) for i in layers], dim=1))
+    z = torch.cat(found)  # [prompt, layer, head, d_head]
+    return torch.stack([written_by(model, i, z[:, i]) for i in layers], dim=1)
 
 
 def top_of_sum(
@@ -42,37 +56,25 @@ def last_logits(
     return torch.cat([at_last(model(p.tokens, edits=edits), p) for _, p in pieces])
 
 
-def other_prompts(prompts: Prompts, seed: int) -> Int[Tensor, " prompt"]:
-    """For each prompt a random one with another answer."""
-    draw = torch.Generator().manual_seed(seed)
-    return with_other_answers(prompts.answers, 1, draw)[:, 0]
+@torch.no_grad()
+def patched_logits(
+    model: Model, tokens: Int[Tensor, " pos"], other: Int[Tensor, " pos_there"], head: Head
+) -> Float[Tensor, " d_vocab"]:
+    """The last logits of a text in which a head ends with the z that it had in another."""
+    name = f"L{head.layer}.z"
+    z, theirs = (model.run_with_cache(each[None])[1][name] for each in (tokens, other))
+    z = z.clone()
+    z[:, -1, head.head] = theirs[:, -1, head.head]
+    return model(tokens[None], edits={name: z})[0, -1]
 
 
-def random_names(
-    model: Model, seed: int
-) -> tuple[Float[Tensor, " head"], dict[str, Float[Tensor, ""]]]:
-    """How often random vectors of the heads' norms bring the other name, in the place of each head
-    of the last layer; and in that of the head whose reading there names it most.
+def read_oslo(name: str = "smollm2") -> tuple[dict, list[str], dict[str, Tensor]]:
+    """What `make data WHAT=pretrained` kept of one prompt and of 24 capitals.
+
+    The results, the names of the parts of the model, and what each part wrote, as floats.
     """
-    found = names_patched(model, named(model), random_z, seed)
-    each = [found[str(Head(model.config.n_layers - 1, h))] for h in range(model.config.n_heads)]
-    return torch.stack(each).mean(dim=1), {"reading there": found["says it"].mean()}
-
-
-def intervals(values: Sequence[Float[Tensor, " prompt"]]) -> list[Interval]:
-    """The means of some values over prompts, with the middle 95 % of those of resampled prompts."""
-    found = summary(torch.stack(list(values), dim=1))
-    return [
-        Interval(*ends) for ends in zip(found["low"], found["layers"], found["high"], strict=True)
-    ]
-
-
-def ranges(found: dict[int, dict[str, list]]) -> pandas.DataFrame:
-    """The ranges over models of {k: {kind: [(with, without)]}}."""
-    rows = {
-        f"k = {k}, {kind}": [f"{min(x):.2f} to {max(x):.2f}" for x in zip(*pairs, strict=True)]
-        for k, kinds in found.items()
-        for kind, pairs in kinds.items()
-    }
-    columns = ["with the head in the sum", "without it"]
-    return pandas.DataFrame.from_dict(rows, orient="index", columns=columns)
+    path = RESULTS / f"pretrained/20-{name}-oslo.safetensors"
+    with safe_open(path, "pt") as file:
+        tensors = {key: file.get_tensor(key).float() for key in file.keys()}  # noqa: SIM118
+        parts = json.loads(file.metadata()["aot"])["parts"].split(",")
+    return read_results(f"pretrained/20-heads-{name}"), parts, tensors

@@ -144,18 +144,6 @@ def facts(model: Model, seed: int = 0, known: list[Fact] | None = None) -> Promp
     return gather([texts[i] for i in order], [answers[i] for i in order])
 
 
-def subjects(model: Model, prompts: Prompts, known: list[Fact] | None = None) -> int:
-    """How many different things some facts are about: Norway once, in however many templates."""
-    asked = {
-        tuple(tokens[: last + 1].tolist())
-        for tokens, last in zip(prompts.tokens, prompts.last, strict=True)
-    }
-    known = our_facts() if known is None else known
-    return len(
-        {f.subject for f in known if tuple(model.tokenizer.encode(f.prompt).tolist()) in asked}
-    )
-
-
 def named(model: Model) -> Prompts:
     """Prompts that tell a made-up name and ask for its second half, as "Deko" for "Balis".
 

@@ -7,7 +7,7 @@ import torch
 
 from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from aot_helpers.teaching.exercises.references import compared, draw, read_numbers
-from chapters.nb21_information_flow.means import attend_edits
+from chapters.nb21_information_flow.measure import attend_edits
 
 ATTENTION = torch.tensor([0.7, 0.15, 0.1, 0.05])
 TOWARD = torch.tensor([1.0, 0.0, 0.0])

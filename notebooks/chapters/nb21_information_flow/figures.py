@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, PathPatch
 from matplotlib.path import Path as Line
 
 from aot_helpers.showing import forms
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE, VALUE, canvas, headline
-from aot_helpers.showing.forms import SMALL, Interval, shown
+from aot_helpers.showing.forms import SMALL, shown
 from aot_helpers.showing.panels import printable
 from aot_helpers.showing.widgets import Page
 from chapters.nb21_information_flow.flow import STEPS, Node
@@ -30,7 +29,6 @@ from chapters.nb21_information_flow.flow_graph import (
     edge_strength,
     prune,
 )
-from chapters.nb21_information_flow.results import GRAPHS, share_interval
 
 SCRIPT = Path(__file__).with_name("flow.js")  # the live view, in the page itself
 
@@ -48,10 +46,6 @@ LINES = {  # what a line means: color, dashes
 }  # fmt: skip
 COLUMN, ROW, WIDTH, HEIGHT = 1.72, 0.5, 1.36, 0.4  # inches
 LANE = 0.4  # of a row, for a line that passes a column
-ORDER_COLORS = {
-    "coefficient per step": SHARE, "norm per step": KEY, "share per step": VALUE, "random": PALE,
-    "smallest first": INK,
-}  # fmt: skip
 
 
 def flow(
@@ -64,32 +58,6 @@ def flow(
 def flow_view(graph: Graph, title: str, most: int = 3, least: float = 0.3) -> "FlowView":
     """A graph alive in the page, pruned at first as `flow` prunes it, which is its still."""
     return FlowView(as_data(graph), flow(graph, title, most=most, least=least), most, least)
-
-
-def curves(
-    panels: Mapping[str, tuple[Sequence[float], Mapping[str, np.ndarray]]],
-    title: str,
-    names: Mapping[str, str],
-) -> Figure:
-    """What is left of the logit, by the share of edges kept: {panel: (levels, {order: curves})}.
-
-    Each order's curves are [curve, level]: the mean is drawn, and the range of all as a band.
-    names: the orders to be drawn, by the words beside their lines, the best first.
-    """
-    data = {}
-    for panel, (levels, orders) in panels.items():
-        runs = {names[order]: np.atleast_2d(orders[order]) for order in reversed(names)}
-        data[panel] = {
-            name: (range(len(levels)), Interval(each.min(0), each.mean(0), each.max(0)))
-            for name, each in runs.items()
-        }
-    look = {
-        "colors": {name: ORDER_COLORS[order] for order, name in names.items()},
-        "x_ticks": {i: f"{100 * level:g}" for i, level in enumerate(levels)},
-        "levels": {1: "", 0: ""},
-        "width": 3.6 * len(panels) + 2.1,
-    }
-    return forms.lines(data, title, "% of the edges that are kept", "of what all edges add", **look)
 
 
 Place = tuple[float, float]  # column, and rows below the middle
@@ -264,39 +232,6 @@ def _legend(axis, target: str, lines: set[str]) -> None:
             axis.text(x + 0.36, y, name, **text)
             x += 0.56 + 0.08 * len(name)
     axis.text(x, y, "(wider: stronger)", color="#555555", **text)
-
-
-def answered(panels: Mapping[str, tuple[int, Mapping[str, Mapping]]], title: str) -> Figure:
-    """In how many prompts a graph alone still answers: {panel: (prompts, {rest: {graph: share}})}.
-
-    rest: "zero" or "mean", what is put in the place of what is dropped.
-    """
-    data = {}
-    for panel, (n, found) in panels.items():
-        data[panel] = {
-            said: {
-                f"rest at its {rest}" if rest == "mean" else f"rest at {rest}": share_interval(
-                    shares[name], n
-                )
-                for rest, shares in found.items()
-                if name in shares
-            }
-            for name, said in GRAPHS.items()
-        }
-    look = {"apart": True, "x_range": (-0.04, 1.04), "width": 10}
-    return forms.dots(data, title, "share of prompts answered", **look)
-
-
-def said(shares: pandas.DataFrame, prompts: Mapping[str, int], title: str) -> Figure:
-    """How often graphs alone say what they are drawn for: rows (model, token), a column for a run.
-
-    prompts: how many of each model.
-    """
-    data = {model: {} for model in prompts}
-    for (model, token), row in shares.iterrows():
-        data[model][token] = {run: share_interval(x, prompts[model]) for run, x in row.items()}
-    look = {"apart": True, "x_range": (-0.04, 1.04), "width": 9.6}
-    return forms.dots(data, title, "share of prompts in which it is said", **look)
 
 
 def by_size(counts: Mapping[str, Mapping[str, int]], n: int, title: str) -> Figure:

@@ -10,12 +10,6 @@ CLOSE, NEAR = 0.7, 1.0  # of 24.1 and of 24.3, in logits
 PAGES = {}
 
 
-def attribute(writes, gain, u_io, u_s):
-    """What each part adds to the logit difference: writes [part, d_model] -> [part]."""
-    sigma = writes.sum(dim=0).square().mean().sqrt()
-    return (writes / sigma * gain) @ (u_io - u_s)
-
-
 def _donors(answer, truth, writes):
     """What the lead loses by each donor. writes: what the head itself adds to the lead."""
     given = dict(read_guesses(answer, truth))

@@ -1,16 +1,13 @@
-"""Drawings of notebook 24: prompts with roles, contributions, patches, hypotheses, a circuit."""
+"""Drawings of notebook 24: prompts with roles, what parts add, patches, hypotheses, two routes."""
 
 import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from aot_helpers.models.protocol import Head
 from aot_helpers.showing.diagrams import (
     INK,
-    KEY,
     PALE,
     QUERY,
     SHARE,
@@ -21,13 +18,12 @@ from aot_helpers.showing.diagrams import (
     say,
     word,
 )
-from aot_helpers.showing.forms import SMALL, panels, points
+from aot_helpers.showing.forms import panels, points
 from chapters.nb24_who_says_mary.measure import SETS, Asked
 
 WRONG, THIRD = "#C2185B", "#8C6D1F"  # the name that should not come; a third name
 PROPERTIES = ("twice", "last", "subject")
 GROUPS = {"came twice": WRONG, "came once": THIRD}
-CELLS = LinearSegmentedColormap.from_list("falls", ["#7FB8D8", "white", "#F0B48A"])
 
 
 def roles(text: str, marks: Sequence[tuple[str, str, str]], title: str, said: str) -> Figure:
@@ -49,59 +45,6 @@ def roles(text: str, marks: Sequence[tuple[str, str, str]], title: str, said: st
     arrow(axis, (x + 0.02, 0.75), (x + 0.42, 0.75), VALUE, width=1.8)
     say(axis, x + 0.52, 0.75, said, VALUE, size=13, ha="left", weight="bold")
     return headline(figure, title)
-
-
-def contributions(
-    rows: Mapping[str, tuple[float, float, float]], names: tuple[str, str], title: str
-) -> Figure:
-    """What each part adds to the logits of two names and to their difference: diverging bars.
-
-    rows: {part: (to the first name, to the second, to the difference)}, from the top; NaN is left
-    out.
-    """
-    at, values = np.arange(len(rows)), np.asarray([*rows.values()])
-    key = {f"to the logit of {names[0]}": VALUE, f"to the logit of {names[1]}": WRONG}
-    key[f"to the difference, {names[0]} − {names[1]}"] = PALE
-    figure, ((left, right),) = panels(
-        1, 2, 9.8, 0.36 * len(rows) + 0.6, title=title, key=key, sharex=True, sharey=True,
-        note="MLPs and embedding: as a difference only",
-    )  # fmt: skip
-    for i, color in enumerate((VALUE, WRONG)):
-        left.barh(at - 0.19 + 0.38 * i, values[:, i], 0.36, color=color)
-    bars = right.barh(at, values[:, 2], 0.62, color=PALE)
-    right.bar_label(bars, fmt="{:+.2f}", padding=4, fontsize=10)
-    for axis in (left, right):
-        axis.axvline(0, color="0.4", lw=0.9)
-        axis.set(xlabel="logits", ylim=(len(rows) - 0.4, -0.6))
-        axis.margins(x=0.12)
-    left.set_yticks(at, list(rows))
-    return figure
-
-
-def patches(
-    falls: Mapping[str, Mapping[str, float]],
-    others: Mapping[str, Mapping[str, Mapping[str, float]]],
-    whole: float,
-    title: str,
-) -> Figure:
-    """A table of what a logit difference loses: {heads: {where the output comes from: logits}}.
-
-    others: the same of sets of other heads, where measured; their range stands below the number.
-    """
-    ways = list(next(iter(falls.values())))
-    width, height = 1.3 + 1.9 * len(ways), 0.62 * len(falls) + 0.3
-    figure, ((axis,),) = panels(1, 1, width, height, title=title)
-    values = [[row[way] for way in ways] for row in falls.values()]
-    axis.imshow(values, cmap=CELLS, vmin=-whole, vmax=whole, aspect="auto")
-    axis.set_xticks(range(len(ways)), ways)
-    axis.set_yticks(range(len(falls)), list(falls))
-    axis.tick_params(length=0, labeltop=True, labelbottom=False)
-    for y, (who, row) in enumerate(falls.items()):
-        for x, way in enumerate(ways):
-            say(axis, x, y - 0.12, f"{row[way]:+.2f}", size=12)
-            if some := others.get(who, {}).get(way, {}).values():
-                say(axis, x, y + 0.24, f"others {min(some):+.2f} to {max(some):+.2f}", size=SMALL)
-    return figure
 
 
 def hypotheses(rows: Sequence[Asked], lowered: Mapping[str, Sequence[float]], title: str) -> Figure:
@@ -174,85 +117,6 @@ def proportional(
             axis.scatter(x, y, s=36, color="white", edgecolor=GROUPS[group], lw=1.6)
         axis.axline((0, 0), slope=slope, color="0.7", lw=1.2, ls="--", zorder=0)
     figure.axes[1].set_xlabel("attention weights of both heads, added")
-    return figure
-
-
-def circuit(edges: Mapping[str, str], boxes: Mapping[str, tuple[str, str]], title: str) -> Figure:
-    """What was tested (solid arrows, with their numbers), and what was not (dotted).
-
-    edges: the labels of the arrows "movers", "unknown", "suppress", "negative", "end" and "tell".
-    boxes: {role: (heads, what they do)} of "early", "tell", "movers", "unknown", "negative",
-    "suppress" and "end".
-    """
-    figure, axis = canvas(10.6, 5.75)
-    names = ((4.1, "Mary (IO)", VALUE), (3.05, "John (S1)", WRONG), (1.35, "John (S2)", WRONG))
-    for y, name, color in names:
-        word(axis, 0.85, y, name, color, width=1.3, height=0.44, size=10.5)
-    drawn = (
-        (3.05, 2.75, PALE, *boxes["early"]),
-        (5.35, 2.75, SHARE, *boxes["tell"]),
-        (7.65, 4.1, VALUE, *boxes["movers"]),
-        (7.65, 3.0, PALE, *boxes["unknown"]),
-        (7.65, 4.95, THIRD, *boxes["negative"]),
-        (5.35, 1.15, QUERY, *boxes["suppress"]),
-        (7.65, 0.95, KEY, *boxes["end"]),
-        (9.85, 3.0, INK, "logit of Mary", "− logit of John"),
-    )
-    for x, y, color, name, said in drawn:
-        word(axis, x, y, "", color, width=1.3 if x > 9 else 1.9, height=0.72)
-        say(axis, x, y + 0.15, name, color, size=10, weight="bold")
-        say(axis, x, y - 0.16, said, INK, size=9.5)
-    for start, end in (((1.5, 3.0), (2.1, 2.85)), ((1.2, 1.57), (2.7, 2.38)),
-                       ((4.0, 2.75), (4.4, 2.75)), ((8.6, 3.0), (9.2, 3.0))):  # fmt: skip
-        _edge(axis, start, end, dotted=True)
-    for start, end in (((1.5, 4.1), (6.7, 4.1)), ((1.5, 4.2), (6.7, 4.9)),
-                       ((1.5, 1.5), (4.55, 2.39)), ((1.5, 1.25), (4.4, 1.15))):  # fmt: skip
-        arrow(axis, start, end, SHARE, alpha=0.75, width=1.3)
-    _edge(axis, (6.3, 2.95), (6.85, 3.74), edges["movers"], (5.75, 3.5))
-    _edge(axis, (6.3, 2.8), (6.7, 2.95), edges["unknown"], (6.62, 2.48))
-    _edge(axis, (8.6, 4.05), (9.5, 3.36))
-    _edge(axis, (8.6, 4.85), (9.8, 3.36), edges["negative"], (9.5, 4.3))
-    _edge(axis, (6.3, 1.2), (9.65, 2.64), edges["suppress"], (7.85, 2.08))
-    _edge(axis, (8.6, 1.05), (9.95, 2.64), edges["end"], (9.5, 1.72))
-    axis.plot((5.35, 5.35), (2.37, 1.53), color="0.6", lw=1.2)
-    say(axis, 5.35, 1.95, "✕", WRONG, size=16, weight="bold")
-    say(axis, 5.55, 1.95, edges["tell"], "0.35", size=9.5, ha="left")
-    said = (
-        (0.2, "solid: tested by patching (effect in logits)", INK),
-        (4.95, "purple: attends to", SHARE),
-        (6.75, "dotted: not tested", "0.45"),
-    )
-    for x, text, color in said:
-        say(axis, x, 0.3, text, color, size=10, ha="left")
-    return headline(figure, title)
-
-
-def _edge(axis, start, end, said="", at=(0, 0), dotted=False) -> None:
-    if dotted:
-        look = {"arrowstyle": "-|>", "linestyle": (0, (1, 2)), "color": "0.5", "lw": 1.5}
-        axis.annotate("", end, start, arrowprops=look)
-    else:
-        arrow(axis, start, end, INK, width=1.8)
-    if said:
-        say(axis, *at, said, INK, size=10)
-
-
-def against_reading(adds, rank, names: Sequence[str], title: str) -> Figure:
-    """What each head adds, against how high the name stands in its reading: both [layer, head].
-
-    names: heads to name, such as "L2H3".
-    """
-    adds, rank = np.asarray(adds), np.asarray(rank) + 1
-    named = {name: (rank[at], adds[at]) for name in names for at in [Head.parse(name)]}
-    raising, lowering = ([xy for xy in named.values() if (xy[1] > 0) == up] for up in (True, False))
-    groups = {"all heads": (rank, adds), "named, and add": tuple(zip(*raising, strict=True))}
-    groups["named, and take"] = tuple(zip(*lowering, strict=True))
-    figure = points(
-        {"": groups}, title, "median rank of the name in what the head writes (1: first)",
-        "adds, share of the logit difference", names={"": named}, x_log=True, levels={0: ""},
-        colors=dict(zip(groups, (PALE, QUERY, KEY), strict=True)), width=7.2,
-    )  # fmt: skip
-    figure.axes[0].axvspan(0.8, 5.5, color=SHARE, alpha=0.12, lw=0)
     return figure
 
 

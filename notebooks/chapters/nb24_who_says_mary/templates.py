@@ -1,7 +1,6 @@
-"""The prompts of notebook 22's section 3: who is given something, and texts with other names."""
+"""Prompts of notebook 24 in which someone is given something, and texts with other names."""
 
 import random
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -9,7 +8,6 @@ from jaxtyping import Int
 from torch import Tensor
 
 from aot_helpers.models.protocol import Model
-from aot_helpers.reading.logit_lens import target_token
 from aot_helpers.text.stories import CONSONANTS, PRONOUNS, VOWELS
 from aot_helpers.text.tokenization import Tokenizer
 
@@ -17,23 +15,7 @@ _PEOPLE = """
 Mary John Tom James Anna Paul Sarah Peter Emma David Laura Mark Alice Robert Jack Kate Daniel
 Michael George Henry Jane Susan Simon Helen
 """
-_SCHOLARS = "Euler Gauss Laplace Bernoulli Bessel Wigner Kronecker Risch"  # of docstrings
-NAMES, SCHOLARS = tuple(_PEOPLE.split()), tuple(_SCHOLARS.split())
-# {A} and {B} in this order; then S, one of them, gives something to the other.
-TEMPLATES = (
-    "When {A} and {B} went to the store, {S} gave a drink to",
-    "After {A} and {B} came home, {S} handed the keys to",
-    "Then {A} and {B} had a long talk, and {S} gave a book to",
-    "While {A} and {B} were at the office, {S} sent a letter to",
-    "Yesterday {A} and {B} met at the station. {S} showed the map to",
-    "Once {A} and {B} had found a ring, {S} offered it to",
-)
-# The same, but S, who comes twice, is given something, and the other one gives.
-RECEIVED = (
-    "When {A} and {B} went to the store, {S} was given a drink by",
-    "After {A} and {B} came home, {S} got the keys from",
-    "Then {A} and {B} had a long talk, and {S} was lent a book by",
-)
+NAMES = tuple(_PEOPLE.split())
 STORY = "{A} lived near the {place} with two friends. Then {A} met {B}. {S} gave a {thing} to"
 PLACES = ("river", "sea", "forest", "mill", "bridge", "tower", "garden", "school")
 THINGS = ("red kite", "blue lamp", "new map", "small drum", "golden key", "heavy book")
@@ -43,7 +25,7 @@ class Group(NamedTuple):
     """Prompts of one form, so that a position means the same in all of them.
 
     The indirect object (io) is the name that comes once, the subject (s) the one that comes twice
-    (and gives, but in RECEIVED). `other` is the same text with three other names.
+    (and gives, or is given something). `other` is the same text with three other names.
     """
 
     tokens: Int[Tensor, "prompt pos"]
@@ -53,39 +35,6 @@ class Group(NamedTuple):
     io_at: int
     s1_at: int
     s2_at: int
-
-
-def single_names(tokenizer: Tokenizer) -> list[str]:
-    """Names of one token of this vocabulary, with a space: people, or else scholars."""
-    for names in (NAMES, SCHOLARS):
-        single = [name for name in names if len(tokenizer.encode(" " + name)) == 1]
-        if len(single) >= 5:
-            return single
-    raise ValueError("this vocabulary has fewer than 5 of our names as one token: give your own")
-
-
-def name_prompts(
-    model: Model, names: Sequence[str], n: int = 8, seed: int = 0, templates=TEMPLATES
-) -> list[Group]:
-    """N prompts of each template and order of the names (who gives came first, or second).
-
-    Raises ValueError for a name of several tokens and for fewer than 5 names.
-    """
-    tokens_of = {name: target_token(model, " " + name) for name in names}
-    rng, groups = random.Random(seed), []
-    if len(tokens_of) < 5:
-        raise ValueError(f"5 different names or more are needed, 3 of them for `other`: {names}")
-    for template in templates:
-        for first_gives in (False, True):
-            draws = [rng.sample(sorted(tokens_of), 5) for _ in range(n)]
-            texts, pairs = [], []
-            for A, B, C, D, E in draws:
-                S, IO = (A, B) if first_gives else (B, A)
-                texts.append([template.format(A=A, B=B, S=S), template.format(A=C, B=D, S=E)])
-                pairs.append([tokens_of[IO], tokens_of[S]])
-            io, s = torch.tensor(pairs).T
-            groups.append(_group(model, texts, io, s))
-    return groups
 
 
 def story_prompts(model: Model, hero_gives: bool, n: int = 96, seed: int = 0) -> list[Group]:
@@ -108,7 +57,7 @@ def story_prompts(model: Model, hero_gives: bool, n: int = 96, seed: int = 0) ->
         if first[0] != first[1] and lengths == {length} and len({A, B, C, D, E}) == 5:
             rows.append((texts, *pair))
     texts, io, s = zip(*rows, strict=True)
-    return [_group(model, list(texts), torch.tensor(io), torch.tensor(s))]
+    return [as_group(model, list(texts), torch.tensor(io), torch.tensor(s))]
 
 
 def _name(tokenizer: Tokenizer, rng: random.Random) -> str:
@@ -121,7 +70,7 @@ def _name(tokenizer: Tokenizer, rng: random.Random) -> str:
             return name
 
 
-def _group(model: Model, texts: list[list[str]], io: Tensor, s: Tensor) -> Group:
+def as_group(model: Model, texts: list[list[str]], io: Tensor, s: Tensor) -> Group:
     """Texts and the same with other names as tokens, and where the names stand."""
     tokens, other = (
         torch.stack([model.tokenizer.encode(text, bos=True) for text in each])

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aot_helpers.models.losses import next_token_losses
-from aot_helpers.models.protocol import Edits, Model, check_mlp
+from aot_helpers.models.protocol import Edits, Model
 from aot_helpers.text.batches import pad_batch
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.text.tokenization import Tokenizer
@@ -111,20 +111,3 @@ def cost(model: Model, tokens: Int[Tensor, "batch pos"], edits: Edits | None = N
             log_p = logits[:, :-1].log_softmax(dim=-1)
             entropies.append(-(log_p.exp() * log_p).sum(dim=-1))
     return Cost(torch.cat(losses).mean().item(), torch.cat(entropies).mean().item())
-
-
-def mean_activations(
-    model: Model, tokens: Int[Tensor, "batch pos"], power: int = 1
-) -> Float[Tensor, "layer d_mlp"]:
-    """Each neuron's mean activation over all positions of the texts, or that of its power.
-
-    Raises ValueError for a model without MLPs.
-    """
-    check_mlp(model.config, 0)
-    total = torch.zeros(model.config.n_layers, model.config.d_mlp)
-    with torch.no_grad():
-        for piece in pieces(tokens, model.config.d_vocab):
-            _, cache = model.run_with_cache(tokens[piece])
-            for i in range(model.config.n_layers):
-                total[i] += cache[f"L{i}.mlp_hidden"].pow(power).sum(dim=(0, 1))
-    return total / tokens.numel()

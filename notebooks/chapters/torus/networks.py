@@ -266,36 +266,3 @@ def crossings(values: Float[Tensor, "*lines n"]) -> Int[Tensor, "*lines"]:
     """
     positive = values > 0
     return (positive != positive.roll(1, dims=-1)).sum(dim=-1)
-
-
-def sphere(n: int) -> Float[Tensor, "n 3"]:
-    """Unit vectors evenly over the sphere: equal steps of height, each a golden angle further."""
-    height = 1 - (2 * torch.arange(n, dtype=torch.float64) + 1) / n
-    turn, out = torch.arange(n) * math.pi * (3 - math.sqrt(5)), (1 - height**2).sqrt()
-    return torch.stack([out * turn.cos(), out * turn.sin(), height], dim=1)
-
-
-def simplex(n: int) -> Float[Tensor, "point 3"]:
-    """All shares (c0, c1, c2) >= 0 of three heads with sum 1 that are multiples of 1/n."""
-    if n < 1:
-        raise ValueError(f"n must be >= 1, got {n}")
-    counts = [[i, j, n - i - j] for i in range(n + 1) for j in range(n + 1 - i)]
-    return torch.tensor(counts) / n
-
-
-def is_correct_with_shares(
-    nets: TorusNets,
-    targets: Int[Tensor, "#net pair"],
-    shares: Float[Tensor, "point head"],
-    residual: bool = True,
-) -> Bool[Tensor, "net point pair"]:
-    """Which pairs are right when the heads count with these shares (1 each is the whole network).
-
-    Shares that sum to 1 have the whole network nowhere; times n_heads, it lies in their center.
-    Without the residual the sum does not matter: it scales all logits.
-    """
-    heads = attend(nets, *pairs(nets))
-    stream = torch.einsum("sh,nhpi->nspi", shares.to(heads.out.dtype), heads.out)
-    if residual:
-        stream = stream + heads.residual[:, None]
-    return is_correct(stream @ nets.W_U[:, None], targets[:, None])

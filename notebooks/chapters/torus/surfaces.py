@@ -36,13 +36,6 @@ def turns(n_rows: int, n_columns: int):
     return np.meshgrid(np.linspace(0, TURN, n_columns), np.linspace(0, TURN, n_rows))
 
 
-def angle_colors(n: int):
-    """Colors [n of θ2, n of θ1, 3] without a seam: θ1 is the hue; θ2 makes it pale, light, dark."""
-    theta1, theta2 = np.meshgrid(*[(np.arange(n) + 0.5) * TURN / n] * 2)
-    hue = np.cos(theta1[..., None] - TURN * np.arange(3) / 3)
-    return 0.52 + (0.23 + 0.11 * np.cos(theta2))[..., None] * hue + 0.14 * np.sin(theta2)[..., None]
-
-
 def folded(s, t, rolled: float, bent: float):
     """Points [.., 3] of a sheet, s and t from -1/2 to 1/2; rolled, bent: 0 (flat) to 1 (closed).
 

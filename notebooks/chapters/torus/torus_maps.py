@@ -5,17 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float, Int
 from matplotlib.figure import Figure
-from matplotlib.tri import Triangulation
 
 from aot_helpers.showing import forms
-from chapters.torus.palette import (
-    CLASS_COLORS,
-    NAMES,
-    PALE,
-    TURN,
-    Painting,
-    letter_color,
-)
+from chapters.torus.palette import CLASS_COLORS, NAMES, PALE, TURN, Painting, letter_color
 
 Map = Float[np.ndarray, "theta2 theta1 *color"]
 TURNS = {0: "0", np.pi: "π", TURN: "2π"}
@@ -80,79 +72,24 @@ def tinted(classes: Int[np.ndarray, "*at"], strengths: Float[np.ndarray, "*at"])
     return 1 - strengths * (1 - CLASS_COLORS[np.asarray(classes)])
 
 
-def offset_colors(vectors: Float[np.ndarray, "*at 3"], reach: float):
-    """Vectors as colors: zero is mid-gray, ± reach the ends; ValueError beyond them."""
-    vectors = np.asarray(vectors)
-    if not np.abs(vectors).max() <= reach:
-        raise ValueError(f"an entry is {np.abs(vectors).max():.3g}: make reach at least as large")
-    return 0.5 + vectors / (2 * reach)
-
-
 def color_maps(
     colors: Sequence[Map], titles: Sequence[str], columns: int = 5, n_classes: int = 0,
     dots=None, words=None,
 ) -> Figure:  # fmt: skip
-    """Maps of colors as they are, such as `tinted` and `offset_colors` give them.
+    """Maps of colors as they are, such as `tinted` gives them.
 
     n_classes: how many next words are named. dots: (θ1, θ2, class) of pairs of words, drawn on each
     with a black rim. words: the angle of each word, to name w0, w1, … along the edges.
     """
-    figure, axes = _panels(titles, columns, n_classes)
+    figure, axes = map_panels(titles, columns, n_classes)
     for axis, each in zip(axes, colors, strict=True):
         show_map(axis, each)
-        _angles(axis, words)
-        _rimmed(axis, dots)
+        name_angles(axis, words)
+        show_rimmed(axis, dots)
     return figure
 
 
-def number_maps(
-    values: Sequence[Map], titles: Sequence[str], label: str,
-    limits: tuple[float, float] | None = None, dots=None, zeros=None,
-) -> Figure:  # fmt: skip
-    """Maps of numbers side by side on one color scale.
-
-    limits: the scale's ends, the smallest and the largest number if not given. dots: see
-    `color_maps`. zeros: for each map a list of other maps, to draw where each is zero: the score
-    under an attention, which is too steep for a smooth line of its own.
-    """
-    values = [np.asarray(each) for each in values]
-    low, high = limits or (np.min(values), np.max(values))
-    figure, axes = _panels(titles, 5)
-    for i, (axis, each) in enumerate(zip(axes, values, strict=True)):
-        image = show_map(axis, each, cmap="cividis", vmin=low, vmax=high)
-        for other in zeros[i] if zeros is not None else ():
-            frontier(axis, other, "black", 1.5)
-        _angles(axis)
-        _rimmed(axis, dots)
-    figure.colorbar(image, ax=axes, label=label, shrink=0.8)
-    return figure
-
-
-def triangles(
-    values: Sequence[Float[np.ndarray, " point"]],
-    shares: Float[np.ndarray, "point 3"],
-    titles: Sequence[str],
-) -> Figure:
-    """Accuracies over triangles of three heads, at shares such as those of `simplex`.
-
-    A white cross marks the center, where the heads have equal shares.
-    """
-    shares, tall = np.asarray(shares), np.sqrt(3) / 2
-    mesh = Triangulation(shares[:, 1] + shares[:, 2] / 2, shares[:, 2] * tall)
-    figure, axes = _panels(titles, 6, side=1.9)
-    for axis, each in zip(axes, values, strict=True):
-        image = axis.tripcolor(mesh, each, shading="gouraud", cmap="cividis", vmin=0, vmax=1)
-        axis.plot(0.5, tall / 3, "+", color="white", markersize=7)
-        for head, place in enumerate(((0, -0.06), (1, -0.06), (0.5, tall + 0.06))):
-            side = "bottom" if head == 2 else "top"
-            axis.text(*place, f"head {head}", ha="center", va=side, fontsize=9)
-        axis.set(aspect="equal", xlim=(-0.15, 1.15), ylim=(-0.2, 1.1))
-        axis.axis("off")
-    figure.colorbar(image, ax=axes, label="accuracy", shrink=0.8)
-    return figure
-
-
-def _panels(titles, columns: int, n_classes: int = 0, side: float = 2.5):
+def map_panels(titles, columns: int, n_classes: int = 0, side: float = 2.5):
     """A figure and one axis for each title, in rows."""
     columns = min(columns, len(titles))
     n_rows = -(-len(titles) // columns)
@@ -169,7 +106,7 @@ def _panels(titles, columns: int, n_classes: int = 0, side: float = 2.5):
     return figure, axes
 
 
-def _angles(axis, words=None) -> None:
+def name_angles(axis, words=None) -> None:
     """Angles along both sides, or the names of words where they stand."""
     ticks = TURNS if words is None else {float(at): f"w{i}" for i, at in enumerate(words)}
     axis.set_xticks(list(ticks), ticks.values())
@@ -179,7 +116,7 @@ def _angles(axis, words=None) -> None:
     axis.set_ylabel("second word's angle θ2" if place.is_first_col() else "")
 
 
-def _rimmed(axis, dots) -> None:
+def show_rimmed(axis, dots) -> None:
     """dots: (θ1, θ2, classes), in the color of their class with a black rim."""
     if dots is not None:
         theta1, theta2, classes = dots

@@ -21,69 +21,16 @@ def carry_with(
     return (heads.sum(dim=1) + x2) @ nets.W_U
 
 
-def moved_elsewhere(
-    shares: Float[Tensor, "net head pair"], moved: Float[Tensor, "net head pair"], seed: int = 0
-) -> Float[Tensor, "net head pair"]:
-    """As many other shares of each network, drawn at random, moved as far as those in `moved` are.
-
-    Each goes toward 1/2 and perhaps past it, the only way that is open to a share near 0 or 1: a
-    fair control of a change that `moved` makes at chosen places. Raises ValueError where a network
-    has more than half of its shares moved, or one moved by more than 1/2.
-    """
-    far = (moved - shares).abs().flatten(1)
-    here, before = far > 0, shares.flatten(1)
-    if (most := here.double().mean(dim=1).max()) > 0.5 or far.max() > 0.5:
-        raise ValueError(
-            f"a network has {most:.0%} of its shares moved, one of them by {far.max():.2f}; there "
-            "is room elsewhere for at most half of them, by at most 0.5: choose fewer places"
-        )
-    draw = torch.Generator().manual_seed(seed)
-    shuffled = torch.rand(2, *far.shape, generator=draw)
-    start, goal = (shuffled + torch.stack([here, ~here])).argsort(descending=True)  # these first
-    far = torch.zeros_like(far).scatter(1, goal, far.gather(1, start))
-    return torch.where(before < 0.5, before + far, before - far).view_as(shares)
-
-
-def look_and_carry(nets: TorusNets, look: Points, carry: Points) -> Float[Tensor, "net pair word"]:
-    """Logits if the heads take their shares from one pair of points and carry another."""
-    return carry_with(nets, torus.attend(nets, *look).a1, carry)
-
-
 def changes(winners: Int[Tensor, "net n n"]) -> Float[Tensor, " net"]:
     """How often the winner changes on a walk once around: mean of all rows and columns."""
     return sum((winners != winners.roll(1, d)).float().sum(d).mean(dim=-1) for d in (-1, -2)) / 2
 
 
-def near_edges(nets: TorusNets, n: int = 120) -> Float[Tensor, "2 net"]:
-    """Shares of places near a head's edge: of those on a decision boundary, and of all places.
-
-    An edge is where a head's score changes its sign; near: at most one step of the grid away.
-    """
-    heads = torus.attend(nets, *torus.on_grid(n))
-    classes = ((heads.out.sum(dim=1) + heads.residual) @ nets.W_U).argmax(dim=-1).view(-1, 1, n, n)
-    edges = _turns(heads.scores.view(len(classes), -1, n, n) > 0).any(dim=1, keepdim=True)
-    around = torch.nn.functional.pad(edges.float(), (1, 1, 1, 1), mode="circular")
-    near, boundary = torch.nn.functional.max_pool2d(around, 3, 1), _turns(classes).float()
-    along = (near * boundary).sum(dim=(1, 2, 3)) / boundary.sum(dim=(1, 2, 3))
-    return torch.stack([along, near.mean(dim=(1, 2, 3))])
-
-
-def _turns(values):
-    """Where values [.., n, n] differ from those one step before, along either angle."""
-    return (values != values.roll(1, -1)) | (values != values.roll(1, -2))
-
-
-def three_maps(nets: TorusNets, held: int, n: int = 40) -> list[Int[Tensor, "net n n"]]:
-    """Winners if both vary, only where the heads look, only what they carry.
-
-    held: the pair of words at which the other one stays.
-    """
-    vary, fixed = torus.on_grid(n), _pair(nets, held)
-    return [_winners(nets, *way, n) for way in ((vary, vary), (vary, fixed), (fixed, vary))]
-
-
 def winding(nets: TorusNets, pairs=range(25), n: int = 40) -> Float[Tensor, "3 net"]:
-    """`changes` of each of `three_maps`, mean over the held pairs."""
+    """`changes` if both vary, only where the heads look, only what they carry.
+
+    Means over the pairs of words, at each of which the other part is held in turn.
+    """
     vary, stays = torus.on_grid(n), [_pair(nets, held) for held in pairs]
     a1 = torus.attend(nets, *vary).a1
 
@@ -124,7 +71,3 @@ def random_nets(trained: TorusNets) -> dict[str, TorusNets]:
 def _pair(nets, held):
     first, second = torus.pairs(nets)
     return first[:, held : held + 1], second[:, held : held + 1]
-
-
-def _winners(nets, look, carry, n):
-    return look_and_carry(nets, look, carry).argmax(dim=-1).view(-1, n, n)

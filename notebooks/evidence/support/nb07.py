@@ -1,0 +1,244 @@
+"""Evidence of notebook 07: skip-trigrams from weights, and what one layer's mistakes cost."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from aot_helpers.base.errors import check_token_ids, check_whole
+from aot_helpers.models.losses import next_token_losses
+from aot_helpers.models.protocol import Edits, Head, Model
+from aot_helpers.models.transformer import AttentionOnlyTransformer
+from aot_helpers.reading.circuits import full_ov, full_qk
+from aot_helpers.reading.factored import FactoredMatrix, block_rows
+from aot_helpers.text.planted import FILLERS, P_VERB
+from aot_helpers.text.tokenization import word_ids
+
+# Does "keep" raise "bay" after "in" in a pretrained model, too? What `pretrained` asks.
+VERB, RIGHT = "keep", {"in": "mind", "at": "bay"}
+STARTS = ("We should", "They will", "You must", "I want to")
+OBJECTS = ("them", "it", "the enemy", "this")
+OTHER_VERBS = ("find", "see", "put", "leave", "bring", "send", "meet", "show")
+# Nouns that follow one preposition and are no idiom with "keep": controls after the other one. Of
+# love, risk and stake the values were known when the list was made, of the others not.
+NOUNS = {
+    "in": ("love", "vain", "advance", "debt", "doubt", "theory", "public", "general"),
+    "at": ("risk", "stake", "random", "dawn", "noon", "war", "once", "last"),
+}
+
+
+def frames(tokenizer, sources: list[str], destinations: list[str]) -> Int[Tensor, "frame 5"]:
+    """Short texts BOS, source, filler, filler, destination: all pairs of fillers that may follow.
+
+    Ordered by source, then destination, then fillers.
+    """
+    number = word_ids(tokenizer)
+    return torch.tensor(
+        [
+            [tokenizer.bos, number[source], number[a], number[b], number[destination]]
+            for source in sources
+            for destination in destinations
+            for a in FILLERS
+            for b in FILLERS[a]
+        ]
+    )
+
+
+def raises(
+    logits: Float[Tensor, "frame out"], n_destinations: int
+) -> Float[Tensor, "source destination out"]:
+    """How far each source lifts the probability of each out, above the mean over all sources.
+
+    logits: after the last word of `frames`, with every word of the vocabulary as a source.
+    """
+    n_pairs = sum(map(len, FILLERS.values()))
+    p = logits.softmax(dim=-1).view(-1, n_destinations, n_pairs, logits.shape[-1]).mean(dim=2)
+    return p - p.mean(dim=0)
+
+
+def fillers_before(tokenizer, texts: Int[Tensor, "text pos"]) -> Int[Tensor, "text pos"]:
+    """How many fillers stand directly before each word."""
+    number = word_ids(tokenizer)
+    filler = torch.isin(texts, torch.tensor([number[word] for word in FILLERS]))
+    n_before = torch.zeros_like(texts)
+    for at in range(1, texts.shape[1]):
+        n_before[:, at] = (n_before[:, at - 1] + 1) * filler[:, at - 1]
+    return n_before
+
+
+def looks_at_verbs(
+    model: AttentionOnlyTransformer,
+    head: int,
+    texts: Int[Tensor, "text pos"],
+    here: Bool[Tensor, "text word"],
+) -> tuple[float, float]:
+    """A head's mean attention to the word before the fillers, and to all other verbs.
+
+    here: True at the places that it looks from, each with a verb before its fillers.
+    """
+    number = word_ids(model.tokenizer)
+    row, place = here.nonzero(as_tuple=True)
+    _, cache = model.run_with_cache(texts)
+    shares = cache["L0.pattern"][row, head, place]  # [place, pos]
+    before = place - fillers_before(model.tokenizer, texts)[row, place] - 1
+    own = shares.gather(1, before[:, None])[:, 0]
+    verbs = torch.isin(texts[row], torch.tensor([number[verb] for verb in P_VERB]))
+    return own.mean().item(), ((shares * verbs).sum(dim=1) - own).mean().item()
+
+
+def above_floor(
+    model: Model,
+    words: Bool[Tensor, "text word"],
+    texts: Int[Tensor, "text pos"],
+    floor: Float[Tensor, "text word"],
+    edits: Edits | None = None,
+    on: Int[Tensor, "text pos"] | None = None,
+) -> float:
+    """Mean loss above the floor (nats per word) where `words` is True.
+
+    on: other texts for the model to read, while it is asked for the words of `texts`.
+    """
+    losses = next_token_losses(model(texts if on is None else on, edits=edits), texts)
+    return (losses - floor)[words].mean().item()
+
+
+class SkipTrigrams(NamedTuple):
+    """The strongest "source … destination → out", sorted by value, which is attention × boost."""
+
+    source: Int[Tensor, " k"]
+    destination: Int[Tensor, " k"]
+    out: Int[Tensor, " k"]
+    value: Float[Tensor, " k"]
+    attention: Float[Tensor, " k"]
+    boost: Float[Tensor, " k"]
+
+
+def skip_trigrams(
+    model: Model, head: Head, k: int, context: Int[Tensor, " context"]
+) -> SkipTrigrams:
+    """The k strongest skip-trigrams of one head, straight from its weights: see `top_triples`.
+
+    In layer 0 they are all that the head does, up to positions; in later layers, what it does with
+    bare embeddings. With layer norm they hold up to σ and bias (see `folded_weights`). Framework
+    paper, "Interpretation as Skip-Trigrams".
+    """
+    return top_triples(full_qk(model, head), full_ov(model, head), k, context)
+
+
+def top_triples(
+    qk: FactoredMatrix, ov: FactoredMatrix, k: int, context: Int[Tensor, " context"]
+) -> SkipTrigrams:
+    """The k triples with the largest value = attention × boost > 0; fewer if there are fewer.
+
+    qk: scores, [destination, source]. ov: logits, [source, out]. context: token ids, for example 50
+    tokens of a text. attention(destination, source) is what the source would get from the
+    destination beside the tokens of the context, e^s / (e^s + Σ e^c) of their scores, positions
+    left out. boost(source, out) is the logit above its mean over all outs.
+    Exact, without ever holding the whole product. Raises ValueError for a k < 1, factors that do
+    not fit together, and an empty context or one with unknown tokens.
+    """
+    check_whole("k", k, 1)
+    n_sources = qk.shape[1]
+    if ov.shape[0] != n_sources:
+        shapes = f"{qk.shape} and {ov.shape}"
+        raise ValueError(f"qk must be [destination, source], ov [source, out], got {shapes}")
+    check_token_ids(context, n_sources)
+    if len(context) == 0:
+        raise ValueError("context must be one or more token ids, got none: give those of a text")
+
+    # attention = sigmoid(score - logsumexp of the context's scores), and a subtraction that is the
+    # same along a row is one more rank.
+    rival = qk.columns(context).logsumexp(dim=1, keepdim=True)
+    looks = (qk + FactoredMatrix(-rival, torch.ones_like(qk.B[:1]))).T  # [source, destination]
+    boosts = ov.centered_columns()
+    return _strongest(looks, boosts, _largest_values(looks, boosts, k), k)
+
+
+def _largest_values(
+    looks: FactoredMatrix, boosts: FactoredMatrix, k: int
+) -> Float[Tensor, " source"]:
+    """The largest value of a triple with each source; 0 where it cannot be among the k strongest.
+
+    looks: [source, destination], of which the attention is the sigmoid. boosts: [source, out].
+    """
+    attention = boosts.A.new_empty(len(boosts.A))
+    for start, part in looks.row_blocks():
+        attention[start : start + len(part)] = part.amax(dim=1).sigmoid()
+    # No boost exceeds the length of its row times the length of the longest column, in a basis
+    # where the rows of `right` are orthonormal. So once this limit is below the k-th best source,
+    # the sources left cannot matter: k triples are at least as large as any of theirs.
+    basis, R = torch.linalg.qr(boosts.B.T)
+    limit = attention * (boosts.A @ R.T).norm(dim=1) * basis.norm(dim=1).max()
+    best = torch.zeros_like(attention)  # a source that never raises anything stays 0
+    for some in limit.argsort(descending=True).split(block_rows(boosts.shape[1])):
+        if k <= len(best) and limit[some[0]] < best.topk(k).values[-1]:
+            break
+        best[some] = attention[some] * boosts.rows(some).amax(dim=1)
+    return best
+
+
+def _strongest(
+    looks: FactoredMatrix, boosts: FactoredMatrix, best: Float[Tensor, " source"], k: int
+) -> SkipTrigrams:
+    """The k strongest triples, source after source, from the one with the largest value on."""
+    # In sorted lists of attentions and boosts, the product of the i-th and the j-th (from 1) has
+    # i · j - 1 others at least as large, so that only those with i · j <= k are needed.
+    n_looks, n_boosts = min(k, looks.shape[1]), min(k, boosts.shape[1])
+    pairs = [(i, j) for i in range(n_looks) for j in range(min(n_boosts, k // (i + 1)))]
+    i, j = torch.tensor(pairs, device=best.device).T
+    found, none = best.new_empty(0), i[:0]
+    strongest = SkipTrigrams(none, none, none, found, found, found)
+    for source in best.argsort(descending=True)[:k]:
+        least = strongest.value[-1] if len(strongest.value) == k else 0.0
+        if best[source] <= least:
+            break
+        look, destination = looks.rows(source[None])[0].topk(n_looks)
+        boost, out = boosts.rows(source[None])[0].topk(n_boosts)
+        look, boost, destination, out = look.sigmoid()[i], boost[j], destination[i], out[j]
+        more = SkipTrigrams(source.expand_as(out), destination, out, look * boost, look, boost)
+        strongest = _merged(strongest, more, k)
+    return strongest
+
+
+def _merged(some: SkipTrigrams, more: SkipTrigrams, k: int) -> SkipTrigrams:
+    """The k largest of both together, those with a value above 0, in order."""
+    both = SkipTrigrams(*(torch.cat(fields) for fields in zip(some, more, strict=True)))
+    keep = both.value.topk(min(k, len(both.value))).indices
+    keep = keep[both.value[keep] > 0]
+    return SkipTrigrams(*(field[keep] for field in both))
+
+
+def log_probs(
+    model: Model, verb: str, preposition: str, nouns: list[str]
+) -> Float[Tensor, "text noun"]:
+    """The log-probability of each noun after 16 texts such as "We should VERB them PREPOSITION"."""
+    encode, rows = model.tokenizer.encode, []
+    ids = [encode(f" {noun}", bos=False) for noun in nouns]
+    if long := [noun for noun, each in zip(nouns, ids, strict=True) if len(each) > 1]:
+        raise ValueError(f"{long} are not single tokens of this model: take other nouns")
+    for text in (f"{start} {verb} {thing} {preposition}" for start in STARTS for thing in OBJECTS):
+        rows.append(model(encode(text, bos=True)[None])[0, -1].log_softmax(dim=-1))
+    return torch.stack(rows)[:, torch.cat(ids)]
+
+
+def pretrained(model: Model, name: str = "") -> dict:
+    """What the entry 07 of `make data WHAT=pretrained` writes: for each preposition, by noun.
+
+    p: mean probability after "keep"; raised: how much larger its mean log-probability is than after
+    eight other verbs (nats).
+    """
+    found = {}
+    for preposition in RIGHT:
+        other = next(each for each in RIGHT if each != preposition)
+        nouns = [RIGHT[preposition], RIGHT[other], *NOUNS[other]]
+        kept = log_probs(model, VERB, preposition, nouns)
+        others = [log_probs(model, verb, preposition, nouns).mean(dim=0) for verb in OTHER_VERBS]
+        raised = kept.mean(dim=0) - torch.stack(others).mean(dim=0)
+        found[preposition] = {
+            noun: {"p": float(f"{p:.4g}"), "raised": round(more, 4)}
+            for noun, p, more in zip(
+                nouns, kept.exp().mean(dim=0).tolist(), raised.tolist(), strict=True
+            )
+        }
+    return {"texts": len(STARTS) * len(OBJECTS), "verbs": OTHER_VERBS, "after": found}

@@ -1,0 +1,177 @@
+"""Evidence of notebook 15: what heads know alone and in mixtures, against chance."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from matplotlib.figure import Figure
+from matplotlib.tri import Triangulation
+from torch import Tensor
+
+from aot_helpers.showing.forms import Interval
+from chapters.torus.networks import TorusNets, attend, is_correct, pairs
+from chapters.torus.torus_maps import map_panels
+
+Answers = Bool[Tensor, "net head pair"]
+ENDS = torch.tensor([0.025, 0.975])
+
+
+def terms(
+    nets: TorusNets,
+) -> tuple[Float[Tensor, "net head pair word"], Float[Tensor, "net pair word"]]:
+    """Logits of all pairs from each head, and from the residual; their sum is the network's."""
+    seen = attend(nets, *pairs(nets))
+    return seen.out @ nets.W_U[:, None], seen.residual @ nets.W_U
+
+
+def right_alone(
+    nets: TorusNets, targets: Int[Tensor, "net pair"], residual: bool = False
+) -> Answers:
+    """Where each head alone, or with the residual, has the target on top."""
+    head_terms, residual_terms = terms(nets)
+    guess = head_terms + residual_terms[:, None] if residual else head_terms
+    return guess.argmax(dim=-1) == targets[:, None]
+
+
+def right_without(
+    nets: TorusNets, targets: Int[Tensor, "net pair"], by_mean: bool = False
+) -> Answers:
+    """Where the network without one head is right; by_mean: the head writes its mean instead."""
+    head_terms, residual_terms = terms(nets)
+    all_but = (head_terms.sum(dim=1) + residual_terms)[:, None] - head_terms
+    if by_mean:
+        all_but = all_but + head_terms.mean(dim=2, keepdim=True)
+    return all_but.argmax(dim=-1) == targets[:, None]
+
+
+def needed(nets: TorusNets, targets: Int[Tensor, "net pair"], by_mean: bool = False) -> Answers:
+    """Where the network is right, and wrong without the head; by_mean: see `right_without`."""
+    head_terms, residual_terms = terms(nets)
+    whole = (head_terms.sum(dim=1) + residual_terms).argmax(dim=-1) == targets
+    return whole[:, None] & ~right_without(nets, targets, by_mean)
+
+
+class KnownAndLost(NamedTuple):
+    """Means over heads: pairs that a head knows alone, and pairs that are lost without it.
+
+    The shares of lost pairs are of the pairs that only this head knows alone, of those that another
+    head knows alone, too, and of those that it does not know alone.
+    """
+
+    known_alone: float
+    lost_without_it: float
+    lost_of_what_only_it_knows: float
+    lost_of_what_others_know_too: float
+    lost_of_what_it_does_not_know: float
+
+
+def known_and_lost(nets: TorusNets, targets: Int[Tensor, "net pair"]) -> KnownAndLost:
+    """What heads know alone, and what is lost without them: over all heads of all networks."""
+    alone, lost = right_alone(nets, targets), needed(nets, targets)
+    shared = alone & (alone.sum(dim=1, keepdim=True) > 1)
+    kinds = alone & ~shared, shared, ~alone
+    per_head = (each.sum(dim=-1).float().mean().item() for each in (alone, lost))
+    return KnownAndLost(*per_head, *((lost[kind].sum() / kind.sum()).item() for kind in kinds))
+
+
+def covered(answers: Answers) -> Float[Tensor, " net"]:
+    """Share of pairs on which at least one head alone is right."""
+    return answers.any(dim=1).float().mean(dim=-1)
+
+
+def permuted_mean(
+    answers: Answers, measure: Callable, n_draws: int = 50, seed: int = 0
+) -> Float[Tensor, " net"]:
+    """The mean of a measure [net] if the right answers of each head stood at random pairs."""
+    draw = torch.Generator().manual_seed(seed)
+    orders = (torch.rand(answers.shape, generator=draw).argsort(dim=-1) for _ in range(n_draws))
+    return torch.stack([measure(answers.gather(-1, order)) for order in orders]).mean(dim=0)
+
+
+class Coverage(NamedTuple):
+    """The share of pairs that heads alone cover in each network, and the same by chance."""
+
+    covered: Float[Tensor, " net"]
+    chance: Float[Tensor, " net"]
+
+    def corrected(self) -> float:
+        """Chance-corrected coverage: 0 if the heads cover as many as by chance, 1 if all.
+
+        It is a ratio of means over the networks.
+        """
+        found, chance = self.covered.mean(), self.chance.mean()
+        return ((found - chance) / (1 - chance)).item()
+
+    def resampled(self, seed: int = 0) -> Float[Tensor, " draw"]:
+        """Chance-corrected coverage in 2,000 resamplings of the networks."""
+        drawn = resampled_nets(len(self.covered), seed)
+        found, chance = self.covered[drawn].mean(dim=1), self.chance[drawn].mean(dim=1)
+        return (found - chance) / (1 - chance)
+
+    def interval(self, seed: int = 0) -> Interval:
+        """Chance-corrected coverage with its 95% interval."""
+        low, high = self.resampled(seed).quantile(ENDS).tolist()
+        return Interval(low, self.corrected(), high)
+
+
+def coverage_of(answers: Answers, seed: int = 0) -> Coverage:
+    """What the heads alone cover, and the same with the answers of each head permuted."""
+    return Coverage(covered(answers), permuted_mean(answers, covered, seed=seed))
+
+
+def resampled_nets(n_nets: int, seed: int = 0) -> Int[Tensor, "draw net"]:
+    """2,000 times as many networks as there are, drawn with replacement."""
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randint(n_nets, (2000, n_nets), generator=draw)
+
+
+def simplex(n: int) -> Float[Tensor, "point 3"]:
+    """All shares (c0, c1, c2) >= 0 of three heads with sum 1 that are multiples of 1/n."""
+    if n < 1:
+        raise ValueError(f"n must be >= 1, got {n}")
+    counts = [[i, j, n - i - j] for i in range(n + 1) for j in range(n + 1 - i)]
+    return torch.tensor(counts) / n
+
+
+def is_correct_with_shares(
+    nets: TorusNets,
+    targets: Int[Tensor, "#net pair"],
+    shares: Float[Tensor, "point head"],
+    residual: bool = True,
+) -> Bool[Tensor, "net point pair"]:
+    """Which pairs are right when the heads count with these shares (1 each is the whole network).
+
+    Shares that sum to 1 have the whole network nowhere; times n_heads, it lies in their center.
+    Without the residual the sum does not matter: it scales all logits.
+    """
+    heads = attend(nets, *pairs(nets))
+    stream = torch.einsum("sh,nhpi->nspi", shares.to(heads.out.dtype), heads.out)
+    if residual:
+        stream = stream + heads.residual[:, None]
+    return is_correct(stream @ nets.W_U[:, None], targets[:, None])
+
+
+def triangles(
+    values: Sequence[Float[np.ndarray, " point"]],
+    shares: Float[np.ndarray, "point 3"],
+    titles: Sequence[str],
+) -> Figure:
+    """Accuracies over triangles of three heads, at shares such as those of `simplex`.
+
+    A white cross marks the center, where the heads have equal shares.
+    """
+    shares, tall = np.asarray(shares), np.sqrt(3) / 2
+    mesh = Triangulation(shares[:, 1] + shares[:, 2] / 2, shares[:, 2] * tall)
+    figure, axes = map_panels(titles, 6, side=1.9)
+    for axis, each in zip(axes, values, strict=True):
+        image = axis.tripcolor(mesh, each, shading="gouraud", cmap="cividis", vmin=0, vmax=1)
+        axis.plot(0.5, tall / 3, "+", color="white", markersize=7)
+        for head, place in enumerate(((0, -0.06), (1, -0.06), (0.5, tall + 0.06))):
+            side = "bottom" if head == 2 else "top"
+            axis.text(*place, f"head {head}", ha="center", va=side, fontsize=9)
+        axis.set(aspect="equal", xlim=(-0.15, 1.15), ylim=(-0.2, 1.1))
+        axis.axis("off")
+    figure.colorbar(image, ax=axes, label="accuracy", shrink=0.8)
+    return figure

@@ -1,0 +1,78 @@
+"""Drawings of evidence 16: faults that cost, all their combinations, word pieces, a sweep."""
+
+import pandas
+from matplotlib.figure import Figure
+
+from aot_helpers.showing import forms
+from aot_helpers.showing.diagrams import KEY, QUERY, VALUE
+from aot_helpers.showing.texts import tint
+from chapters.nb16_too_good.figures import REPORT, USUAL
+from evidence.support.nb16.results import ON_REVIEWS, combinations
+
+AS_IT_STANDS = {"as trained": REPORT, "calibrated": USUAL}
+LENGTH_COLORS = {20: KEY, 50: QUERY, 80: VALUE}  # of rows of so many tokens; paler: slower
+LOSSES = {"softmax over time": REPORT, "usual softmax": USUAL}  # of the figure of word pieces
+TICKS = [4, 5, 6, 8, 10, 15, 20, 30]  # of a logarithmic axis of nats
+
+
+def costs(rows: dict, found: dict, *, title: str, note: str = "") -> Figure:
+    """Held-out losses of set-ups on rows, beside the baselines, on a logarithmic axis of nats.
+
+    rows: {row: {a series of AS_IT_STANDS: losses}}; found: what `make data WHAT=autopsy` measured.
+    """
+    unit = "held-out cross-entropy of the next token (nats, log scale)"
+    levels = {nats: "\n" * (name == "uniform") + name for nats, name in _baselines(found).items()}
+    figure = forms.dots({"": rows}, title, unit, colors=AS_IT_STANDS, note=note, levels=levels)
+    (axis,) = figure.axes
+    axis.set_xscale("log")
+    axis.set_xticks(TICKS, TICKS)
+    axis.set_xticks([], minor=True)
+    return figure
+
+
+def all_combinations(found: dict, *, title: str) -> Figure:
+    """The held-out loss of all combinations of faults, over how many there are."""
+    wrong, usual = "softmax over positions", "softmax over the vocabulary"
+    colors = {wrong: REPORT, usual: USUAL}
+    groups = {name: ([], []) for name in colors}
+    for each in combinations(found):
+        group = groups[wrong if "loss over time" in each.faults else usual]
+        group[0].append(len(each.faults))
+        group[1].append(each.loss)
+    figure = forms.points(
+        {"": groups}, title, "faults of five", "held-out loss (nats, log scale)",
+        colors=colors, levels=_baselines(found), y_log=True,
+    )  # fmt: skip
+    (axis,) = figure.axes
+    axis.set_xticks(range(len(ON_REVIEWS) + 1))
+    axis.set_yticks(TICKS, TICKS)
+    axis.set_yticks([], minor=True)
+    return figure
+
+
+def _baselines(found: dict) -> dict[float, str]:
+    """What the three baselines cost on reviews, with their names."""
+    counted = found["counting"]["imdb imdb-2l 20"]
+    names = {"bigram": "bigram", "unigram": "unigram", "chance": "uniform"}
+    return {counted[what]: name for what, name in names.items()}
+
+
+def sweep_map(table: pandas.DataFrame, chance: float, *, title: str) -> Figure:
+    """Each trial of the sweep: the loss that it reports, and what it knows.
+
+    table: its trials; chance: the held-out loss of knowing nothing, in nats.
+    """
+    panels, colors = {"with the faults": {}, "without": {}}, {}
+    for (length, rate), some in table.groupby(["max_length", "learning_rate"]):
+        name = f"{length} tokens, rate {rate:g}"
+        colors[name] = tint(LENGTH_COLORS[length], 1.0 if rate >= 1e-3 else 0.45)
+        for mended, panel in zip((False, True), panels.values(), strict=True):
+            trials = some[some.mended == mended]
+            panel[name] = trials["own loss, last"].to_numpy(), trials["loss"].to_numpy()
+    figure = forms.points(
+        panels, title, "the loss that a trial reports", "held-out loss (nats)",
+        colors=colors, levels={chance: "knowing nothing"}, shared=False,
+    )  # fmt: skip
+    for axis in figure.axes:
+        axis.set_ylim(table["loss"].min() - 0.1, chance + 0.3)
+    return figure

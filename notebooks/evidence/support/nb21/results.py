@@ -1,0 +1,339 @@
+"""All of notebook 21's measurements on one model, as numbers that JSON can hold."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aot_helpers.base.results import rounded
+from aot_helpers.base.statistics import correlation, rank_correlation
+from aot_helpers.models.protocol import Model
+from aot_helpers.showing.forms import Interval
+from chapters.nb21_information_flow.flow import run_of
+from chapters.nb21_information_flow.flow_graph import Graph, as_data, flow_graph, prune
+from chapters.nb21_information_flow.graphs import (
+    RANDOM,
+    another_target,
+    graph_masks,
+    graphs_and_masks,
+    pruned,
+    random_masks,
+)
+from chapters.nb21_information_flow.measure import LastEdges, Prompt, last_edges
+from evidence.support.nb21 import ablation, checks
+from evidence.support.nb21.ablation import LEVELS, ORDERS
+from evidence.support.nb21.checks import alone_at_means
+from evidence.support.nb21.heads import head_facts, kept_writers
+from evidence.support.nb21.identities import gate_signs, largest_gap, swapped
+from evidence.support.nb21.prompts import written_prompts
+
+STILL = 2, 0.4  # most, least: of the graph that is drawn of a model from outside
+SMOL = "SmolLM2-135M-Instruct (4 bits)"  # the shipped results are of this model
+PART = 0.25  # of the heads and MLPs that stay when the rest is set to its mean
+NEAR = 0.5  # how far from the whole run's aim a prompt that is kept may be, as a part of it
+NEURON_LEVELS = (0.0, 0.1, 0.5, 1.0)
+NEURON_ORDERS = ("coefficient per step", "norm per step", "share per step")
+
+
+def examine(
+    model: Model,
+    prompts: Sequence[Prompt],
+    draws: int = 5,
+    seed: int = 0,
+    n_heads: int | None = None,
+    n_graphs: int | None = None,
+) -> dict:
+    """Everything that notebook 21 asks of a model.
+
+    n_heads: so many prompts for what each head is worth (one run for every head), n_graphs: for
+    whole graphs and means; None takes all.
+    """
+    measured = [last_edges(model, prompt) for prompt in prompts]
+    copied = [edges for edges in measured if edges.prompt.target in edges.prompt.tokens]
+    runs = _graph_runs(model, measured, n_graphs, draws, seed)
+    injected = [_injected(model, *pair) for pair in zip(measured, runs, strict=False)]
+    n_facts = min(n_heads or len(prompts), len(prompts))
+    facts = [_head_correlations(model, measured, i) for i in range(n_facts)]
+    arrivals = [_most_attended_is_longest(edges, seed + i) for i, edges in enumerate(measured)]
+    found = edge_curves(model, measured, draws, seed) | {
+        "n_prompts": len(prompts),
+        "n_edges": [edges.n_edges for edges in measured],
+        "swapped": sum(swapped(edges.run) for edges in measured),
+        "strongest": single_edges(model, copied, draws, seed),
+        "graph sizes": [
+            [len(each.own.nodes), len(each.own.edges), *each.sizes["with keys"]] for each in runs
+        ],
+        "largest gap": max(largest_gap(each.own) for each in runs),
+        "graphs": _graph_means(measured, runs),
+        "graphs at means": graphs_at_means(model, measured, n_graphs, seed),
+        "injected": _means(injected),
+        "heads": _means(facts),
+        "most attended is longest": [mean(each) for each in zip(*arrivals, strict=True)],
+    }
+    if model.config.d_mlp:
+        found |= _neuron_curves(model, measured, draws, seed)
+    at_means = kept_writers(model, measured[:n_graphs], PART, draws, seed)
+    none, whole = at_means.pop("none").mean(), at_means.pop("whole").mean()
+    found["at means"] = {
+        name: ((aims.mean() - none) / (whole - none)).item() for name, aims in at_means.items()
+    }
+    return found
+
+
+def edge_curves(model: Model, measured: Sequence[LastEdges], draws: int = 5, seed: int = 0) -> dict:
+    """What is left with some edges alone: "levels", "rows" (orders, and random draws), and by
+    [row, level] the means over prompts, "recovered" in runs and "on paper" of what all edges add.
+    """
+    runs = [ablation.curves(model, e, draws=draws, seed=seed + i) for i, e in enumerate(measured)]
+    aims, first = (torch.stack(part) for part in zip(*runs, strict=True))
+    paper = torch.stack([ablation.on_paper(edges, ORDERS, LEVELS) for edges in measured])
+    return {
+        "levels": list(LEVELS),
+        "rows": [*ORDERS, *[RANDOM] * draws],
+        "recovered": ablation.recovered(aims).tolist(),
+        "spread": ablation.spread(aims).tolist(),
+        "on paper": ablation.recovered(paper).tolist(),
+        "first": first.mean(dim=0).tolist(),
+    }
+
+
+def _neuron_curves(model: Model, measured: Sequence[LastEdges], draws: int, seed: int) -> dict:
+    """The same of neurons, while all values stay."""
+    how = NEURON_ORDERS, NEURON_LEVELS, draws
+    runs = [ablation.curves(model, e, *how, seed + i, True) for i, e in enumerate(measured)]
+    aims, first = (torch.stack(part) for part in zip(*runs, strict=True))
+    return {
+        "neurons": ablation.recovered(aims).tolist(),
+        "neurons first": first.mean(dim=0).tolist(),
+        "neuron levels": list(NEURON_LEVELS),
+        "neuron rows": [*NEURON_ORDERS, *[RANDOM] * draws],
+    }
+
+
+def single_edges(
+    model: Model, measured: Sequence[LastEdges], draws: int = 5, seed: int = 0
+) -> dict:
+    """Of single edges, by which it is: how often it stands on the target, what is lost without it.
+
+    "lost": of what all edges add, the ratio of means over prompts, since one prompt's floor can be
+    of either sign. "first": in how many prompts the target stays the first guess. "aims": of each
+    prompt the whole run's, and that without the strongest.
+    """
+    runs = [checks.one_edge(model, edges, draws, seed + i) for i, edges in enumerate(measured)]
+    none = mean([ablation.curves(model, e, (), (0.0,), 1)[0].item() for e in measured])
+    whole = mean([edges.aim for edges in measured])
+    names, *columns = zip(*runs, strict=True)
+    stands, aim, first = (torch.stack(part).double() for part in columns)
+    found = {"n": len(measured), "stands": {}, "lost": {}, "first": {}}
+    for name, at in _places(names[0]).items():
+        found["stands"][name] = stands[:, at].mean().item()
+        found["lost"][name] = ((whole - aim[:, at].mean()) / (whole - none)).item()
+        found["first"][name] = first[:, at].mean().item()
+    pairs = zip(measured, aim[:, 0].tolist(), strict=True)
+    return found | {"aims": [[edges.aim, without] for edges, without in pairs]}
+
+
+class GraphRuns(NamedTuple):
+    """Of a prompt, runs with the edges of some graphs alone, by name, and of random edges."""
+
+    names: list[str]
+    aim: Float[Tensor, " run"]
+    first: Float[Tensor, " run"]  # is the target the first guess
+    sizes: dict[str, list[int]]  # values and neurons
+    own: Graph
+
+
+def _graph_runs(model, measured, n: int | None, draws: int, seed: int) -> list[GraphRuns]:
+    """Of the first n prompts."""
+    return [
+        _graph_run(model, edges, another_target(measured, i), draws, seed + i)
+        for i, edges in enumerate(measured[:n])
+    ]
+
+
+def share_interval(share: float, n: int, z: float = 1.96) -> Interval:
+    """A share of n prompts with its 95 % interval (Wilson)."""
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5 / (1 + z * z / n)
+    return Interval(middle - half, share, middle + half)
+
+
+def difference_interval(p: float, q: float, n: int, z: float = 1.96) -> list[float]:
+    """Both ends of the 95 % interval of p - q, shares of n prompts each, taken as independent."""
+    half = z * ((p * (1 - p) + q * (1 - q)) / n) ** 0.5
+    return [p - q - half, p - q + half]
+
+
+def _graph_run(model, edges: LastEdges, other: int, draws: int, seed: int) -> GraphRuns:
+    """other: a target of another prompt."""
+    names, kept, own = graphs_and_masks(edges, other, draws, seed)
+    aim, first = checks.alone(model, edges, kept)
+    pairs = zip(names, kept, strict=True)
+    sizes = {name: [int(mask.sum()) for mask in both] for name, both in pairs if name != RANDOM}
+    return GraphRuns(names, aim, first, sizes, own)
+
+
+def _graph_means(measured: Sequence[LastEdges], runs: Sequence[GraphRuns]) -> dict:
+    """Of graphs whose edges are left alone, by name.
+
+    "recovered": of what all edges add, the ratio of means; "first": in how many prompts the target
+    is the first guess; "kept": in how many it is, with half to one and a half of the whole run's
+    aim; "off": the median distance from that aim, as a part of it; "values", "neurons": how many.
+    """
+    aim, first = torch.stack([run.aim for run in runs]), torch.stack([run.first for run in runs])
+    whole = torch.tensor([[edges.aim] for edges in measured[: len(runs)]])
+    names, found = _places(runs[0].names), {}
+    none = aim[:, names["nothing"]].mean()
+    off = (aim - whole).abs() / whole.abs()
+    for name, at in names.items():
+        found[name] = {
+            "recovered": ((aim[:, at].mean() - none) / (whole.mean() - none)).item(),
+            "first": first[:, at].mean().item(),
+            "kept": (first * (off <= NEAR))[:, at].mean().item(),
+            "off": off[:, at].median().item(),
+        }
+        if name in runs[0].sizes:
+            sizes = zip(*(run.sizes[name] for run in runs), strict=True)
+            found[name] |= dict(zip(("values", "neurons"), map(mean, sizes), strict=True))
+    return found
+
+
+def graphs_at_means(
+    model: Model, measured: Sequence[LastEdges], n: int | None = None, seed: int = 0
+) -> dict:
+    """Graphs alone, all that is dropped at its mean over the other prompts; of the first n prompts.
+
+    Of each graph "kept", "first" and "recovered" (0 is "nothing", all edges at their means);
+    "the second guess": in how many prompts its graph makes the model say it; "nothing says it":
+    in how many it is said with all edges at their means.
+    """
+    some, rows = measured[:n], []
+    for i, edges in enumerate(some):
+        second = checks.second_guess(edges)
+        graphs = pruned(edges), pruned(edges, keys=False), pruned(edges, target=second)
+        own, without, wrong = map(graph_masks, graphs)
+        none = tuple(torch.zeros_like(mask) for mask in own)
+        lot = random_masks(*own, seed=seed + i)
+        others = [each for each in some if each is not edges]
+        aim, first = alone_at_means(model, edges, [own, without, lot, none], others)
+        other = replace(edges, prompt=Prompt(edges.prompt.tokens, second))
+        rows.append((aim, first, alone_at_means(model, other, [wrong, none], others)[1]))
+    aim, first, said = (torch.stack(part) for part in zip(*rows, strict=True))
+    whole = torch.tensor([[edges.aim] for edges in some])
+    near = ((aim - whole).abs() / whole.abs() <= NEAR).float()
+    none = aim[:, -1].mean()
+    found = dict(
+        zip(("the second guess", "nothing says it"), said.mean(dim=0).tolist(), strict=True)
+    )
+    for at, name in enumerate(("with keys", "without keys", RANDOM, "nothing")):
+        found[name] = {
+            "kept": (first * near)[:, at].mean().item(),
+            "first": first[:, at].mean().item(),
+            "recovered": ((aim[:, at].mean() - none) / (whole.mean() - none)).item(),
+        }
+    return found
+
+
+def _injected(model: Model, edges: LastEdges, runs: GraphRuns) -> dict[str, float]:
+    """What says a token first: the second guess's graph, and neurons without any attention."""
+    second = checks.second_guess(edges)
+    graphs = runs.own, pruned(edges, target=second)
+    return checks.injected(model, edges, second, *map(graph_masks, graphs))
+
+
+def _head_correlations(model: Model, measured: Sequence[LastEdges], i: int) -> dict[str, float]:
+    """Correlations over the heads of what is lost with what a graph says: of ranks, and linear."""
+    facts, found = head_facts(model, measured[i], another_target(measured, i)), {}
+    lost = facts["lost"]
+    for name in ("rank", "other rank", "share", "other share", "norm"):
+        says = facts[name] * (-1 if "rank" in name else 1)
+        found[name] = rank_correlation(says, lost)
+        if name in ("rank", "norm"):
+            each = [rank_correlation(x, y) for x, y in zip(says, lost, strict=True)]
+            found[f"{name}, within layers"] = mean(each)
+    for name in ("rank", "share", "other share"):
+        says = -(facts[name] + 1).log() if name == "rank" else facts[name]
+        found[f"{name}, linear"] = correlation(says, lost)
+    return found | {"largest share is worth most": float(facts["share"].argmax() == lost.argmax())}
+
+
+def _most_attended_is_longest(edges: LastEdges, seed: int) -> list[float]:
+    """How often the most attended value is the longest to arrive; a random key as well."""
+    draw = torch.Generator().manual_seed(seed)
+    a, norm = edges.values[0], edges.values[checks.NORM]
+    key = torch.randint(a.shape[-1], a.shape[:2], generator=draw)
+    return [(each == norm.argmax(-1)).float().mean().item() for each in (a.argmax(-1), key)]
+
+
+def mean(values: Sequence[float]) -> float:
+    """0 of nothing."""
+    return sum(values) / max(len(values), 1)
+
+
+def _means(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: mean([row[name] for row in rows]) for name in rows[0]}
+
+
+def _places(names: Sequence[str]) -> dict[str, list[int]]:
+    """Where each name stands: random draws have one in common."""
+    return {name: [i for i, each in enumerate(names) if each == name] for name in names}
+
+
+def row(found: dict, order: str, level: float, what: str = "recovered") -> float:
+    """One number of a result's curves; the mean of the draws for "random"."""
+    at = found["levels"].index(level)
+    return mean([each[at] for each in by_order(found, what)[order]])
+
+
+def redrawn(found: dict, order: str, level: float) -> tuple[float, float]:
+    """The middle 90 % of one number of a result's curves if the prompts are drawn anew."""
+    low, high = found["spread"][found["rows"].index(order)][found["levels"].index(level)]
+    return low, high
+
+
+def by_order(found: dict, what: str = "recovered") -> dict[str, list]:
+    """A result's curves by the name of their order; of "random" there are several."""
+    rows = found[what]  # there are no random ones on paper
+    places = _places(found["rows"][: len(rows)])
+    return {name: [rows[i] for i in at] for name, at in places.items()}
+
+
+def nearer(found: dict, order: str, than: str, level: float) -> float:
+    """How much nearer to 1 an order's recovered share is than another's, at a level."""
+    return abs(1 - row(found, than, level)) - abs(1 - row(found, order, level))
+
+
+def nearer_at_random(found: dict, level: float) -> float:
+    """The same for two draws and two others: what chance does."""
+    at, first = found["levels"].index(level), found["rows"].index(RANDOM)
+    a, b, c, d = (found["recovered"][first + i][at] for i in range(4))
+    return abs(abs(1 - (a + b) / 2) - abs(1 - (c + d) / 2))
+
+
+def pretrained(model: Model, name: str, seed: int = 0) -> dict:
+    """Measure gifts and capitals on a model from outside; for `make data WHAT=pretrained`.
+
+    ValueError names a model that answers too few of them to be measured.
+
+    Whole graphs and means are measured on the first 12 of the prompts (the gifts, if the model
+    answers all), what each head is worth on 6. The graph of the first prompt is there to be drawn.
+    """
+    prompts, n_asked = written_prompts(model)
+    if len(prompts) < 2:
+        raise ValueError(f"{name} answers {len(prompts)} of {n_asked} prompts; 2 are needed")
+    found = examine(model, prompts, seed=seed, n_heads=6, n_graphs=12)
+    if model.config.family == "llama":
+        found["gate signs"] = gate_signs(model, prompts)
+    texts = {"text": model.tokenizer.decode(prompts[0].tokens), "n_asked": n_asked}
+    return rounded(found | texts | drawn(model, prompts[0]), ".5g")
+
+
+def drawn(model: Model, prompt: Prompt) -> dict:
+    """The graph of a prompt as numbers, "graph" and "still" (pruned); "cut": without one edge."""
+    graph = flow_graph(run_of(model, prompt.tokens), [prompt.target], against=prompt.rival)
+    still = as_data(prune(graph, "share", 0, *STILL))
+    cut = checks.after_cut(model, last_edges(model, prompt))
+    return {"graph": as_data(graph), "still": still, "cut": cut}

@@ -1,0 +1,378 @@
+"""Evidence of notebook 22: norms taken apart, what the lens reads at each, and what changes cost.
+
+VISIT, section 5.2 and appendix E, reads the stream before and after each norm through the logit
+lens. With a final norm in the lens, a norm's centering and its σ change nothing: only its gain and
+bias can, and those may be moved into the matrices that read it.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from aot_helpers.base import results
+from aot_helpers.base.statistics import correlation
+from aot_helpers.models.protocol import Edits, Model
+from aot_helpers.reading.logit_lens import lens, rank
+from aot_helpers.reading.norms import check_norm, norm_bias
+from chapters.nb22_layer_norms.norms import Change, change, changed, isotropic, readers, restored
+from chapters.passages.texts import Ends, cost, function_words, passages, read_ends, windows
+
+SITES = ("ln1", "ln2")
+ORDERS, DIRECTIONS = 5, 3  # of gains, of the stream
+
+
+def norm_at(model: Model, layer: int, site: str) -> nn.Module:
+    """The norm before a layer's heads ("ln1") or its MLP ("ln2"). ValueError for neither."""
+    if site not in SITES:
+        raise ValueError(f"site must be one of {', '.join(SITES)}, got {site!r}")
+    norm = model.attention_norm(layer) if site == "ln1" else model.mlp_norm(layer)
+    check_norm(norm)
+    if isinstance(norm, nn.Identity):
+        raise ValueError("this model has no norms: load one with them, such as docstrings-gpt2")
+    return norm
+
+
+def plain(norm: nn.Module):
+    """The norm with gain 1 and bias 0 until the block ends: centering and σ alone."""
+    return changed(norm, torch.ones_like(norm.weight), torch.zeros_like(norm.weight))
+
+
+def even(norm: nn.Module):
+    """The norm with its gain's mean everywhere and no bias until the block ends."""
+    gain = norm.weight.detach()
+    return changed(norm, gain.mean().expand_as(gain), torch.zeros_like(gain))
+
+
+def gain_only(norm: nn.Module):
+    """The norm with its gain and bias 0 until the block ends."""
+    return changed(norm, norm.weight.detach().clone(), torch.zeros_like(norm.weight))
+
+
+def bias_only(norm: nn.Module):
+    """The norm with its bias and gain 1 until the block ends."""
+    return changed(norm, torch.ones_like(norm.weight))
+
+
+def in_another_order(norm: nn.Module, seed: int):
+    """The norm with the entries of its gain and bias in one random order until the block ends."""
+    order = torch.randperm(len(norm.weight), generator=torch.Generator().manual_seed(seed))
+    bias = getattr(norm, "bias", None)
+    weights = (None if each is None else each.detach()[order] for each in (norm.weight, bias))
+    return changed(norm, *weights)
+
+
+def one_by_one(
+    model: Model, norm: nn.Module, x: Float[Tensor, "n d_model"], words: Bool[Tensor, " d_vocab"]
+) -> tuple[Tensor, Tensor]:
+    """Vector by vector, [n] each: what the norm does to it beside what it does to the others.
+
+    The correlation of its change of probabilities with the mean change of the others; the
+    probability of these words after, divided by that before.
+    """
+    with torch.no_grad():
+        before, after = (lens(model, each).softmax(dim=-1) for each in (x, norm(x)))
+    left = after[:, words].sum(dim=-1) / before[:, words].sum(dim=-1)
+    change = after - before
+    total = change.sum(dim=0)
+    alike = [correlation(each, (total - each) / (len(x) - 1)) for each in change]
+    return torch.tensor(alike), left
+
+
+def as_probable(
+    change: Change, words: Bool[Tensor, " d_vocab"], n: int = 40
+) -> tuple[float, float]:
+    """What is left of the n likeliest of these words, and of other tokens as likely before.
+
+    Each word is paired with the unused other token whose mean probability is nearest.
+    """
+    likely = change.before.masked_fill(~words, 0).topk(min(n, int(words.sum()))).indices
+    free, partners = (~words).clone(), []
+    for word in likely:
+        gap = (change.before - change.before[word]).abs().masked_fill(~free, torch.inf)
+        partners.append(int(gap.argmin()))
+        free[partners[-1]] = False
+    kept = (change.after[ids].sum() / change.before[ids].sum() for ids in (likely, partners))
+    return tuple(share.item() for share in kept)
+
+
+def alike(x: Float[Tensor, "n d_model"], seed: int = 0) -> Float[Tensor, "n d_model"]:
+    """Gaussian vectors with the mean and the covariance of these."""
+    center = x.mean(dim=0)
+    noise = torch.randn(len(x), len(x), generator=torch.Generator().manual_seed(seed))
+    return center + noise @ (x - center) / (len(x) - 1) ** 0.5
+
+
+@contextlib.contextmanager
+def folded(model: Model, layers: list[int]) -> Iterator[Model]:
+    """The model with the gains and biases of these layers' norms in the matrices after them.
+
+    In place, until the block ends; the logits stay what they were. The norms then only center and
+    divide. GPT-2's and Llama's families of transformers; others are a ValueError.
+    """
+    family = getattr(model.config, "family", "ours")
+    if family not in ("gpt2", "llama"):
+        raise ValueError(f"no way to fold the norms of the family {family!r}: take gpt2 or llama")
+    pairs = [pair for layer in layers for pair in readers(model, layer)]
+    modules = [module for norm, reads in pairs for module in (norm, *reads)]
+    with restored([each for module in modules for each in module.parameters()]):
+        for norm, reads in pairs:
+            for module in reads:
+                if family == "gpt2":  # Conv1D keeps [in, out]
+                    module.bias += norm.bias @ module.weight
+                    module.weight *= norm.weight[:, None]
+                else:
+                    module.weight *= norm.weight
+            norm.weight.fill_(1)
+            if family == "gpt2":
+                norm.bias.fill_(0)
+        yield model
+
+
+def words_direction(model: Model, words: Bool[Tensor, " d_vocab"]) -> Float[Tensor, " d_model"]:
+    """The direction, of length 1, that the lens reads as these words rather than others."""
+    gain = getattr(model.final_norm(), "weight", torch.ones(model.config.d_model)).detach()
+    W_U = model.W_U.detach()
+    toward = (W_U[:, words].mean(dim=1) - W_U.mean(dim=1)) * gain
+    return toward / toward.norm()
+
+
+def _edits_of_uneven(model: Model, layer: int, change: Callable[[Tensor, Tensor], Tensor]) -> Edits:
+    """Edits of what a layer's heads read: change(out, what the uneven gain and bias do there).
+
+    What an uneven gain does is measured against its mean.
+    """
+    norm, seen = norm_at(model, layer, "ln1"), {}
+    gain, bias = norm.weight.detach(), norm_bias(norm, model.config.d_model)
+
+    def keep(resid: Tensor) -> Tensor:
+        seen["resid"] = resid
+        return resid
+
+    def edit(out: Tensor) -> Tensor:
+        return change(out, normalized(norm, seen["resid"]) * (gain - gain.mean()) + bias)
+
+    return {f"L{layer}.resid_pre": keep, f"L{layer}.ln1_out": edit}
+
+
+def words_put_back(
+    model: Model, layer: int, toward: Float[Tensor, " d_model"], along: Float[Tensor, " d_model"]
+) -> Edits:
+    """Edits that undo, in what a layer's heads read, what the uneven gain did along `toward`.
+
+    along: the direction in which the amounts are taken off; `toward` itself, or a random one as a
+    control. Both of length 1.
+    """
+    return _edits_of_uneven(
+        model, layer, lambda out, uneven: out - (uneven @ toward)[..., None] * along
+    )
+
+
+def evened_as_far(model: Model, layer: int, seed: int = 0) -> Edits:
+    """Edits that move what a layer's heads read as far as an even gain would, but at random.
+
+    At every position the length of the change is that of setting the gain to its mean, the bias
+    to 0.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def move(out: Tensor, uneven: Tensor) -> Tensor:
+        noise = torch.randn(out.shape, generator=generator)
+        return out + noise * uneven.norm(dim=-1, keepdim=True) / noise.norm(dim=-1, keepdim=True)
+
+    return _edits_of_uneven(model, layer, move)
+
+
+def normalized(norm: nn.Module, x: Float[Tensor, "*places d_model"]) -> Tensor:
+    """What a LayerNorm or RMSNorm makes of vectors before its gain and bias."""
+    if isinstance(norm, nn.LayerNorm):
+        return nn.functional.layer_norm(x, norm.weight.shape, eps=norm.eps)
+    return nn.functional.rms_norm(x, norm.weight.shape, eps=norm.eps)
+
+
+class NormRow(NamedTuple):
+    """What the lens reads before and after one norm."""
+
+    kept: float  # the function words' probability after it, divided by that before
+    kept_of_random: float  # the same of random vectors
+    kept_shuffled: list[float]  # the same with gain and bias in other orders
+    before: float  # the function words' probability before it
+    fallers: float  # the share of function words among the ten tokens that fall most
+    fallers_of_random: float
+    risers: float
+    falls: list[str]
+    rises: list[str]
+    as_probable: list[float]  # kept by likely function words, and by other tokens as likely
+    alike: float  # correlation of the change with that of Gaussian vectors of the same covariance
+    random: float  # and with that of random vectors
+    bare: float  # largest change of a probability by the norm without gain and bias
+
+
+class PartsRow(NamedTuple):
+    """One ln1 taken apart, and read vector by vector."""
+
+    kept: dict[str, dict[str, float]]  # {part of the norm: {stream, random: share}}
+    alike_shuffled: float  # as NormRow.alike, with gain and bias in another order
+    one_by_one: float  # median correlation of a vector's change with that of the others
+    rise: float  # share of the passages in which the function words rise
+
+
+class NormCosts(NamedTuple):
+    """What it costs (nats per token) to change one ln1; each third layer of more than 12."""
+
+    whole: float  # the loss without any change
+    even: list[float]  # with an even gain
+    even_folded: list[float]  # with an even gain, and the old one in the matrices that read it
+    as_far_at_random: list[float]
+    words_back: list[float]
+    random_back: list[list[float]]
+    words_back_everywhere: float
+    random_back_everywhere: list[float]
+
+
+class Norms(NamedTuple):
+    """Lists have an item for each layer."""
+
+    ln1: list[NormRow]
+    ln2: list[NormRow]
+    parts: list[PartsRow]
+    ln_final: list[dict[str, float]]
+    cost: NormCosts
+
+
+class Results(NamedTuple):
+    """All that is measured of one model."""
+
+    passages: int
+    windows: list[int]
+    norms: Norms
+
+
+def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
+    """Entry 22 of `make data WHAT=pretrained`, of any model alike, as JSON has it."""
+    texts = passages(seed=seed)
+    ends, held_out = read_ends(model, texts), windows(model)
+    found = measured_norms(model, ends, held_out[:8], seed)
+    return results.rounded(results.plain(Results(len(texts), list(held_out.shape), found)))
+
+
+def parsed(found: dict) -> Results:
+    """The results that `pretrained` has made a dict of."""
+    n = found["norms"]
+    rows = {site: [NormRow(**row) for row in n[site]] for site in SITES}
+    rows |= {"parts": [PartsRow(**row) for row in n["parts"]], "cost": NormCosts(**n["cost"])}
+    return Results(found["passages"], found["windows"], Norms(**n | rows))
+
+
+def read_results(name: str = "smollm2") -> Results:
+    """What `make data WHAT=pretrained` measured of one model."""
+    return parsed(results.read(f"pretrained/22-{name}"))
+
+
+def measured_norms(model: Model, ends: Ends, tokens: Tensor, seed: int = 0) -> Norms:
+    """Per site and layer, what the lens reads before and after a norm, and what changes cost."""
+    return Norms(
+        *(norm_rows(model, ends, site, seed) for site in SITES),
+        norm_parts(model, ends, seed),
+        final_norm(model, ends, seed),
+        norm_costs(model, tokens, seed),
+    )
+
+
+def norm_rows(model: Model, ends: Ends, site: str, seed: int = 0) -> list[NormRow]:
+    """What the lens reads before and after the norms of one site, layer by layer."""
+    words, rows = function_words(model.tokenizer), []
+    for layer, x in enumerate(getattr(ends, site)):
+        norm = norm_at(model, layer, site)
+        made = (x, isotropic(x, seed), alike(x, seed))
+        real, random, gaussian = (change(model, norm, each) for each in made)
+        with plain(norm):
+            bare = change(model, norm, x).largest
+        shuffled = []
+        for order in range(ORDERS + 1):
+            with in_another_order(norm, seed + order):
+                shuffled.append(change(model, norm, x).kept(words))
+        falls, rises = real.falls(10), real.rises(10)
+        shares = (words[at].float().mean().item() for at in (falls, random.falls(10), rises))
+        rows.append(
+            NormRow(
+                real.kept(words),
+                random.kept(words),
+                shuffled,
+                real.before[words].sum().item(),
+                *shares,
+                falls=model.tokenizer.token_strings(falls),
+                rises=model.tokenizer.token_strings(rises),
+                as_probable=list(as_probable(real, words)),
+                alike=correlation(real.difference, gaussian.difference),
+                random=correlation(real.difference, random.difference),
+                bare=bare,
+            )
+        )
+    return rows
+
+
+def norm_parts(model: Model, ends: Ends, seed: int = 0) -> list[PartsRow]:
+    """Per ln1: its gain alone, its bias alone; passages one by one; entries in another order."""
+    words, rows = function_words(model.tokenizer), []
+    for layer, x in enumerate(ends.ln1):
+        norm = norm_at(model, layer, "ln1")
+        vectors, kept = {"stream": x, "random": isotropic(x, seed)}, {}
+        for part in (gain_only, bias_only, even):
+            with part(norm):
+                kept[part.__name__] = {
+                    who: change(model, norm, each).kept(words) for who, each in vectors.items()
+                }
+        one, each_kept = one_by_one(model, norm, x, words)
+        with in_another_order(norm, seed):
+            real, gaussian = (change(model, norm, v).difference for v in (x, alike(x, seed)))
+        rise = (each_kept > 1).float().mean().item()
+        rows.append(PartsRow(kept, correlation(real, gaussian), one.median().item(), rise))
+    return rows
+
+
+def final_norm(model: Model, ends: Ends, seed: int = 0) -> list[dict[str, float]]:
+    """Per layer, how much higher (log10) ranks are without the final norm in the lens.
+
+    Of the model's own prediction, of that of another passage, of a random token.
+    """
+    generator, n = torch.Generator().manual_seed(seed), len(ends.guesses)
+    tokens = {"own": ends.guesses, "another": ends.guesses.roll(1)}
+    tokens["random"] = torch.randint(model.config.d_vocab, (n,), generator=generator)
+    rows = []
+    for x in ends.ln1:
+        logits = [lens(model, x, norm=norm) for norm in (True, False)]
+        ranks = {kind: [rank(each, ids) + 1 for each in logits] for kind, ids in tokens.items()}
+        rows.append({k: (b.log10() - a.log10()).mean().item() for k, (a, b) in ranks.items()})
+    return rows
+
+
+def norm_costs(model: Model, tokens: Tensor, seed: int = 0) -> NormCosts:
+    """What it costs to make one ln1 even, and to put the function words back in."""
+    whole, n_layers = cost(model, tokens).loss, model.config.n_layers
+    toward = words_direction(model, function_words(model.tokenizer))
+    generator = torch.Generator().manual_seed(seed)
+    random = torch.randn(DIRECTIONS, len(toward), generator=generator)
+    directions = [toward, *(random / random.norm(dim=-1, keepdim=True))]
+    evened, old_behind, far, back = [], [], [], []
+    for layer in range(0, n_layers, 1 if n_layers <= 12 else 3):
+        norm = norm_at(model, layer, "ln1")
+        with even(norm):
+            evened.append(cost(model, tokens).loss - whole)
+        with folded(model, [layer]):
+            old_behind.append(cost(model, tokens).loss - whole)
+        far.append(cost(model, tokens, evened_as_far(model, layer, seed)).loss - whole)
+        edits = [words_put_back(model, layer, toward, along) for along in directions]
+        back.append([cost(model, tokens, edit).loss - whole for edit in edits])
+    everywhere = []
+    for along in directions:
+        edits = {}
+        for layer in range(n_layers):
+            edits |= words_put_back(model, layer, toward, along)
+        everywhere.append(cost(model, tokens, edits).loss - whole)
+    words_back, random_back = [row[0] for row in back], [row[1:] for row in back]
+    in_all = everywhere[0], everywhere[1:]
+    return NormCosts(whole, evened, old_behind, far, words_back, random_back, *in_all)

@@ -1,0 +1,73 @@
+"""Evidence of notebook 24: how far each part raises two names above one that is not in the prompt.
+
+And what one head takes from a name for a unit of its attention, read from its values. Kept for
+readers without the model.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from aot_helpers.base.results import plain, rounded
+from aot_helpers.models.protocol import Head, Model
+from aot_helpers.reading.norms import frozen_norm
+from chapters.nb24_who_says_mary.measure import ASKED
+from chapters.nb24_who_says_mary.two_names import read_names
+from evidence.support.nb24.name_movers import direct_contributions
+from evidence.support.nb24.prompts import name_prompts, single_names
+from evidence.support.nb24.three_names import PEOPLE, Case, cases
+from evidence.support.nb24.two_names import halves
+
+
+def _absent(model: Model, there: Int[Tensor, "prompt name"], ids: Tensor) -> Tensor:
+    """The mean column of W_U of the names that a prompt does not hold: [prompt, d_model]."""
+    return torch.stack([model.W_U.T[ids[~torch.isin(ids, each)]].mean(dim=0) for each in there])
+
+
+def _contributions(model: Model, ids: Tensor, seed: int) -> dict:
+    names, rows = single_names(model.tokenizer), {"io": [], "s": []}
+    for g in halves(name_prompts(model, names, seed=seed))[1]:
+        absent = _absent(model, torch.stack([g.io, g.s], dim=1), ids)
+        for key, found in rows.items():
+            toward = model.W_U.T[getattr(g, key)] - absent
+            found.append(direct_contributions(model, g.tokens, toward))
+    heads, rest = (
+        {key: torch.cat([x[i] for x in each], dim=-1).mean(dim=-1) for key, each in rows.items()}
+        for i in (0, 1)
+    )
+    return heads | {"rest": {key: x.sum().item() for key, x in rest.items()}}
+
+
+def per_unit(model: Model, case: Case, head: Head, ids: Tensor) -> Float[Tensor, " prompt"]:
+    """What a head would take from the name at its last mention, did it attend to nothing else."""
+    _, cache = model.run_with_cache(case.tokens)
+    rows, (layer, h) = torch.arange(len(case.tokens)), head
+    hits = case.tokens == case.name[:, None]
+    at = hits.shape[1] - 1 - hits.flip(1).int().argmax(dim=1)
+    v = cache[f"L{layer}.v"]
+    v = v[rows, at, h * v.shape[2] // model.config.n_heads]  # heads may have keys in common
+    normed = frozen_norm(model.final_norm(), cache["final_resid"][None, :, -1])
+    there = torch.stack([case.people[who] for who in PEOPLE], dim=1)
+    toward = model.W_U.T[case.name] - _absent(model, there, ids)
+    return -(normed((v @ model.W_O[layer, h])[None])[0] * toward).sum(dim=-1)
+
+
+def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
+    """Entry 24-above of `make data WHAT=pretrained`; the head is one of entry 24-names."""
+    names, (head,) = single_names(model.tokenizer), read_names(name).roles.suppress
+    ids = torch.tensor([int(model.tokenizer.encode(" " + each)[0]) for each in names])
+    with torch.no_grad():
+        found = _contributions(model, ids, seed)
+        found["per_unit"] = {
+            form: {
+                who: torch.cat(
+                    [
+                        per_unit(model, case, head, ids)
+                        for case in cases(model, form, who, seed=seed)
+                    ]
+                ).mean()
+                for who in slots
+            }
+            for form, slots in ASKED.items()
+        }
+    return rounded(plain(found, Head))

@@ -1,0 +1,12 @@
+"""Evidence of notebook 00: what a pretrained model is asked."""
+
+from aot_helpers.base import results
+from evidence.support import nb00 as support
+
+
+def test_results_of_a_pretrained_model_are_of_the_same_questions(stories):
+    found = support.pretrained(stories, n_names=3)
+    assert found["induction"][1][0] > 0.8
+    assert found["second"] < 0.2 * found["first"] < found["other"]
+    assert found["removed"][2]["lost"] > 0.8 > 0.2 > max(found["removed"][2]["others"])
+    assert results.read("pretrained/00-smollm2").keys() >= found.keys()
