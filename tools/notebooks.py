@@ -180,6 +180,11 @@ def parameter_value(text: str):
         return text
 
 
+def stop(*_) -> None:
+    """End as Ctrl-C does: what only SIGTERM ended would leave its kernels behind."""
+    raise KeyboardInterrupt
+
+
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", nargs="+", default=[], metavar="PREFIX", help="such as 00 05")
@@ -219,6 +224,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         if ledger := publish.claims_file(kept, path):
             ledger.unlink(missing_ok=True)
     start = time.perf_counter()
+    signal.signal(signal.SIGTERM, stop)
     try:
         results = run_all(notebooks, parameters, root / "runs", options.jobs)
     except KeyboardInterrupt:

@@ -193,7 +193,8 @@ def check_mlp(config: Config, layer: int) -> None:
 
 def check_causal(model: Model) -> None:
     """Raise ValueError for a model that sees the token it is asked for, or says none."""
-    if not model.config.causal or model.W_U is None:
+    causal = getattr(getattr(model, "config", None), "causal", True)  # of a module of another kind
+    if not causal or getattr(model, "W_U", True) is None:
         raise ValueError(
             "this model sees both ways or has no language head, so it predicts no next token: "
             "hide tokens from it (MaskedWindows), or load a causal model"
