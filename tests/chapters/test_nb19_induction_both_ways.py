@@ -2,13 +2,12 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.reading.heads import head_scores, keys_back, uniform_score
-from aot_helpers.reading.interventions import ablate, cut_paths, patch_heads
+from aot_helpers.reading.heads import uniform_score
+from aot_helpers.reading.interventions import ablate
 from aot_helpers.text.batches import MaskedWindows, Windows
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.objectives import NOT_ASKED, OBJECTIVES
@@ -17,17 +16,12 @@ from chapters.nb19_induction_both_ways import figures as drawings
 from chapters.nb19_induction_both_ways import measure as heads
 from chapters.nb19_induction_both_ways.repeats import (
     KINDS,
-    SIDES,
-    all_losses,
     hidden_accuracy,
     hide,
-    hide_more,
     in_copy,
     induction_map,
     keys_at,
     nested_losses,
-    one_side,
-    only_neighbors,
     other_copy,
     other_ending,
     repeats,
@@ -64,63 +58,8 @@ def test_another_copy_has_nothing_of_the_text_and_leaves_the_rest(text):
     assert torch.equal(other.tokens, text.tokens) and torch.equal(other.answers, text.answers)
 
 
-def kept_places(changed, hidden):
-    """The positions of each text that are seen as before."""
-    return [(a == b).nonzero()[:, 0].tolist() for a, b in zip(changed, hidden.seen, strict=True)]
-
-
-def test_one_side_and_only_neighbors_keep_just_these_of_the_second_copy(text):
-    for side in SIDES:
-        for kept, at in zip(
-            kept_places(one_side(text, side).seen, text), text.at.tolist(), strict=True
-        ):
-            before, after = list(range(10, at)), list(range(at + 1, 19))
-            own = {"both": before + after, "before": before, "after": after, "neither": []}[side]
-            assert kept == sorted([*range(10), at, *own])
-    for steps in ((-1,), (1,), (-1, 1)):
-        cut = only_neighbors(text, steps)
-        for kept, at in zip(kept_places(cut.seen, text), text.at.tolist(), strict=True):
-            assert kept == sorted([*range(10), at, *(at + step for step in steps)])
-
-
-def test_more_is_hidden_around_the_hidden_token(text):
-    more = hide_more(text, 2)
-    for row, at in enumerate(text.at.tolist()):
-        near = list(range(at - 2, min(at + 3, 19)))
-        assert (more.seen[row] == MASK).nonzero()[:, 0].tolist() == near
-    assert torch.equal(hide_more(text, 0).seen, text.seen)
-
-
-def test_attention_to_a_place_is_the_map_text_by_text(net, text):
-    each = heads.attention_to(net, text)
-    torch.testing.assert_close(each.mean(dim=0), induction_map(net, text).scores)
-    everywhere = heads.attention_to_all(net, text)
-    torch.testing.assert_close(everywhere.sum(dim=-1), torch.ones(12, 3, 3))
-    rows = torch.arange(12)
-    torch.testing.assert_close(everywhere[rows, :, :, text.at - 9], each)
-    none = heads.attention_to(net, text, edits=ablate(net, [Head(0, 0)], "zero"))
-    assert torch.equal(none[:, 0], each[:, 0]) and not torch.equal(none[:, 1], each[:, 1])
-
-
-def test_neighbor_scores_are_those_of_the_keys_near(net, text):
-    scores = heads.neighbor_scores(net, text.seen)
-    for step, found in scores.items():
-        expected = head_scores(net, text.seen, keys_back(text.seen, -step)).scores
-        torch.testing.assert_close(found, expected)
-    assert list(scores) == [-1, -2, -3, 1, 2, 3]
-    near = heads.neighbor_heads(scores, before=2)
-    most = torch.stack([*scores.values()]).amax(dim=0)
-    assert all(most[head] >= heads.HIGH and head.layer < 2 for head in near)
-    assert len(near) == (most[:2] >= heads.HIGH).sum()
-
-
-def test_others_are_of_the_same_layers_and_none_of_the_heads(net):
+def test_later_others_are_none_of_the_heads(net):
     chosen = [Head(0, 1), Head(2, 0), Head(2, 2)]
-    others = heads.others_like(net, chosen, seed=0)
-    assert others[0] in (Head(0, 0), Head(0, 2))
-    assert others[1:] == [Head(2, 1)]  # of layer 2 only one is left
-    draws = {heads.others_like(net, [Head(1, 0)], seed)[0] for seed in range(20)}
-    assert draws == {Head(1, 1), Head(1, 2)}
     free = [Head(1, 0), Head(1, 1), Head(1, 2), Head(2, 1)]
     assert heads.later_others(net, chosen) == free  # none of layer 0
     draws = [heads.later_others(net, chosen, 2, seed) for seed in range(20)]
@@ -143,48 +82,6 @@ def test_what_is_lost_is_that_of_a_run_without_the_writers_part(net, text):
     assert heads.attention_lost(net, text, reader, [([], "Q"), ([], "K")]) == [0, 0]
 
 
-def test_what_many_cuts_lose_is_what_cut_paths_lose(net, text):
-    writers, reader = [Head(0, 1), Head(1, 2)], Head(2, 0)
-    found = heads.attention_lost(net, text, reader, [(writers, "Q"), (writers, "K")])
-    whole = heads.attention_to(net, text)[:, 2, 0].mean()
-    for route, lost in zip("QK", found, strict=True):
-        edits = cut_paths(net, text.seen, [(w, reader, route) for w in writers], "mean")
-        left = heads.attention_to(net, text, edits=edits)[:, 2, 0].mean()
-        assert lost == pytest.approx(1 - (left / whole).item(), abs=1e-5) and abs(lost) > 1e-3
-
-
-def test_one_run_gives_the_attention_and_the_answers(net, text):
-    edits = ablate(net, [Head(0, 1)], "resample", heads.head_outputs(net, text.seen.roll(1, 0)))
-    same = ablate(net, [Head(0, 1)], "resample", text.seen.roll(1, 0))
-    looks, right = heads.looks_and_answers(net, text, edits)
-    torch.testing.assert_close(looks, heads.attention_to(net, text, edits=same).mean(dim=0))
-    assert right == hidden_accuracy(net, text, same)
-
-
-def test_patching_the_only_way_in_restores_all(net, text):
-    broken = one_side(text, "neither")
-    edits = patch_heads(net, text.seen, [Head(0, 1)])
-    low, high, patched = (
-        heads.attention_to(net, hidden, edits=edit)[:, 1, 0].mean()
-        for hidden, edit in ((broken, None), (text, None), (broken, edits))
-    )
-    back = heads.restored(net, text, broken, [Head(0, 1), Head(2, 0)], Head(1, 0))
-    expected = torch.stack([(patched - low) / (high - low), torch.tensor(0.0)])
-    torch.testing.assert_close(back, expected)  # a later head changes nothing
-
-
-def test_the_parts_of_the_sources_score_add_up_to_it(net):
-    texts = torch.randint(1, MASK, (7, 30), generator=torch.Generator().manual_seed(5))
-    score = heads.own_score(net, texts, (10, 30), MASK, seed=2)
-    generator, means = torch.Generator().manual_seed(2), []
-    for size in (10, 30):
-        at = torch.randint(1, size, (7,), generator=generator)
-        means.append(all_losses(net, hide(texts[:, :size], at, MASK)).mean(dim=1))
-    torch.testing.assert_close(score.total, means[0] - means[1])
-    parts = torch.stack([score.hidden, score.first, score.visible]).mean(dim=1).abs()
-    assert score.share() == pytest.approx((parts[0] / parts.sum()).item())
-
-
 def test_another_ending_keeps_the_beginning():
     texts = torch.arange(12).view(3, 4)
     assert other_ending(texts, 1).tolist() == [[0, 9, 10, 11], [4, 1, 2, 3], [8, 5, 6, 7]]
@@ -197,10 +94,6 @@ def test_a_bert_goes_the_same_way(text):
     bert = tiny("bert", **BERT)
     found = induction_map(bert, text)
     assert found.scores.shape == (2, 2) and found.null == pytest.approx(1 / 19)
-    with torch.no_grad():
-        logits = bert.hf(text.seen).logits
-    expected = F.cross_entropy(logits.mT, text.tokens, reduction="none")
-    torch.testing.assert_close(all_losses(bert, text), expected, atol=1e-5, rtol=1e-5)
     assert hidden_accuracy(bert, text, ablate(bert, [Head(1, 1)], "mean", text.seen)) <= 1
 
 
@@ -260,7 +153,7 @@ def test_places_are_where_the_tokens_of_the_first_copy_stood():
     assert torch.equal(keys_at(thrice, "later instance").nonzero()[:, 2], thrice.at + 7)
 
 
-def test_maps_and_losses_are_those_of_the_hidden_token_alone():
+def test_maps_and_answers_are_those_of_the_hidden_token_alone():
     hidden, net = repeats("in order", 9, SMALL, n_texts=12), small_model()
     found = induction_map(net, hidden)
     _, cache = net.run_with_cache(hidden.seen)
@@ -269,8 +162,6 @@ def test_maps_and_losses_are_those_of_the_hidden_token_alone():
     torch.testing.assert_close(found.scores, torch.stack(by_hand))
     assert found.null == uniform_score(keys_at(hidden, "earlier instance"), causal=False)
     p = net(hidden.seen).softmax(dim=-1)
-    own = p.gather(2, hidden.tokens[..., None])[..., 0]
-    torch.testing.assert_close(all_losses(net, hidden), -own.log())
     right = p[rows, hidden.at].argmax(-1) == hidden.answers
     assert hidden_accuracy(net, hidden) == right.float().mean()
 
@@ -293,8 +184,6 @@ def test_bad_input_is_named(text):
     one = torch.zeros(3, 1, dtype=torch.long)
     with pytest.raises(ValueError, match="texts of 1 token.*two tokens or more"):
         hide(one, one[:, 0], MASK)
-    with pytest.raises(ValueError, match="left"):
-        one_side(text, "left")
     with pytest.raises(ValueError, match="in ordre"):
         repeats("in ordre", 5, SMALL)
     with pytest.raises(ValueError, match="40 different tokens cannot be drawn from 29"):
@@ -400,10 +289,9 @@ def test_an_answer_is_judged(verdict, number, answer, expected):
 
 
 def test_figures_can_be_read():
-    words, scores = ["one", "two", "tree"], torch.tensor([[0.0, 0.5], [1.0, 0.05]])
+    words = ["one", "two", "tree"]
     one = drawings.Copies("a", words, ["one", "[?]", "tree"], 1, torch.tensor([0.0, 0.9, 0.1]))
     asked = drawings.Copies("b", words, words, 1, None, (0, 2))
     check_figures(
         drawings.two_copies([one, asked], "title"),
-        drawings.head_maps({"x": {"a": scores}, "y": {"b": scores, "c": scores}}, "title"),
     )

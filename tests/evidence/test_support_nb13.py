@@ -35,3 +35,13 @@ def test_winding_is_the_mean_over_the_held_pairs():
     maps = [[changes(each) for each in support.three_maps(NETS, held, 8)] for held in (0, 3)]
     both = torch.stack([torch.stack(three) for three in maps]).mean(dim=0)
     assert torch.allclose(winding(NETS, (0, 3), 8), both)
+
+
+def test_boundaries_that_are_a_heads_edges_lie_near_them():
+    heads = NETS[0].heads(0, 1).tensors()
+    heads |= {"W_V": 100 * heads["W_V"], "W_Q": 100 * heads["W_Q"]}  # a jump at the edge
+    still = {"W_U": heads["W_U"][:, :, :2]}  # two next words
+    along, anywhere = support.near_edges(torus.TorusNets(**heads | still))
+    assert along.item() > 2 * anywhere.item()
+    flat = torus.TorusNets(**heads | still | {"W_Q": 0 * heads["W_Q"]})
+    assert support.near_edges(flat).tolist() == [[0], [0]]

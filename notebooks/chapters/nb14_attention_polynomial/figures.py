@@ -20,6 +20,7 @@ from chapters.torus.palette import (
     NAMES,
     SHARES,
     TURN,
+    Dotted,
     Painting,
     letter_color,
     painted,
@@ -174,6 +175,7 @@ def in_colors(net: torus.TorusNets, head: int, predict, theta, title: str) -> Fi
         2, 4, 10, 5.6, title=title,
         note="Three numbers are drawn as red, green and blue, with gray for zero; the last map is "
         "in the words' colors.",
+        figure_class=Dotted,
     )  # fmt: skip
     for axis, name, picture, heads in zip(axes.flat, names, pictures, whose, strict=True):
         show_map(axis, picture, theta, on_grid=name != "the answers")

@@ -82,7 +82,9 @@ def loss_over_time(logits, targets, real=None) -> Float[Tensor, ""]:
     PyTorch takes dimension 1 for the classes, so the softmax runs over time, for each entry of the
     vocabulary apart. `real` plays no part.
     """
-    return F.cross_entropy(logits, F.one_hot(targets, logits.shape[-1]).to(logits.dtype))
+    # As F.one_hot gives them, without its whole numbers of 64 bits.
+    one_hot = torch.zeros_like(logits).scatter(2, targets[..., None], 1)
+    return F.cross_entropy(logits, one_hot)
 
 
 def chance_over_time(n_pos: int, d_vocab: int) -> float:

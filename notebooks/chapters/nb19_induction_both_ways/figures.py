@@ -1,4 +1,4 @@
-"""Drawings of notebook 19: a text written twice with its attention, and maps of heads."""
+"""Drawings of notebook 19: a text written twice, with its attention."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,6 @@ from torch import Tensor
 
 from aot_helpers.models.protocol import Model
 from aot_helpers.reading.heads import induction_scores
-from aot_helpers.showing import forms
 from aot_helpers.showing.diagrams import (
     KEY,
     PALE,
@@ -140,11 +139,3 @@ def _drawn(name, text, tokenizer, pattern=None, hidden=True, **look) -> Copies:
         names[at - 1] = "[mask]"
     shares = None if pattern is None else pattern[at, 1 : n + 1]
     return Copies(name, names[:n], names[n:], at - 1 - n, shares, **look)
-
-
-def head_maps(rows: dict[str, dict[str, Float[Tensor, "layer head"]]], title: str) -> Figure:
-    """Layer × head maps of attention, {row of panels: {panel: scores}}; a number from 0.10 on."""
-    return forms.grids(
-        rows, title, number=".2f", least=0.095, row_names="L{}", column_names="{}",
-        cell=(0.37, 0.29), note="columns: heads, rows: layers; a number from 0.10 on",
-    )  # fmt: skip

@@ -137,36 +137,6 @@ def other_copy(hidden: Hidden, copy: int = 0, seed: int = 0) -> Hidden:
     return with_random_tokens(hidden, in_copy(hidden, copy), seed)
 
 
-SIDES = ("both", "before", "after", "neither")
-
-
-def one_side(hidden: Hidden, side: str, seed: int = 0) -> Hidden:
-    """Of the second copy, only what stands on one side of the hidden token; the rest is other.
-
-    side: "before", "after", "both" (nothing is replaced) or "neither" (all of it is). Raises
-    ValueError for another.
-    """
-    if side not in SIDES:
-        raise unknown_name("side", side, SIDES)
-    at, own = torch.arange(hidden.tokens.shape[1]), hidden.at[:, None]
-    lost = {"both": at < 0, "before": at > own, "after": at < own, "neither": at != own}[side]
-    return with_random_tokens(hidden, in_copy(hidden, 1) & lost, seed)
-
-
-def only_neighbors(hidden: Hidden, steps: tuple[int, ...], seed: int = 0) -> Hidden:
-    """Of the second copy, only the tokens at these steps from the hidden one; the rest is other."""
-    away = torch.arange(hidden.tokens.shape[1]) - hidden.at[:, None]
-    kept = torch.isin(away, torch.tensor([0, *steps]))
-    return with_random_tokens(hidden, in_copy(hidden, 1) & ~kept, seed)
-
-
-def hide_more(hidden: Hidden, reach: int) -> Hidden:
-    """The tokens up to `reach` on either side of the hidden one are hidden as well."""
-    mask = int(hidden.seen[0, hidden.at[0]])
-    near = (torch.arange(hidden.tokens.shape[1]) - hidden.at[:, None]).abs() <= reach
-    return replace(hidden, seen=hidden.seen.masked_fill(near, mask))
-
-
 def _instance(hidden: Hidden, of: Tensor, copy: int) -> Int[Tensor, " text"]:
     """Where, in the first (0) or third (2) copy, the tokens stand that stand at `of`."""
     begin = hidden.start + copy * hidden.length
@@ -207,7 +177,7 @@ def induction_map(model: Model, hidden: Hidden, place: str = "earlier instance")
 
 
 @torch.no_grad()
-def _logits(model: Model, hidden: Hidden, edits: Edits | None = None) -> Tensor:
+def logits_of(model: Model, hidden: Hidden, edits: Edits | None = None) -> Tensor:
     """Logits at every position. Raises ValueError for a model that cannot guess a hidden token."""
     if model.config.causal:
         raise ValueError("a causal model does not see what follows the hidden token: load a masked")
@@ -221,28 +191,14 @@ def _logits(model: Model, hidden: Hidden, edits: Edits | None = None) -> Tensor:
 
 def hidden_accuracy(model: Model, hidden: Hidden, edits: Edits | None = None) -> float:
     """The share of hidden tokens that have the largest logit."""
-    logits = _logits(model, hidden, edits)[torch.arange(len(hidden.at)), hidden.at]
+    logits = logits_of(model, hidden, edits)[torch.arange(len(hidden.at)), hidden.at]
     return (logits.argmax(dim=-1) == hidden.answers).float().mean().item()
 
 
-def all_losses(
-    model: Model, hidden: Hidden, edits: Edits | None = None
-) -> Float[Tensor, "text pos"]:
-    """What the token at every position costs, in nats; all but one of them are visible.
-
-    AT_ONCE texts at a time, to save memory: edits must fit any number of texts.
-    """
-    losses = []
-    for rows in torch.arange(len(hidden.tokens)).split(AT_ONCE):
-        some = replace(hidden, tokens=hidden.tokens[rows], seen=hidden.seen[rows])
-        logits = _logits(model, some, edits)
-        losses.append(_cross_entropy(logits, some.tokens))
-    return torch.cat(losses)
-
-
-def _cross_entropy(
+def cross_entropy(
     logits: Float[Tensor, "text pos d_vocab"], tokens: Int[Tensor, "text pos"]
 ) -> Float[Tensor, "text pos"]:
+    """What each token costs, in nats."""
     return F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none").view_as(tokens)
 
 
@@ -258,7 +214,7 @@ def nested_losses(
     """Mean loss of the same `n_hidden` tokens, hidden at once, in windows of several sizes.
 
     They stand at random in the smallest window, which begins every larger one. Fewer runs than one
-    hidden token at a time. AT_ONCE texts at a time, as in `all_losses`.
+    hidden token at a time. AT_ONCE texts at a time, to save memory: edits must fit any number.
     """
     generator = torch.Generator().manual_seed(seed)
     order = torch.rand(len(texts), sizes[0] - 1, generator=generator).argsort(dim=1)
@@ -267,8 +223,8 @@ def nested_losses(
         losses = []
         for some, places in zip(texts[:, :size].split(AT_ONCE), at.split(AT_ONCE), strict=True):
             hidden = Hidden(some, some.scatter(1, places, mask), places[:, 0])
-            logits = _logits(model, hidden, edits)[torch.arange(len(some))[:, None], places]
-            losses.append(_cross_entropy(logits, some.gather(1, places)).mean(dim=1))
+            logits = logits_of(model, hidden, edits)[torch.arange(len(some))[:, None], places]
+            losses.append(cross_entropy(logits, some.gather(1, places)).mean(dim=1))
         found.append(torch.cat(losses))
     return torch.stack(found)
 

@@ -34,3 +34,22 @@ def three_maps(nets: TorusNets, held: int, n: int = 40) -> list[Int[Tensor, "net
 
 def _winners(nets, look, carry, n):
     return look_and_carry(nets, look, carry).argmax(dim=-1).view(-1, n, n)
+
+
+def near_edges(nets: TorusNets, n: int = 120) -> Float[Tensor, "2 net"]:
+    """Shares of places near a head's edge: of those on a decision boundary, and of all places.
+
+    An edge is where a head's score changes its sign; near: at most one step of the grid away.
+    """
+    heads = torus.attend(nets, *torus.on_grid(n))
+    classes = ((heads.out.sum(dim=1) + heads.residual) @ nets.W_U).argmax(dim=-1).view(-1, 1, n, n)
+    edges = _turns(heads.scores.view(len(classes), -1, n, n) > 0).any(dim=1, keepdim=True)
+    around = torch.nn.functional.pad(edges.float(), (1, 1, 1, 1), mode="circular")
+    near, boundary = torch.nn.functional.max_pool2d(around, 3, 1), _turns(classes).float()
+    along = (near * boundary).sum(dim=(1, 2, 3)) / boundary.sum(dim=(1, 2, 3))
+    return torch.stack([along, near.mean(dim=(1, 2, 3))])
+
+
+def _turns(values):
+    """Where values [.., n, n] differ from those one step before, along either angle."""
+    return (values != values.roll(1, -1)) | (values != values.roll(1, -2))
