@@ -87,8 +87,8 @@ def claims_table(notebook: str, ranges: bool = False):
     """A Markdown table of the claims of notebook "NN": what was tested, on what, and the verdict.
 
     As published, in plain words, its findings alone (all claims where it has none), each with a
-    link into the evidence; with `ranges`, for the evidence itself, all claims of this run with kind and measured ranges. Raises
-    ValueError where there are none.
+    link into the evidence; with `ranges`, for the evidence itself, all claims of this run with kind
+    and measured ranges. Raises ValueError where there are none.
     """
     from IPython.display import Markdown
 
