@@ -86,9 +86,9 @@ def _named(here: str, names, numbers: Numbers):
 def claims_table(notebook: str, ranges: bool = False):
     """A Markdown table of the claims of notebook "NN": what was tested, on what, and the verdict.
 
-    As published, in plain words, its findings alone, each with a link into the evidence; with
-    `ranges`, for the evidence itself, all claims of this run with kind and measured ranges. Raises
-    ValueError where there are none.
+    As published, in plain words, its findings alone (all claims where it has none), each with a
+    link into the evidence; with `ranges`, for the evidence itself, all claims of this run with kind
+    and measured ranges. Raises ValueError where there are none.
     """
     from IPython.display import Markdown
 
@@ -105,11 +105,10 @@ def claims_table(notebook: str, ranges: bool = False):
     else:
         head, rows = ["tested", "in", "result"], []
         (path,) = (ledger.ROOT / "notebooks" / "evidence").glob(f"{notebook}_*.ipynb")
-        for id, entry in entries.items():
-            if declared[id].kind == "finding":
-                result = PLAIN.get(entry["verdict"], entry["verdict"])
-                link = f"[{result}](evidence/{path.name})"
-                rows.append([declared[id].says, tested_in(entry), link])
+        findings = {id: e for id, e in entries.items() if declared[id].kind == "finding"}
+        for id, entry in (findings or entries).items():
+            result = PLAIN.get(entry["verdict"], entry["verdict"])
+            rows.append([declared[id].says, tested_in(entry), f"[{result}](evidence/{path.name})"])
     lines = [head, ["---"] * len(head), *rows]
     lines = (" | ".join(cell.replace("|", "∣") for cell in row) for row in lines)
     return Markdown("\n".join(f"| {each} |" for each in lines))
@@ -120,5 +119,5 @@ def tested_in(entry: Entry) -> str:
     names = ledger.names_of(entry, "of")
     shipped = {run.split("@")[0] for run in ledger.weights_of({"": {"of": names}})}
     counts = {"model": max(len(shipped), entry.get("seeds", 0)), "text": entry.get("texts", 0)}
-    counts = counts if any(counts.values()) else {"head": entry["heads"]}
+    counts = counts if any(counts.values()) else {"head": entry.get("heads", 0)}
     return ", ".join(f"{n:,} {what}{'s' * (n != 1)}" for what, n in counts.items() if n)

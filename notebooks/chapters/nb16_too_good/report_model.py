@@ -83,7 +83,7 @@ def loss_over_time(logits, targets, real=None) -> Float[Tensor, ""]:
     vocabulary apart. `real` plays no part.
     """
     # As F.one_hot gives them, without its whole numbers of 64 bits.
-    one_hot = torch.zeros_like(logits).scatter(2, targets[..., None], 1)
+    one_hot = torch.zeros_like(logits).scatter_(2, targets[..., None], 1)
     return F.cross_entropy(logits, one_hot)
 
 
