@@ -42,7 +42,7 @@ run: $(MADE) ## run the tours, two at a time; copies and a summary go to runs/
 	$(PY) tools/notebooks.py
 
 lab: $(MADE) ## open JupyterLab at the first notebook
-	$(PY) -m jupyterlab notebooks/00_start_here.ipynb
+	$(PY) -m jupyterlab --ServerApp.root_dir=. notebooks/00_start_here.ipynb
 
 check: $(MADE) ## in seconds: lint, and the notebooks' structure, links, terms and numbers; ONLY="05 12"
 	$(PY) tools/check.py $(ONLY)

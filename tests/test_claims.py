@@ -75,6 +75,14 @@ def test_a_claim_that_is_declared_wrongly_does_not_load(tmp_path, entry, said):
     assert said in str(problem.value)
 
 
+@pytest.mark.parametrize("content", [b"[broken", b"\xff\xfe"])
+def test_a_file_that_is_no_toml_is_named(tmp_path, content):
+    folder = declare(tmp_path, {"07.1": FINDING})
+    (folder / "07.toml").write_bytes(content)
+    with pytest.raises(ValueError, match="07.toml is no TOML in UTF-8"):
+        load_claims(folder=folder)
+
+
 # ---- the verdict ----
 
 

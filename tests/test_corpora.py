@@ -265,3 +265,28 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
     (tmp_path / "latin.txt").write_bytes("Käse".encode("latin-1"))
     with pytest.raises(ValueError, match=r"latin\.txt .*save it as UTF-8"):
         load_corpus(tmp_path / "latin.txt")
+
+
+def test_a_byte_order_mark_is_no_letter(tmp_path):
+    path = tmp_path / "notes.md"
+    path.write_bytes("\ufeffDear reader".encode())
+    assert load_corpus(str(path), quiet=True).texts == ["Dear reader"]
+    (tmp_path / "A.TXT").write_text("Dear reader")
+    assert load_corpus(str(tmp_path / "A.TXT"), quiet=True).texts == ["Dear reader"]
+
+
+def test_sixteen_bits_without_their_mark_are_named(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("Dear reader".encode("utf-16-le"))
+    with pytest.raises(ValueError, match="NUL characters.*save it as UTF-8"):
+        load_corpus(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({"bos": 1024}, "bos must be a whole number"), ({"bos": 0.5}, "bos must be a whole number"),
+     ({"stream": torch.rand(400)}, "stream must be token ids")],
+)  # fmt: skip
+def test_windows_of_what_is_no_token_are_refused(unchecked, changes, said):
+    with pytest.raises(ValueError, match=said):
+        windows(**changes)

@@ -100,3 +100,35 @@ def test_exercises_are_found_beside_their_notebook(tmp_path, monkeypatch):
         graded("77.2", 3)
     for name in [name for name in sys.modules if name.split(".")[0] == "chapters"]:
         del sys.modules[name]
+
+
+class Raises:
+    def __call__(self, tokens):
+        raise KeyError("mine")
+
+
+def forgets(tokens):
+    sum(tokens)
+
+
+def clears(tokens):
+    tokens.clear()
+    return -1
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Raises(), "not yet. Your code raised KeyError"),
+        (functools.partial(len, 1, 2), "not yet. Your code raised TypeError"),
+        (lambda: 3, "not yet. Your code raised TypeError"),
+        (lambda tokens: sys.exit(), "not yet. Your code raised SystemExit"),
+        (print, "not yet. Nothing was returned: is a `return` missing?"),
+        (forgets, "not yet. Nothing was returned: is a `return` missing?"),
+        (clears, "not yet. Your code changes its argument number 1: make a new one."),
+        (3, "not yet. A function is wanted, got 3"),
+    ],
+    ids=["callable", "partial", "arguments", "exit", "print", "return", "argument", "number"],
+)
+def test_what_is_wrong_with_an_answer_is_said(answer, said):
+    assert graded("00.1", answer).startswith(said)

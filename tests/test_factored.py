@@ -101,3 +101,20 @@ def test_a_matrix_that_is_too_large_is_not_built():
 def test_what_cannot_be_is_named(wrong, message):
     with pytest.raises(ValueError, match=message):
         wrong(low_rank(7, 3, 5))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_matrix_that_is_not_finite_ends_no_process(value):
+    """LAPACK would end it, with all of a notebook's work."""
+    A, B = torch.randn(5, 3), torch.randn(3, 5)
+    A[0, 0] = value
+    for work in (lambda m: m.eigenvalues(), lambda m: m.truncated(2)):
+        with pytest.raises(ValueError, match="must be finite"):
+            work(FactoredMatrix(A, B))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_eigenvalues_in_other_precisions(dtype):
+    A, B = torch.eye(3, 2), torch.tensor([[2.0, 0, 0], [0, 4, 0]])
+    found = FactoredMatrix(A.to(dtype), B.to(dtype)).eigenvalues().real
+    assert sorted(found.tolist()) == [2, 4]

@@ -12,6 +12,7 @@ from aot_helpers.reading.heads import (
     head_output,
     head_scores,
     induction_scores,
+    keys_back,
     pattern_score,
     uniform_score,
 )
@@ -234,3 +235,9 @@ def test_a_heads_output_is_what_its_layer_writes_without_the_others(make_model, 
         torch.testing.assert_close(
             head_output(model, cache, Head(layer, head)), edited[f"L{layer}.attn_out"]
         )
+
+
+def test_keys_that_count_by_halves_are_refused(make_model, some_tokens, unchecked):
+    targets = 0.5 * keys_back(some_tokens, 1)
+    with pytest.raises(ValueError, match="must be True or False, got torch.float32"):
+        head_scores(make_model(), some_tokens, targets)

@@ -52,3 +52,10 @@ def test_a_target_is_one_token(stories, make_model):
         target_token(stories, " Trondheim")
     with pytest.raises(ValueError, match="no tokenizer: give the id of ' Bal'"):
         target_token(make_model(), " Bal")
+
+
+def test_logits_that_are_not_finite_have_no_rank(unchecked):
+    logits = torch.tensor([[1.0, float("nan"), 3.0]])
+    for read in (rank, probability, lambda logits, _: top_tokens(logits, 1)):
+        with pytest.raises(ValueError, match="logits must be finite"):
+            read(logits, 0)

@@ -1,6 +1,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+import torch
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -230,3 +231,30 @@ def test_bars_have_the_height_of_their_values():
 
 def test_shown_makes_spaces_and_line_breaks_visible_and_dollars_harmless():
     assert plots.shown(" a\n$b") == r"·a⏎\$b"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_tensors_are_drawn_as_they_come(dtype):
+    pattern = torch.eye(3, dtype=dtype, requires_grad=True)
+    names = ["a", "b", "c"]
+    drawn = plots.attention_map(pattern, names).axes[0].images[0].get_array()
+    assert np.array_equal(drawn, np.eye(3))
+    for draw in (
+        lambda: plots.matrix(pattern, names, names, "title", "label"),
+        lambda: plots.token_losses(pattern[0], names, "title"),
+        lambda: forms.lines({"": {"a": (range(3), pattern)}}, "title", "x", "y"),
+        lambda: texts.arcs(names, pattern, "title"),
+    ):
+        draw()
+
+
+@pytest.mark.parametrize("names", ["ab", "abcd"])
+def test_a_pattern_of_another_length_than_its_tokens_is_refused(names):
+    for draw in (
+        lambda: plots.attention_map(np.eye(3), list(names)),
+        lambda: plots.matrix(np.eye(3), list(names), list("abc"), "title", "label"),
+        lambda: texts.arcs(list(names), np.eye(3), "title"),
+        lambda: plots.maps([np.ones((6, 6, 3))], ["title"], "label"),
+    ):
+        with pytest.raises(ValueError, match="must have shape"):
+            draw()

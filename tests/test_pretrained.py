@@ -15,8 +15,10 @@ from aot_helpers.models.losses import copy_accuracy
 from aot_helpers.models.pretrained import PUBLISHED, PretrainedTransformer, load_pretrained
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.offline import gguf_files, network
+from aot_helpers.reading.circuits import folded_weights, qk_circuit
+from aot_helpers.reading.logit_lens import lens
 from aot_helpers.text.batches import repeated_tokens
-from aot_helpers.text.tokenization import train_bpe
+from aot_helpers.text.tokenization import characters, train_bpe
 from gpt2_class import to_gpt2
 
 F32, Q4_1, Q8_0 = (gguf.GGMLQuantizationType[name] for name in ("F32", "Q4_1", "Q8_0"))
@@ -106,6 +108,7 @@ def test_our_model_in_gpt2s_class_is_the_same_model(make_model, some_tokens, mas
     for name in ("W_E", "W_U", "W_Q", "W_K", "W_V", "W_O"):
         assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
     logits = ours(some_tokens)
+    _, their_cache = theirs.run_with_cache(some_tokens)
     for name in ours.activation_names():
         for edit in (lambda value: value.flip(-1) + 0.1, torch.randn_like(their_cache[name])):
             edited = ours(some_tokens, edits={name: edit})
@@ -502,3 +505,83 @@ def test_smollm2_is_the_eager_class_and_its_tokenizer_splits_digits(smollm2):
         "It", "'s", " ", "1", "2", " é", "."
     ]  # fmt: skip
     assert tokenizer.encode("x", bos=True)[0] == 1
+
+
+# ---- wrong without a word ----
+
+
+@every_kind
+def test_padding_before_a_text_moves_no_position(kind):
+    hf = tiny(kind)
+    text, padded = torch.tensor([[5, 9, 3, 7]]), torch.tensor([[0, 0, 5, 9, 3, 7]])
+    wanted = eager(hf, text)[0]
+    mask = torch.tensor([[False] * 2 + [True] * 4])
+    got = result(PretrainedTransformer(hf), padded, mask)[0, 2:]
+    torch.testing.assert_close(got, wanted, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "factors"),
+    [({}, [1, 1]), ({"scale_attn_by_inverse_layer_idx": True}, [1, 1 / 2]),
+     ({"scale_attn_weights": False}, [2, 2])],
+)  # fmt: skip
+def test_circuits_score_as_the_model_does(settings, factors):
+    """Against the model's own scores of two keys, whose difference no bias of a key enters."""
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(**SIZE, n_inner=24, **settings)
+    model = PretrainedTransformer(transformers.GPT2LMHeadModel(config).eval())
+    with torch.no_grad():
+        _, cache = model.run_with_cache(torch.tensor([[5, 9, 3, 7]]))
+    for layer, factor in enumerate(factors):
+        x, W = cache[f"L{layer}.ln1_out"][0], model.head_weights(Head(layer, 1))
+        by_hand = factor * x @ W.W_Q @ W.W_K.T @ x.T / 2  # d_head is 4
+        torch.testing.assert_close(cache[f"L{layer}.scores"][0, 1], by_hand, atol=1e-5, rtol=1e-4)
+        circuit = qk_circuit(model, Head(layer, 1))
+        plain = folded_weights(model, Head(layer, 1))
+        wanted = factor * plain.W_Q @ plain.W_K.T / 2
+        torch.testing.assert_close(circuit.dense(), wanted)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "bert"])
+def test_the_lens_of_the_last_stream_gives_the_logits(kind):
+    model, tokens = PretrainedTransformer(tiny(kind)), torch.tensor([[5, 9, 3, 7]])
+    with torch.no_grad():
+        logits, cache = model.run_with_cache(tokens)
+    torch.testing.assert_close(lens(model, cache["final_resid"]), logits, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("named", ["weights.bin", "../outside.safetensors", "/etc/passwd"])
+def test_an_index_that_leads_elsewhere_is_refused(tmp_path, named):
+    tiny("gpt2").save_pretrained(tmp_path)
+    torch.save({}, tmp_path / "weights.bin")
+    index = {"metadata": {}, "weight_map": {"transformer.wte.weight": named}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ValueError, match="only .safetensors files beside it are read"):
+        load_pretrained(tmp_path)
+
+
+def test_weights_that_are_cut_wrong_or_not_finite_are_named(tmp_path):
+    hf = tiny("gpt2")
+    hf.transformer.h[1].mlp.c_fc.weight.data[0, 0] = float("nan")
+    hf.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="h.1.mlp.c_fc.weight of .* must be finite"):
+        load_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ValueError, match="are damaged or do not fit .* save them again"):
+        load_pretrained(tmp_path)
+    tiny("gpt2").save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(ValueError, match="tokenizer.json is damaged"):
+        load_pretrained(tmp_path)
+
+
+def test_rows_of_the_embedding_that_are_no_tokens_have_a_number(tmp_path):
+    tiny("gpt2").save_pretrained(tmp_path)
+    characters(["abc def"]).save(tmp_path / "tokenizer.json")
+    model = load_pretrained(tmp_path)
+    n_known, n_rows = model.tokenizer.d_vocab, model.config.d_vocab
+    assert n_known == 9 and n_rows == 11
+    assert model.tokenizer.token_strings([3, 9, 10])[1:] == ["[9]", "[10]"]
+    with pytest.raises(ValueError, match="there is no token 11"):
+        model.tokenizer.token_strings([11])

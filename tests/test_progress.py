@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -102,3 +104,22 @@ def test_runs_that_no_reader_does_keep_nothing(tmp_path, monkeypatch):
     monkeypatch.delenv("AOT_PROGRESS")
     graded("00.1", copies)
     assert (tmp_path / "my" / "progress.json").exists()
+
+
+def test_two_notebooks_at_once_lose_no_try(kept):
+    code = "from aot_helpers.teaching import progress\n"
+    code += "for i in range(30):\n    progress.keep('{}', i == 29)"
+    commands = [[sys.executable, "-c", code.format(number)] for number in ("00.1", "00.2")]
+    running = [subprocess.Popen(command) for command in commands]
+    assert [each.wait() for each in running] == [0, 0]
+    found = json.loads(kept.read_text())
+    assert {number: each["tries"] for number, each in found.items()} == {"00.1": 30, "00.2": 30}
+
+
+def test_a_link_leads_to_the_kept_progress(kept, tmp_path):
+    kept.parent.mkdir()
+    (tmp_path / "elsewhere.json").write_text("{}")
+    kept.symlink_to(tmp_path / "elsewhere.json")
+    assert progress.keep("00.1", True) and not progress.keep("00.2", True)
+    assert kept.is_symlink()
+    assert list(json.loads((tmp_path / "elsewhere.json").read_text())) == ["00.1", "00.2"]

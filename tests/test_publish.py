@@ -1,6 +1,7 @@
 """Notebooks as they are committed: which are run and published, links, pictures, the README."""
 
 import base64
+import errno
 import io
 import json
 import os
@@ -149,6 +150,35 @@ def test_only_what_was_run_is_published_and_all_links_are_renewed(project):
     (project / "README.md").write_text("# Title\n")
     with pytest.raises(SystemExit, match="## The notebooks"):
         publish.publish([first], [], project)
+
+
+def test_an_edit_that_was_saved_while_the_notebook_ran_is_kept(project):
+    first, second = (write(project, name) for name in ("00_first", "01_second"))
+    results = [
+        result(each.stem) | {"source_sha256": publish.sha256(each)} for each in (first, second)
+    ]
+    for name in ("00_first", "01_second"):
+        write(project, name, "x = 1", folder="runs")
+    write(project, "01_second", "edited = 1")
+    before = first.read_bytes(), second.read_bytes(), (project / "README.md").read_bytes()
+    with pytest.raises(SystemExit, match="01_second.ipynb: edited while it ran"):
+        publish.publish([first, second], results, project)
+    assert before == (first.read_bytes(), second.read_bytes(), (project / "README.md").read_bytes())
+
+
+def test_a_notebook_is_replaced_as_a_whole_or_not_at_all(project, monkeypatch):
+    first = write(project, "00_first")
+    write(project, "00_first", "x = 1", folder="runs")
+    before = first.read_bytes()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="no space left"):
+        publish.publish([first], [result("00_first")], project)
+    assert first.read_bytes() == before
+    assert [each.name for each in first.parent.glob(".*")] == []
 
 
 def test_an_owner_is_named_everywhere_at_once(project):

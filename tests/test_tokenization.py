@@ -1,13 +1,19 @@
 import json
 import random
+from types import SimpleNamespace
 
 import pytest
+import tokenizers
 import torch
+import torch.nn.functional as F
 
+from aot_helpers.models.sampling import generate
+from aot_helpers.reading.logit_lens import target_token
 from aot_helpers.text import tokenization
 from aot_helpers.text.tokenization import (
     BOS,
     UNK,
+    Tokenizer,
     characters,
     load_tokenizer,
     read_tokenizer,
@@ -214,3 +220,68 @@ SAID = r"'\\ud83d', at place 9.*encode"
 def test_what_cannot_be_encoded_or_decoded_is_named(bpe, unchecked, call, message):
     with pytest.raises(ValueError, match=message):
         call(bpe)
+
+
+# ---- wrong without a word ----
+
+WORDS = ["the cat sat on the mat . the dog sat on the log ."] * 3
+
+
+def sentencepiece():
+    """A tokenizer as Llama 2's: pieces begin with ▁, and bytes stand for what is unknown."""
+    pieces = ["<unk>", "<0x0A>", *"▁acdehlmnost.g", "▁the", "▁cat", "▁sat", "▁on", "▁mat", "▁dog"]
+    vocab = {piece: i for i, piece in enumerate(pieces)}
+    backend = tokenizers.Tokenizer(tokenizers.models.Unigram(
+        [(piece, -float(len(pieces) - i)) for piece, i in vocab.items()], 0, byte_fallback=False
+    ))  # fmt: skip
+    backend.normalizer = tokenizers.normalizers.Sequence(
+        [tokenizers.normalizers.Prepend("▁"), tokenizers.normalizers.Replace(" ", "▁")]
+    )
+    backend.decoder = tokenizers.decoders.Sequence(
+        [tokenizers.decoders.Replace("▁", " "), tokenizers.decoders.ByteFallback(),
+         tokenizers.decoders.Fuse(), tokenizers.decoders.Strip(" ", 1, 0)]
+    )  # fmt: skip
+    return Tokenizer(backend, "sentencepiece", "here", None, None)
+
+
+class Following:
+    """A model that says, whatever it reads, the next token of a text."""
+
+    W_E, W_U = torch.zeros(1), torch.zeros(1)
+
+    def __init__(self, tokenizer, text):
+        self.tokenizer, self.ids = tokenizer, tokenizer.encode(text, bos=tokenizer.bos is not None)
+        self.config = SimpleNamespace(causal=True, n_ctx=50, d_vocab=tokenizer.d_vocab)
+
+    def __call__(self, tokens):
+        following = self.ids[tokens.shape[1]]
+        return F.one_hot(following, self.config.d_vocab).float().expand(1, tokens.shape[1], -1)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: words(WORDS), lambda: train_wordpiece(WORDS, 60), lambda: train_bpe(WORDS, 280),
+     lambda: characters(WORDS)],
+    ids=["words", "wordpiece", "bpe", "characters"],
+)  # fmt: skip
+def test_what_is_generated_keeps_the_space_before_it(unchecked, make):
+    model = Following(make(), "the cat sat on the mat")
+    prompt = "the cat sat on the"
+    n = len(model.ids) - len(model.tokenizer.encode(prompt, bos=True))
+    assert generate(model, prompt, n, temperature=0) == "the cat sat on the mat"
+
+
+def test_pieces_of_sentencepiece_are_shown_as_text(unchecked):
+    tokenizer = sentencepiece()
+    assert tokenizer.token_strings(tokenizer.encode("the cat")) == [" the", " cat"]
+    assert tokenizer.token_strings([1]) == ["\n"]
+    model = SimpleNamespace(tokenizer=tokenizer)
+    assert target_token(model, " cat") == tokenizer.encode("cat").item()
+
+
+@pytest.mark.parametrize("added", ["<｜begin▁of▁sentence｜>", "<two words>", "<|bos|>"])
+def test_an_added_token_outside_the_byte_alphabet_is_its_name(added):
+    tokenizer = train_bpe(WORDS, 280)
+    tokenizer.backend.add_special_tokens([added])
+    number = tokenizer.backend.token_to_id(added)
+    assert tokenizer.token_strings([number]) == [added]

@@ -402,3 +402,23 @@ def test_training_goes_on_over_a_full_disk(make_model, run, path, monkeypatch, c
     history, again = run(make_model(seed=2), batches, checkpoint=str(path))
     assert history.losses == expected.losses and same_weights(again, straight)
     assert batches.steps == [0, *range(4, 12)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("bf16", "no"), ("bf16", 1), ("compile", "no"), ("compile", None)]
+)
+def test_a_setting_that_is_no_truth_value_is_refused(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be True or False, got {value!r}"):
+        TrainConfig(**{name: value})
+
+
+@pytest.mark.parametrize("betas", [(0.9,), (0.9, 0.9, 0.9), (0.9, 1)])
+def test_betas_are_two_below_one(betas):
+    with pytest.raises(ValueError, match="betas must be two numbers"):
+        TrainConfig(betas=betas)
+
+
+def test_a_model_that_sees_both_ways_learns_no_next_token(make_model):
+    batches = torch.randint(11, (2, 3, 9))
+    with pytest.raises(ValueError, match="sees both ways"):
+        train(make_model(causal=False), batches, TrainConfig(steps=2))

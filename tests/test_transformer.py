@@ -4,6 +4,7 @@ import math
 import pytest
 import torch
 
+from aot_helpers.models.losses import copy_accuracy, copy_losses, next_token_losses
 from aot_helpers.models.protocol import Head, all_heads
 from aot_helpers.models.sampling import generate
 from aot_helpers.models.transformer import (
@@ -310,7 +311,7 @@ TOKENS = torch.tensor([[1, 0, 2, 3, 4]])
         (lambda m: m(torch.zeros(1, 0, dtype=torch.long)), "empty text"),
         (lambda m: m(TOKENS, edits={"L1.patern": abs}), r"'L1\.patern'.*L1\.pattern"),
         (lambda m: m(TOKENS, edits={"L1.z": torch.zeros(2, 4)}), r"\(2, 4\).*\(1, 5, 2, 4\)"),
-        (lambda m: m(TOKENS, edits={"L1.z": lambda z: 0}), r"L1\.z gives int.*\(1, 5, 2, 4\)"),
+        (lambda m: m(TOKENS, edits={"L1.z": lambda z: 0}), r"L1\.z gives 0: .*\(1, 5, 2, 4\)"),
         (lambda m: m(TOKENS, torch.ones(1, 5)), r"attention_mask .*float32.*mask\.bool\(\)"),
         (lambda m: m(TOKENS, torch.ones(1, 4) > 0), r"attention_mask .*\(1, 5\).*\(1, 4\)"),
         (lambda m: ModelConfig(5, n_layers=1.5), "n_layers .*whole number.*1.5"),
@@ -333,3 +334,108 @@ TOKENS = torch.tensor([[1, 0, 2, 3, 4]])
 def test_what_cannot_be_run_is_named_with_the_remedy(make_model, unchecked, call, message):
     with pytest.raises(ValueError, match=message):
         call(make_model())
+
+
+# ---- wrong without a word ----
+
+
+@pytest.mark.parametrize("layer_norm", [True, False])
+@positions
+def test_padding_before_a_text_moves_no_position(make_model, positions, layer_norm):
+    model = make_model(positions=positions, layer_norm=layer_norm).eval()
+    text, padded = torch.tensor([[5, 9, 3, 7]]), torch.tensor([[0, 0, 5, 9, 3, 7], [1] * 6])
+    mask = torch.tensor([[False] * 2 + [True] * 4, [True] * 6])
+    with torch.no_grad():
+        alone, beside = model(text)[0], model(padded, mask)[0, 2:]
+        longer = model(padded[1:])[0]
+        torch.testing.assert_close(beside, alone, atol=2e-6, rtol=0)
+        torch.testing.assert_close(model(padded, mask)[1], longer, atol=2e-6, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_a_row_without_keys_is_zero_in_every_precision(dtype):
+    scores = torch.full((1, 1, 2, 2), -17.0, dtype=dtype)
+    allowed = torch.tensor([[False, False], [False, True]])
+    assert masked_softmax(scores, allowed).tolist() == [[[[0, 0], [0, 1]]]]
+
+
+@pytest.mark.parametrize("layer_norm", [True, False])
+@positions
+def test_an_edit_in_place_is_the_edit_and_changes_nothing_else(make_model, positions, layer_norm):
+    model = make_model(positions=positions, layer_norm=layer_norm).eval()
+    tokens, weights = torch.tensor([[5, 9, 3, 7]]), [p.clone() for p in model.parameters()]
+    with torch.no_grad():
+        for name in model.activation_names():
+            in_place = model(tokens, edits={name: lambda x: x.mul_(0.5)})
+            torch.testing.assert_close(in_place, model(tokens, edits={name: lambda x: x * 0.5}))
+            _, clean = model.run_with_cache(tokens)
+            _, cache = model.run_with_cache(tokens)
+            cache[name].add_(1)
+            changed = [key for key in cache if not torch.equal(cache[key], clean[key])]
+            assert changed == [name]
+    assert all(map(torch.equal, model.parameters(), weights))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_ids_of_few_bits_are_ids(make_model, unchecked, dtype):
+    model, ids = make_model(d_vocab=300), [[1, 2, 120, 3]]
+    logits = model(torch.tensor(ids, dtype=dtype))
+    torch.testing.assert_close(logits, model(torch.tensor(ids)))
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "said"),
+    [
+        ("L0.z", lambda z: z.double(), "torch.float64"),
+        ("L0.z", lambda z: z > 0, "torch.bool"),
+        ("L0.z", lambda z: None, "gives None: give a tensor, torch.float32"),
+    ],
+)
+def test_an_edit_of_another_kind_is_named(make_model, some_tokens, name, edit, said):
+    with pytest.raises(ValueError, match=f"the edit of {name}") as problem:
+        make_model()(some_tokens, edits={name: edit})
+    assert said in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("asked", "near"),
+    [("L1.patern", "L1.pattern"), ("blocks.1.attn.hook_pattern", "L1.pattern"),
+     ("blocks.0.attn.hook_attn_scores", "L0.scores"), ("blocks.0.hook_resid_pre", "L0.resid_pre")],
+)  # fmt: skip
+def test_a_name_that_no_cache_has_leads_to_the_nearest(make_model, some_tokens, asked, near):
+    _, cache = make_model().run_with_cache(some_tokens)
+    with pytest.raises(KeyError, match=rf"nearest: {near}\b"):
+        cache[asked]
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "causal", "smeared_keys"])
+@pytest.mark.parametrize("value", ["no", None, 1])
+def test_a_setting_that_is_no_truth_value_is_refused(unchecked, name, value):
+    with pytest.raises(ValueError, match=f"{name} must be True or False, got {value!r}"):
+        ModelConfig(11, **{name: value})
+
+
+def test_what_sees_the_answer_is_asked_for_no_next_token(make_model, some_tokens):
+    model = make_model(causal=False)
+    with pytest.raises(ValueError, match="sees both ways .* load a causal model"):
+        generate(model, some_tokens[0], 2)
+    repeated = torch.tensor([[0, 3, 4, 3, 4]])
+    for measure in (copy_losses, copy_accuracy):
+        with pytest.raises(ValueError, match="sees both ways"):
+            measure(model, repeated)
+
+
+def test_nan_logits_are_no_guess(make_model):
+    model, repeated = make_model(), torch.tensor([[0, 3, 4, 3, 4]])
+    model.W_U.data[0, 0] = math.nan
+    for answer in (lambda: copy_accuracy(model, repeated), lambda: generate(model, repeated[0], 1)):
+        with pytest.raises(ValueError, match="logits must be finite"):
+            answer()
+
+
+def test_a_target_that_is_left_out_is_no_loss_of_zero(unchecked):
+    logits, tokens = torch.randn(1, 4, 11), torch.tensor([[1, 2, -100, 3]])
+    with pytest.raises(ValueError, match="there is no token -100"):
+        next_token_losses(logits, tokens)
+    with pytest.raises(ValueError, match="must have shape"):
+        next_token_losses(logits[:, :3], tokens.abs() % 11)

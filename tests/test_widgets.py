@@ -119,3 +119,11 @@ def test_the_view_loads_nothing_from_the_network(view):
     text = view.html().lower()
     assert "pointermove" in text
     assert not [word for word in ("http", "//cdn", "import ", "fetch(", "url(") if word in text]
+
+
+def test_no_text_of_a_page_ends_or_swallows_its_script():
+    tokens = ["<!--", "<script>", "</script>"]
+    page = AttentionView(tokens, np.eye(3)[None], ["L0H0"]).html()
+    script = page[page.index("<script>") + len("<script>") : page.rindex("</script>")]
+    data = script[script.rindex(", {") + 2 : -1]
+    assert "<" not in data and json.loads(data)["tokens"] == tokens

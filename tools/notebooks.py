@@ -95,6 +95,7 @@ def run_notebook(source: Path, copy: Path, parameters: dict) -> dict:
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.unlink(missing_ok=True)
     watch, start, error = MemoryWatch(), time.perf_counter(), None
+    as_run = publish.sha256(source)
     watch.start()
     try:
         # papermill itself only warns of a mistyped name.
@@ -114,6 +115,7 @@ def run_notebook(source: Path, copy: Path, parameters: dict) -> dict:
         error = f"its kernel took {watch.peak_mb:.0f} MB, more than {MEMORY_LIMIT_MB} MB"
     return {
         "notebook": publish.key(source),
+        "source_sha256": as_run,
         "seconds": round(time.perf_counter() - start, 1),
         "peak_mb": round(watch.peak_mb),
         "claims": count_claims(Path(os.environ["AOT_RESULTS"]), source),
@@ -178,6 +180,11 @@ def parameter_value(text: str):
         return text
 
 
+def stop(*_) -> None:
+    """End as Ctrl-C does: what only SIGTERM ended would leave its kernels behind."""
+    raise KeyboardInterrupt
+
+
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", nargs="+", default=[], metavar="PREFIX", help="such as 00 05")
@@ -217,6 +224,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         if ledger := publish.claims_file(kept, path):
             ledger.unlink(missing_ok=True)
     start = time.perf_counter()
+    signal.signal(signal.SIGTERM, stop)
     try:
         results = run_all(notebooks, parameters, root / "runs", options.jobs)
     except KeyboardInterrupt:

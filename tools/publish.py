@@ -7,6 +7,7 @@
 import argparse
 import base64
 import datetime
+import hashlib
 import importlib.metadata
 import io
 import json
@@ -14,7 +15,6 @@ import math
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +24,7 @@ import numpy as np
 from PIL import Image
 
 import here
+from aot_helpers.base.files import write_atomically
 from aot_helpers.teaching.rules import load_claims
 
 try:
@@ -89,7 +90,7 @@ def set_owner(root: Path, owner: str) -> list[str]:
         texts[path] = replace_repository(path.read_text("utf-8"), repository)
     changed = {path: text for path, text in texts.items() if text != path.read_text("utf-8")}
     for path, text in changed.items():
-        path.write_text(text, "utf-8")
+        write_atomically(path, text.encode())
     return [path.relative_to(root).as_posix() for path in changed]
 
 
@@ -111,6 +112,11 @@ def clean_copy(copy: Path, repository: str) -> str:
     if strip([copy]) != 0:
         sys.exit(f"nbstripout could not clean {copy}; the notebooks are unchanged")
     return copy.read_text(encoding="utf-8")
+
+
+def sha256(path: Path) -> str:
+    """The sha256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def palette(pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -258,22 +264,31 @@ def claims_file(results: Path, notebook: Path) -> Path | None:
 def publish_figures(notebook: Path, made: Path, kept: Path) -> None:
     """Replace the files that a notebook saved for its readers, by its number: figures/14-….gif."""
     pattern = f"{notebook.stem[:2]}-*"
-    for old in kept.glob(pattern):
-        old.unlink()
-    for new in sorted(made.glob(pattern)):
+    new = {each.name: each for each in sorted(made.glob(pattern))}
+    for name, each in new.items():
         kept.mkdir(exist_ok=True)
-        shutil.copyfile(new, kept / new.name)
+        write_atomically(kept / name, each.read_bytes())
+    for old in (each for each in kept.glob(pattern) if each.name not in new):
+        old.unlink()
 
 
 def publish(notebooks: list[Path], results: list[dict], root: Path) -> None:
     """Replace the notebooks that were run by their cleaned copies; renew what is said of them.
 
     That is notebooks.json, their ledgers and figures, and the README. In the others only links to
-    another repository are changed.
+    another repository are changed. Ends the program before anything is replaced if a notebook was
+    edited while it ran; each file is replaced as a whole or not at all.
     """
     every, repository = floors(root / "notebooks"), repository_name(root)
     copies = [root / "runs" / f"{key(each)}.ipynb" for each in notebooks]
     new = {each: clean_copy(copy, repository) for each, copy in zip(notebooks, copies, strict=True)}
+    edited = [
+        path.name
+        for path, r in zip(notebooks, results, strict=False)
+        if r.get("source_sha256", sha256(path)) != sha256(path)
+    ]
+    if edited:
+        sys.exit(f"{', '.join(edited)}: edited while it ran; nothing is replaced, run it again")
 
     path = root / "data" / "results" / "notebooks.json"
     known = json.loads(path.read_text()) if path.exists() else {}
@@ -289,18 +304,20 @@ def publish(notebooks: list[Path], results: list[dict], root: Path) -> None:
         old = each.read_text(encoding="utf-8")
         text = new.get(each) or replace_repository(old, repository)
         if text != old:
-            each.write_text(text, encoding="utf-8")
-    (root / "README.md").write_text(readme, encoding="utf-8")
+            write_atomically(each, text.encode())
+    write_atomically(root / "README.md", readme.encode())
     path.parent.mkdir(parents=True, exist_ok=True)
     for each in (each for each in notebooks if each.parent.name == "evidence"):
         made, kept = (claims_file(folder, each) for folder in (root / "runs/results", path.parent))
         kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.unlink(missing_ok=True)
         if made.exists():
-            shutil.copyfile(made, kept)
+            write_atomically(kept, made.read_bytes())
+        else:
+            kept.unlink(missing_ok=True)
         publish_figures(each, root / "runs/results/figures", path.parent / "figures")
     machine = describe_machine() if results else known.get("machine", {})
-    path.write_text(json.dumps({"machine": machine, "notebooks": measured}, indent=1) + "\n")
+    text = json.dumps({"machine": machine, "notebooks": measured}, indent=1) + "\n"
+    write_atomically(path, text.encode())
 
 
 if __name__ == "__main__":

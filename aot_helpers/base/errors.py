@@ -37,6 +37,12 @@ def check_whole(name: str, value, least: int, most: float = math.inf, unit: str 
         raise ValueError(f"{name} must be a whole number{unit} {limit}, got {value!r}")
 
 
+def check_flag(name: str, value) -> None:
+    """Raise ValueError unless the value is True or False: "no" would count as true."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+
+
 def check_one_of(kind: str, name: str, known: Iterable[str]) -> None:
     """Raise ValueError, an `unknown_name`, unless the name is among those known."""
     if name not in known:
@@ -44,7 +50,11 @@ def check_one_of(kind: str, name: str, known: Iterable[str]) -> None:
 
 
 def check_finite(name: str, values) -> None:
-    """Raise ValueError for a tensor with NaN or infinity in it."""
+    """Raise ValueError for a tensor with NaN or infinity in it.
+
+    Every comparison with NaN is false, so that it would count as the top of a ranking, and LAPACK
+    ends the process over a matrix that has one.
+    """
     if not values.isfinite().all():
         raise ValueError(f"{name} must be finite: leave out or mend NaN and infinity first")
 
@@ -61,6 +71,7 @@ def check_shape(name: str, shape: Iterable[int], wanted: Iterable[int], remedy: 
 
 def check_token_ids(ids, d_vocab: int) -> None:
     """Raise ValueError for a tensor that holds another number than the ids of a vocabulary."""
+    ids = ids.long()  # in eight bits the size of the vocabulary itself would not fit
     if bad := ids[(ids < 0) | (ids >= d_vocab)].tolist():
         raise ValueError(
             f"there is no token {bad[0]}: ids are 0 … {d_vocab - 1}, d_vocab = {d_vocab}; was the "

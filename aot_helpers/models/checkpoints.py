@@ -5,7 +5,7 @@ from dataclasses import fields
 from safetensors.torch import load as load_safetensors
 
 from aot_helpers.base import files
-from aot_helpers.base.errors import check_one_of
+from aot_helpers.base.errors import check_finite, check_one_of, check_whole
 from aot_helpers.base.files import read_json, read_verified
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.text.tokenization import read_tokenizer
@@ -28,6 +28,7 @@ def load_checkpoint(name: str, step: int | None = None) -> AttentionOnlyTransfor
     """
     manifest, steps = _manifest(name), checkpoint_steps(name)
     step = steps[-1] if step is None else step
+    check_whole("step", step, 0)
     if step not in steps:
         raise ValueError(f"{name} has no weights of step {step}; there are: {steps}")
     if set(manifest["config"]) != {field.name for field in fields(ModelConfig)}:
@@ -38,8 +39,11 @@ def load_checkpoint(name: str, step: int | None = None) -> AttentionOnlyTransfor
     for file in (weights, "tokenizer.json"):
         what, sha256 = f"{file} of checkpoint {name}", manifest["sha256"].get(file)
         content[file] = read_verified(where / file, sha256, what, f"data/checkpoints/{name}")
+    tensors = load_safetensors(content[weights])
+    for weight, values in tensors.items():
+        check_finite(f"{weight} of {name}, step {step},", values)
     try:
-        model.load_state_dict(load_safetensors(content[weights]))
+        model.load_state_dict(tensors)
     except RuntimeError as error:
         raise ValueError(f"{name}, step {step}, does not fit its config: {error}") from None
     model.tokenizer = read_tokenizer(where / "tokenizer.json")
@@ -62,7 +66,10 @@ def _names() -> list[str]:
 
 
 def _manifest(name: str) -> dict:
-    check_one_of("checkpoint", name, _names())
+    try:
+        check_one_of("checkpoint", name, _names())
+    except ValueError as error:
+        raise ValueError(f"{error}; load_pretrained reads GPT-2, Llama and BERT") from None
     path = files.DATA / "checkpoints" / name / "checkpoint.json"
     manifest = read_json(path)
     parts = [manifest.get(part) for part in ("config", "steps", "sha256", "provenance")]

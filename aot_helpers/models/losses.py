@@ -5,16 +5,22 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aot_helpers.models.protocol import Edits, Model, check_tokens
+from aot_helpers.base.errors import check_finite, check_shape, check_token_ids
+from aot_helpers.models.protocol import Edits, Model, check_causal, check_tokens
 
 
 def next_token_losses(
     logits: Float[Tensor, "batch pos d_vocab"], tokens: Int[Tensor, "batch pos"]
 ) -> Float[Tensor, "batch pos-1"]:
-    """Cross-entropy (nats) of every next token: the logits at t against the token at t + 1."""
+    """Cross-entropy (nats) of every next token: the logits at t against the token at t + 1.
+
+    Raises ValueError for tokens of another shape, and for such as -100, which PyTorch leaves out.
+    """
     check_tokens(tokens)
+    check_shape("logits without d_vocab", logits.shape[:-1], tokens.shape, "give the same texts")
+    check_token_ids(tokens, logits.shape[-1])
     guesses, targets = logits[:, :-1].flatten(0, 1).float(), tokens[:, 1:]
-    return F.cross_entropy(guesses, targets.flatten(), reduction="none").view(targets.shape)
+    return F.cross_entropy(guesses, targets.flatten().long(), reduction="none").view(targets.shape)
 
 
 def repeat_length(tokens: Int[Tensor, "batch pos"]) -> int:
@@ -34,6 +40,7 @@ def copy_losses(
     The first token of the second copy is left out: nothing says yet that a repeat has begun.
     """
     length = repeat_length(tokens)
+    check_causal(model)
     with torch.no_grad():
         losses = next_token_losses(model(tokens, edits=edits), tokens)
     return losses[:, :length].mean().item(), losses[:, length + 1 :].mean().item()
@@ -44,8 +51,11 @@ def copy_accuracy(
 ) -> float:
     """The share of the second copy's tokens, without its first, that have the largest logit."""
     length = repeat_length(tokens)
+    check_causal(model)
     with torch.no_grad():
-        guesses = model(tokens, edits=edits).argmax(dim=-1)
+        logits = model(tokens, edits=edits)
+        check_finite("logits", logits)
+        guesses = logits.argmax(dim=-1)
     right = guesses[:, length + 1 : -1] == tokens[:, length + 2 :]
     return right.float().mean().item()
 

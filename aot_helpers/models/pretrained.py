@@ -1,6 +1,8 @@
 """Hugging Face's models under our names, by hooks on their own forward."""
 
 import contextlib
+import math
+import re
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, partial
@@ -8,11 +10,12 @@ from pathlib import Path
 
 import torch
 from jaxtyping import Bool, Float, Int
+from safetensors import SafetensorError
 from tokenizers import Tokenizer as Backend
 from torch import Tensor, nn
 
 from aot_helpers.base import files
-from aot_helpers.base.errors import check_one_of, unknown_name
+from aot_helpers.base.errors import check_finite, check_one_of, unknown_name
 from aot_helpers.base.files import read_json, read_verified
 from aot_helpers.models.protocol import (
     Biases,
@@ -24,6 +27,7 @@ from aot_helpers.models.protocol import (
     check_head,
     check_mlp,
     recorder,
+    text_positions,
 )
 from aot_helpers.models.transformer import ModelConfig, masked_softmax
 from aot_helpers.offline import network
@@ -138,7 +142,8 @@ class PretrainedTransformer(nn.Module, Model):
                     hold(module.register_forward_pre_hook(partial(_see_in, see, name)))
                 elif side == "out":
                     hold(module.register_forward_hook(partial(_see_out, see, name)))
-            output = self.hf(tokens, attention_mask=attention_mask, use_cache=False)
+            at = {"position_ids": text_positions(attention_mask)}
+            output = self.hf(tokens.long(), attention_mask=attention_mask, use_cache=False, **at)
         return getattr(output, "logits", None)
 
     def activation_names(self) -> list[str]:
@@ -182,6 +187,19 @@ class PretrainedTransformer(nn.Module, Model):
     def final_norm(self) -> nn.Module:
         """What W_U reads the stream through: LayerNorm, RMSNorm, or the rest of BERT's head."""
         return nn.Identity() if self.W_U is None else _plain(self._part("ln_final"))
+
+    def score_divisor(self, layer: int) -> float:
+        """What a layer divides q · k by: some GPT-2s by nothing, or by the layer's number too."""
+        check_head(self.config, Head(layer, 0))
+        c = self.hf.config
+        root = math.sqrt(self.config.d_head) if getattr(c, "scale_attn_weights", True) else 1.0
+        return root * (layer + 1 if getattr(c, "scale_attn_by_inverse_layer_idx", False) else 1)
+
+    @property
+    def b_U(self) -> Float[Tensor, " d_vocab"] | None:
+        """The bias of BERT's decoder, detached; None for the others."""
+        bias = getattr(self.hf.get_output_embeddings(), "bias", None)
+        return None if bias is None else bias.detach()
 
     @property
     def W_E(self) -> Float[Tensor, "d_vocab d_model"]:
@@ -243,7 +261,7 @@ def _see_in(see, name: str, module: nn.Module, args: tuple) -> tuple | None:
 def _see_out(see, name: str, module: nn.Module, args: tuple, out: Tensor) -> Tensor | None:
     if _see.get() is not see:  # a hook of another run
         return None
-    if name == "pos_embed":  # one for all texts: [pos, d_model]
+    if name == "pos_embed" and len(out) == 1:  # one for all texts: [pos, d_model]
         return see(name, out[0])[None]
     return see(name, out)
 
@@ -298,6 +316,7 @@ def load_pretrained(name: str | Path) -> PretrainedTransformer:
                 f"the folder {name} needs config.json and a .safetensors file (pickled weights are "
                 "never read): save_pretrained writes them"
             )
+        _check_index(path)
         (hf, backend), source = _read(path), f"the folder {name}"
     elif isinstance(name, str) and (name in PUBLISHED or name.count("/") == 1):
         where = PUBLISHED.get(name, (name, None, ""))
@@ -313,6 +332,18 @@ def load_pretrained(name: str | Path) -> PretrainedTransformer:
     )
     tokenizer = backend and _tokenizer(backend, str(name), source, c)
     return PretrainedTransformer(hf.requires_grad_(False), tokenizer)
+
+
+def _check_index(folder: Path) -> None:
+    """Raise ValueError for an index that names another file than safetensors in the folder."""
+    for index in folder.glob("*.index.json"):
+        named = read_json(index).get("weight_map", {})
+        for file in named.values() if isinstance(named, dict) else [named]:
+            if not re.fullmatch(r"[^/\\]+\.safetensors", str(file)):
+                raise ValueError(
+                    f"{index} names {file!r}: only .safetensors files beside it are read, and "
+                    "save_pretrained writes such an index"
+                )
 
 
 def _shipped(name: str) -> Path:
@@ -350,12 +381,20 @@ def _read(where: str | Path) -> tuple[nn.Module, Backend | None]:
         hf, loaded = getattr(transformers, CLASSES[kind]).from_pretrained(
             folder, dtype=torch.float32, output_loading_info=True, **options
         )
+    except (SafetensorError, RuntimeError) as error:  # cut, or of other sizes than config.json says
+        said = str(error).strip().splitlines() or [""]
+        raise ValueError(
+            f"the weights of {where} are damaged or do not fit its config.json ({said[-1]}): fetch "
+            "or save them again"
+        ) from None
     finally:
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
     if missing := sorted(loaded["missing_keys"]):
         raise ValueError(f"{where} lacks {len(missing)} weights, such as {missing[0]}")
+    for name, weight in hf.named_parameters():
+        check_finite(f"{name} of {where}", weight)
     return hf, backend
 
 
@@ -364,9 +403,13 @@ def _backend(where: str | Path, offline: dict) -> Backend | None:
     from transformers.utils import cached_file
 
     try:
-        return Backend.from_file(cached_file(where, "tokenizer.json", **offline))
+        path = cached_file(where, "tokenizer.json", **offline)
     except OSError:
         return None
+    try:
+        return Backend.from_file(path)
+    except Exception as error:  # the tokenizers library raises nothing narrower
+        raise ValueError(f"{path} is damaged ({error}): fetch or save it again") from None
 
 
 def _tokenizer(backend: Backend, name: str, source: str, config) -> Tokenizer:
@@ -374,4 +417,4 @@ def _tokenizer(backend: Backend, name: str, source: str, config) -> Tokenizer:
     bos = backend.token_to_id("[CLS]") if config.model_type == "bert" else config.bos_token_id
     pad = bos if config.pad_token_id is None else config.pad_token_id
     known = [i if i is not None and i < backend.get_vocab_size() else None for i in (bos, pad)]
-    return Tokenizer(backend, name, source, *known)
+    return Tokenizer(backend, name, source, *known, n_rows=config.vocab_size)

@@ -1,6 +1,7 @@
 """What reading tools ask of a model, ours or a pretrained one, and how a head is named."""
 
 import difflib
+import math
 import re
 from collections.abc import Callable
 from operator import index
@@ -51,6 +52,16 @@ class Biases(NamedTuple):
     b_V: Float[Tensor, "head d_head"]
     b_O: Float[Tensor, " d_model"]
     b_out: Float[Tensor, " d_model"]
+
+
+class Cache(dict):
+    """Activations by name. A KeyError for another name says which are near."""
+
+    def __missing__(self, name):
+        found = re.fullmatch(r"blocks\.(\d+)\..*?hook_(\w+)", str(name))  # TransformerLens's names
+        ours = f"L{found[1]}.{found[2].removeprefix('attn_')}" if found else str(name)
+        near = difflib.get_close_matches(ours, self, cutoff=0.4) or list(self)[:3]
+        raise KeyError(f"no activation is called {name!r}; nearest: {', '.join(near)}")
 
 
 @runtime_checkable
@@ -108,11 +119,20 @@ class Model:
     def final_norm(self) -> nn.Module:
         """The norm before the unembedding; nn.Identity where there is none."""
 
+    def score_divisor(self, layer: int) -> float:
+        """What a layer divides q · k by."""
+        return math.sqrt(self.config.d_head)
+
+    @property
+    def b_U(self) -> Float[Tensor, " d_vocab"] | None:
+        """What is added to the logits whatever the stream holds, detached; None: nothing."""
+        return None
+
     # What follows from the rest:
 
     def run_with_cache(self, tokens, attention_mask=None, edits=None) -> tuple[Tensor | None, dict]:
         """(logits, cache), where cache["L1.pattern"] is [batch, head, query_pos, key_pos]."""
-        cache = {}
+        cache = Cache()
         return self(tokens, attention_mask, edits, cache), cache
 
     def head_weights(self, head: Head) -> HeadWeights:
@@ -171,6 +191,16 @@ def check_mlp(config: Config, layer: int) -> None:
         raise ValueError("d_mlp = 0: an attention-only model has no MLP values; load one with MLPs")
 
 
+def check_causal(model: Model) -> None:
+    """Raise ValueError for a model that sees the token it is asked for, or says none."""
+    causal = getattr(getattr(model, "config", None), "causal", True)  # of a module of another kind
+    if not causal or getattr(model, "W_U", True) is None:
+        raise ValueError(
+            "this model sees both ways or has no language head, so it predicts no next token: "
+            "hide tokens from it (MaskedWindows), or load a causal model"
+        )
+
+
 def check_tokens(tokens) -> None:
     """Raise ValueError for tokens that are no tensor [batch, pos] of whole numbers."""
     if not isinstance(tokens, Tensor) or tokens.is_floating_point() or tokens.dtype == torch.bool:
@@ -189,6 +219,10 @@ def check_tokens(tokens) -> None:
 def check_call(config: Config, tokens, mask: Tensor | None, edits: dict, names: list[str]) -> None:
     """Raise ValueError unless a model of this shape and names can run on this."""
     check_tokens(tokens)
+    if not isinstance(edits, dict):
+        raise ValueError(f"edits must be {{name: new value}}, got {edits!r}: see Edits")
+    if mask is not None and not isinstance(mask, Tensor):
+        raise ValueError(f"attention_mask must be a bool tensor, got a {type(mask).__name__}")
     if mask is not None and (mask.dtype != torch.bool or mask.shape != tokens.shape):
         raise ValueError(
             f"attention_mask must be a bool tensor of shape {tuple(tokens.shape)}, got "
@@ -207,26 +241,42 @@ def check_call(config: Config, tokens, mask: Tensor | None, edits: dict, names: 
             raise ValueError(f"no activation is called {name!r}; nearest: {', '.join(near)}")
 
 
+def text_positions(mask: Bool[Tensor, "batch pos"] | None) -> Int[Tensor, "batch pos"] | None:
+    """The position of each token in its text where padding stands before one; None elsewhere.
+
+    Padding before a text has position 0, which nothing asks for.
+    """
+    if mask is None or mask[:, 0].all():
+        return None
+    before = (mask.cumsum(dim=1) == 0).sum(dim=1, keepdim=True)
+    return (torch.arange(mask.shape[1], device=mask.device) - before).clamp(min=0)
+
+
 def recorder(
     edits: dict, cache: dict[str, Tensor] | None, prefix: str = ""
 ) -> Callable[[str, Tensor], Tensor]:
     """A function of (name, value) that applies the edit of that name and fills the cache, if any.
 
-    prefix: comes before the name, such as "L1.". An edit of another shape is a ValueError.
+    prefix: comes before the name, such as "L1.". An edit of another shape is a ValueError. What is
+    handed out is a copy where it would else share memory with the stream or an entry of the cache,
+    so that changing one in place changes no other.
     """
 
     def see(name, value):
         name = prefix + name
         if name in edits:
             edit, shape = edits[name], value.shape
-            value = edit(value) if callable(edit) else edit
-            if not isinstance(value, Tensor) or value.shape != shape:
-                got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            dtype = value.dtype
+            value = edit(value.clone()) if callable(edit) else edit
+            if not isinstance(value, Tensor) or (value.shape, value.dtype) != (shape, dtype):
+                is_tensor = isinstance(value, Tensor)
+                got = f"{value.dtype} {tuple(value.shape)}" if is_tensor else repr(value)[:40]
                 raise ValueError(
-                    f"the edit of {name} gives {got}: give a tensor of shape {tuple(shape)}"
+                    f"the edit of {name} gives {got}: give a tensor, {dtype} {tuple(shape)}"
                 )
         if cache is not None:
-            cache[name] = value
+            shared = any(value.data_ptr() == each.data_ptr() for each in cache.values())
+            cache[name] = value.clone() if shared else value
         return value
 
     return see

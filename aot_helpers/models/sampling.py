@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from aot_helpers.base.errors import check_whole
-from aot_helpers.models.protocol import Model
+from aot_helpers.base.errors import check_finite, check_whole
+from aot_helpers.models.protocol import Model, check_causal
 
 
 @torch.no_grad()
@@ -27,13 +27,16 @@ def generate(
         if model.tokenizer is None:
             raise ValueError("this model has no tokenizer: set model.tokenizer or pass token ids")
         tokens = model.tokenizer.encode(prompt, bos=True)
-        more = generate(model, tokens, n, top_k, temperature, seed)[len(tokens) :]
-        return prompt + model.tokenizer.decode(more)
+        # Decoded together: many tokenizers take the space off the first token of a text.
+        longer = generate(model, tokens, n, top_k, temperature, seed)
+        known, text = (model.tokenizer.decode(each) for each in (tokens, longer))
+        return prompt + text[len(known) :]
     if not isinstance(prompt, Tensor) or prompt.ndim != 1 or not len(prompt):
         raise ValueError(
             f"prompt must be a text or a tensor [pos] of at least one token id, got {prompt!r}: "
             "take one row of a batch, torch.tensor(…) of a list"
         )
+    check_causal(model)
     check_whole("n", n, 0, unit=" of tokens")
     if not isinstance(temperature, int | float) or not temperature >= 0:  # NaN is not either
         raise ValueError(f"temperature must be a number >= 0, got {temperature!r}; 0 is greedy")
@@ -43,6 +46,7 @@ def generate(
     tokens = prompt.to(model.W_E.device)
     for _ in range(n):
         logits = model(tokens[None, -model.config.n_ctx :])[0, -1].float().cpu()
+        check_finite("logits", logits)
         if temperature == 0:
             chosen = logits.argmax(keepdim=True)
         else:

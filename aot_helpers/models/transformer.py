@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from aot_helpers.base.errors import check_one_of, check_whole
+from aot_helpers.base.errors import check_flag, check_one_of, check_whole
 from aot_helpers.models.protocol import (
     Biases,
     Edits,
@@ -19,6 +19,7 @@ from aot_helpers.models.protocol import (
     check_head,
     check_mlp,
     recorder,
+    text_positions,
 )
 
 POSITIONS = ("standard", "shortformer", "relative", "none")
@@ -52,6 +53,8 @@ class ModelConfig:
             check_whole(name, getattr(self, name), 1)
         for name in ("n_layers", "d_mlp"):
             check_whole(name, getattr(self, name), 0)
+        for name in ("layer_norm", "causal", "smeared_keys"):
+            check_flag(name, getattr(self, name))
         check_one_of("kind of positions", self.positions, POSITIONS)
         if self.positions == "shortformer" and self.d_model % 2:
             raise ValueError(f"shortformer is sinusoidal: make d_model even, not {self.d_model}")
@@ -74,9 +77,7 @@ def masked_softmax(
     if allowed is None:
         return scores.softmax(dim=-1)
     lowest = torch.finfo(scores.dtype).min  # -inf would make a row without keys 0 / 0
-    penalty = torch.zeros_like(allowed, dtype=scores.dtype).masked_fill(~allowed, lowest)
-    pattern = (scores + penalty).softmax(dim=-1)
-    return pattern * allowed
+    return scores.masked_fill(~allowed, lowest).softmax(dim=-1) * allowed
 
 
 def through_heads(
@@ -186,7 +187,8 @@ class AttentionOnlyTransformer(nn.Module, Model):
     ) -> Float[Tensor, "batch pos d_vocab"]:
         """Logits at every position.
 
-        attention_mask: True at real tokens; padding is never attended to.
+        attention_mask: True at real tokens; padding is never attended to, and before a text it
+            does not count as positions.
         edits: new values for named activations, e.g. {"L1.z": lambda z: 0 * z}.
         cache: a dict that is filled with every named activation.
         Raises ValueError for what `check_call` refuses and an edit of another shape.
@@ -194,13 +196,17 @@ class AttentionOnlyTransformer(nn.Module, Model):
         c, edits = self.config, edits or {}
         if not torch.compiler.is_compiling():
             check_call(c, tokens, attention_mask, edits, self.activation_names() if edits else [])
+        tokens = tokens.long()  # PyTorch looks up no ids of eight or sixteen bits
         see, n_pos = recorder(edits, cache), tokens.shape[1]
         everywhere = attention_mask is None and not c.causal
         allowed = None if everywhere else self.allowed(n_pos, attention_mask)
         resid = see("embed", F.embedding(tokens, self.W_E))
-        W_pos = self.W_pos[:n_pos] if hasattr(self, "W_pos") else None
+        W_pos = None
+        if hasattr(self, "W_pos"):
+            at = text_positions(attention_mask)
+            W_pos = self.W_pos[:n_pos] if at is None else self.W_pos[at]
         if c.positions == "standard":
-            resid, W_pos = resid + see("pos_embed", W_pos), None
+            resid, W_pos = resid + see("pos_embed", W_pos.clone()), None
         plain = attention_mask is None and cache is None
         for i, layer in enumerate(self.blocks):
             fused = plain and not {f"L{i}.scores", f"L{i}.pattern"} & edits.keys()

@@ -3,13 +3,11 @@
 The names are those of the framework paper, "One-Layer Attention-Only Transformers".
 """
 
-import math
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from aot_helpers.base.errors import check_whole
+from aot_helpers.base.errors import check_finite, check_whole
 from aot_helpers.models.protocol import Head, HeadWeights, Model, check_head
 from aot_helpers.reading.factored import FactoredMatrix
 from aot_helpers.reading.norms import check_norm
@@ -54,9 +52,12 @@ def folded_W_U(model: Model) -> Float[Tensor, "d_model d_vocab"]:
 
 
 def qk_circuit(model: Model, head: Head) -> FactoredMatrix:
-    """W_Q W_Kᵀ / √d_head, [d_model of the query, d_model of the key]: scores, before b_rel."""
+    """W_Q W_Kᵀ / √d_head, [d_model of the query, d_model of the key]: scores, before b_rel.
+
+    Models that divide by something else say so (`score_divisor`).
+    """
     W = folded_weights(model, head)
-    return FactoredMatrix(W.W_Q / math.sqrt(model.config.d_head), W.W_K.T)
+    return FactoredMatrix(W.W_Q / model.score_divisor(head[0]), W.W_K.T)
 
 
 def ov_circuit(model: Model, head: Head) -> FactoredMatrix:
@@ -147,7 +148,9 @@ def unit_reads(model: Model, layer: int) -> dict[str, Float[Tensor, "head rank d
 
 def unit_factors(circuits: list[FactoredMatrix]) -> Float[Tensor, "head rank d_model"]:
     """R B / ‖A B‖ for A = Q R: products on the right have the norms that A B has there."""
-    R = torch.linalg.qr(torch.stack([circuit.A for circuit in circuits])).R
+    A = torch.stack([circuit.A for circuit in circuits])
+    check_finite("the circuits", A)
+    R = torch.linalg.qr(A).R
     factors = R @ torch.stack([circuit.B for circuit in circuits])
     size = factors.norm(dim=(1, 2), keepdim=True)
     return factors / size.clamp(min=torch.finfo(size.dtype).tiny)  # a head of zeros stays zero

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Complex, Float, Int
 from torch import Tensor
 
-from aot_helpers.base.errors import check_shape, check_whole
+from aot_helpers.base.errors import check_finite, check_shape, check_whole
 
 DENSE_LIMIT = 4096 * 4096  # entries; 64 MB
 BLOCK_ENTRIES = 2**22  # entries of a product that are held at once; 16 MB
@@ -88,7 +88,10 @@ class FactoredMatrix:
     def eigenvalues(self) -> Complex[Tensor, " rank"]:
         """The eigenvalues of B @ A; A @ B, which must be square, has the same ones and zeros."""
         self._check_square("eigenvalues()")
-        return torch.linalg.eigvals(self.B @ self.A)
+        inner = self.B @ self.A
+        check_finite("the matrix", inner)
+        half = inner.dtype in (torch.float16, torch.bfloat16)  # which LAPACK does not know
+        return torch.linalg.eigvals(inner.float() if half else inner)
 
     def centered_columns(self) -> "FactoredMatrix":
         """Each row minus its mean over the columns."""
@@ -118,6 +121,8 @@ class FactoredMatrix:
             raise ValueError(f"{what} needs a square matrix, this one is {self.shape}")
 
     def _svd(self) -> tuple[Tensor, Tensor, Tensor]:
+        for factor in (self.A, self.B):
+            check_finite("the matrix", factor)
         Q_left, R_left = torch.linalg.qr(self.A)
         Q_right, R_right = torch.linalg.qr(self.B.T)
         U, values, Vh = torch.linalg.svd(R_left @ R_right.T, full_matrices=False)

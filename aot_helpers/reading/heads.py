@@ -136,6 +136,8 @@ def head_scores(
         behavior = HEAD_PATTERNS[behavior](tokens)
     else:
         shape = (*tokens.shape, tokens.shape[1])
+        if behavior.dtype != torch.bool:
+            raise ValueError(f"keys to look at must be True or False, got {behavior.dtype}")
         check_shape("keys to look at", behavior.shape, shape, "give [batch, query, key]")
     with torch.no_grad():
         _, cache = model.run_with_cache(tokens)

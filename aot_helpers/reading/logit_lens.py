@@ -16,7 +16,7 @@ from aot_helpers.reading.circuits import check_unembedding
 def lens(
     model: Model, vectors: Float[Tensor, "*places d_model"], norm: bool = True
 ) -> Float[Tensor, "*places d_vocab"]:
-    """Logits that the model would give if each vector were its last stream: ln_final(x) W_U.
+    """Logits that the model would give if each vector were its last stream: ln_final(x) W_U + b_U.
 
     norm: False leaves the final norm out. Raises ValueError for vectors of another width, for
     vectors that are not finite and for a model without an unembedding.
@@ -30,12 +30,14 @@ def lens(
         )
     check_finite("vectors", vectors)
     with torch.no_grad():
-        return (model.final_norm()(vectors) if norm else vectors) @ model.W_U
+        logits = (model.final_norm()(vectors) if norm else vectors) @ model.W_U
+        return logits if model.b_U is None else logits + model.b_U
 
 
 def top_tokens(logits: Float[Tensor, "*places d_vocab"], k: int) -> Int[Tensor, "*places k"]:
     """The ids of the k tokens with the largest logits, the largest first."""
     check_whole("k", k, 1, logits.shape[-1], " of tokens")
+    check_finite("logits", logits)
     return logits.topk(k, dim=-1).indices
 
 
@@ -48,6 +50,9 @@ def target_token(model: Model, text: str) -> int:
     if model.tokenizer is None:
         raise ValueError(f"this model has no tokenizer: give the id of {text!r}")
     ids = model.tokenizer.encode(text)
+    if len(ids) != 1 and text.strip():  # sentencepiece itself puts a space before a text
+        alone = model.tokenizer.encode(text.strip())
+        ids = alone if model.tokenizer.token_strings(alone) == [text] else ids
     if len(ids) != 1:
         pieces = " + ".join(map(repr, model.tokenizer.token_strings(ids)))
         raise ValueError(
@@ -77,6 +82,7 @@ def probability(
 
 def _everywhere(token: Tensor | int, logits: Tensor) -> Int[Tensor, "*places"]:
     """The token at each place of the logits. Raises ValueError for one not in the vocabulary."""
+    check_finite("logits", logits)
     token = torch.as_tensor(token, device=logits.device)
     check_token_ids(token, logits.shape[-1])
     return token.expand(logits.shape[:-1])

@@ -19,6 +19,7 @@ from aot_helpers.showing.panels import (
     STYLE,
     TITLE,
     Interval,
+    as_array,
     colors_of,
     dashed_levels,
     name_points,
@@ -71,7 +72,7 @@ def dots(
                 if isinstance(values, Interval):
                     axis.plot([values.low, values.high], [y, y], color=hues[name], lw=2)
                     values = values.value
-                values = np.atleast_1d(np.asarray(values, dtype=float))
+                values = np.atleast_1d(as_array(values)).astype(float)
                 table["value"] += values.tolist()
                 table["row"] += [row] * len(values)
                 table["series"] += [name] * len(values)
@@ -178,8 +179,8 @@ def lines(
 def _band(y) -> Interval:
     """The line and the borders of the band of one curve, each [x]."""
     if isinstance(y, Interval):
-        return Interval(*map(np.asarray, y))
-    runs = np.atleast_2d(np.asarray(y, dtype=float))
+        return Interval(*map(as_array, y))
+    runs = np.atleast_2d(as_array(y)).astype(float)
     return Interval(runs.min(axis=0), np.median(runs, axis=0), runs.max(axis=0))
 
 
@@ -214,7 +215,7 @@ def points(
     )  # fmt: skip
     for axis, (panel, groups) in zip(axes[0], data.items(), strict=True):
         for name, (x, y) in groups.items():
-            x, y = np.ravel(x), np.ravel(y)
+            x, y = np.ravel(as_array(x)), np.ravel(as_array(y))
             few = x.size <= 300
             look = {"s": 26 if few else 8, "alpha": 0.8 if few else 0.4, "lw": 0}
             axis.scatter(x, y, color=hues[name], **look)
@@ -265,7 +266,7 @@ def grids(
     there is none. cell: width (and height) of a cell in inches. NaN stays white.
     """
     tables = {
-        row: {name: np.asarray(each) for name, each in some.items()} for row, some in rows.items()
+        row: {name: as_array(each) for name, each in some.items()} for row, some in rows.items()
     }
     every = [each for some in tables.values() for each in some.values()]
     if limits is None:

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox
 
+from aot_helpers.base.errors import check_shape
 from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE, VALUE
 
 SMALL = 9  # points, the least of a label
@@ -33,6 +34,21 @@ class Interval(NamedTuple):
 def shown(token: str) -> str:
     """A token as a label: leading space as ·, line break as ⏎, $ without its maths meaning."""
     return token.replace(" ", "·").replace("\n", "⏎").replace("$", r"\$")
+
+
+def as_array(values) -> np.ndarray:
+    """What is drawn as an array: tensors with gradients, of half precision, on a GPU as well."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        values = values.float() if values.is_floating_point() else values
+    return np.asarray(values)
+
+
+def pattern_of(values, tokens: Sequence[str]) -> np.ndarray:
+    """Attention [query_pos, key_pos] between these tokens. Raises ValueError for another shape."""
+    pattern = as_array(values)
+    check_shape("attention", pattern.shape, [len(tokens)] * 2, "give one head's, with its tokens")
+    return pattern
 
 
 def printable(text: str) -> str:

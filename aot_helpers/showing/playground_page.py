@@ -17,7 +17,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from aot_helpers.showing.diagrams import SHADES
-from aot_helpers.showing.standalone import save_page, standalone_page
+from aot_helpers.showing.standalone import save_page, script_data, standalone_page
 from aot_helpers.showing.widgets import Page
 
 PARTS = Path(__file__).parent / "static" / "playground"
@@ -131,7 +131,7 @@ def filled(text: str, words: dict[str, str]) -> str:
 def worker_script() -> str:
     """The script that trains in a Web Worker, with its kernels and the stories that it reads."""
     kernels = base64.b64encode((PARTS / "kernels.wasm").read_bytes()).decode()
-    story = json.dumps(_part("story.txt").strip())
+    story = script_data(_part("story.txt").strip())
     data = f'const KERNELS = "{kernels}", STORY = {story};'
     return "\n".join(['"use strict";', data, _part("engine.js"), _part("worker.js")])
 
@@ -141,8 +141,7 @@ def view_script() -> str:
     words = phrases()
     strings = {"WORKER": worker_script(), "ARTICLE": filled(_part("article.html"), words)}
     data = [  # no end of a script in a string
-        f"const {name} = {json.dumps(text, ensure_ascii=False)};".replace("</", "<\\/")
-        for name, text in strings.items()
+        f"const {name} = {script_data(text, ensure_ascii=False)};" for name, text in strings.items()
     ]
     return "\n".join([*data, filled(_part("experiments.js"), words), _part("view.js")])
 

@@ -6,10 +6,11 @@ import numpy as np
 import seaborn as sns
 from matplotlib.figure import Figure
 
+from aot_helpers.base.errors import check_shape
 from aot_helpers.showing.diagrams import SHADES
 from aot_helpers.showing.forms import grids, lines
 from aot_helpers.showing.forms import points as named_points
-from aot_helpers.showing.panels import SMALL, panels, shown
+from aot_helpers.showing.panels import SMALL, as_array, panels, pattern_of, shown
 
 COLORS = sns.color_palette("colorblind")
 
@@ -31,7 +32,7 @@ def attention_maps(patterns, tokens, titles, each=(3.1, 3.3)) -> Figure:
     width, height = each
     figure, axes = _figure(width * len(titles), height, len(titles))
     for axis, pattern, title in zip(axes, patterns, titles, strict=True):
-        axis.imshow(np.asarray(pattern), cmap=SHADES, vmin=0, vmax=1, aspect="auto")
+        axis.imshow(pattern_of(pattern, tokens), cmap=SHADES, vmin=0, vmax=1, aspect="auto")
         for set_ticks, room, turn in (axis.set_xticks, width, 90), (axis.set_yticks, height, 0):
             every = math.ceil(0.16 * len(tokens) / room)  # in too little room, not all have labels
             labels = [shown(token) for token in tokens[::every]]
@@ -48,7 +49,8 @@ def matrix(
 
     rows, columns: their labels. numbers: write each number into its cell.
     """
-    values = np.asarray(values)
+    values = as_array(values)
+    check_shape("values", values.shape, (len(rows), len(columns)), "a row and column for each name")
     scale = _scale([values], signed)
     return grids(
         {"": {"": values}},
@@ -68,11 +70,13 @@ def matrix(
 def maps(
     values, titles, label, x_label="", y_label="", names=None, signed=False, own_scales=False
 ) -> Figure:
-    """Matrices side by side; names label rows and columns ("": no label).
+    """Matrices [row, column] side by side; names label rows and columns ("": no label).
 
     They share one color scale; with own_scales each has its own, and a color bar.
     """
-    values = [np.asarray(each) for each in values]
+    values = [as_array(each) for each in values]
+    for each in values:
+        check_shape("a map", each.shape[2:], (), "give matrices [row, column]; more are colors")
     figure, axes = _figure((4.2 if own_scales else 3.4) * len(titles), 3.5, len(titles))
     ticks = {i: name for i, name in enumerate(names or []) if name}
     for axis, each, title in zip(axes, values, titles, strict=True):
@@ -156,10 +160,10 @@ def token_losses(losses, tokens: list[str], title: str, other=None, names=("", "
     figure, (axis,) = _figure(min(max(6, 0.24 * len(tokens) + 1), 10), 2.9)
     at = np.arange(len(tokens))
     if other is None:
-        axis.bar(at, np.asarray(losses), 0.8, color=COLORS[0])
+        axis.bar(at, as_array(losses), 0.8, color=COLORS[0])
     else:
-        axis.bar(at - 0.2, np.asarray(losses), 0.4, color=COLORS[0], label=names[0])
-        axis.bar(at + 0.2, np.asarray(other), 0.4, color=COLORS[1], label=names[1])
+        axis.bar(at - 0.2, as_array(losses), 0.4, color=COLORS[0], label=names[0])
+        axis.bar(at + 0.2, as_array(other), 0.4, color=COLORS[1], label=names[1])
         axis.legend(fontsize=SMALL, frameon=False)
     axis.set_xticks(at, [shown(t) for t in tokens], rotation=90, fontsize=SMALL)
     axis.set(ylabel="loss (nats)", title=title, xlim=(-0.7, len(tokens) - 0.3))

@@ -1,10 +1,20 @@
 """Pages that stand alone: one HTML file that a browser opens from the disk, and asks no host."""
 
+import json
 from pathlib import Path
 
 from aot_helpers.base.files import check_writable, write_atomically
 
 SHELL = Path(__file__).parent / "static" / "standalone.html"
+
+
+def script_data(data, **options) -> str:
+    """Data as JSON that can stand in a script of a page, whatever its texts hold.
+
+    Without any "<" no text can end the script, as </script> would, or begin what swallows the
+    page, as <!-- before <script> would. options: of json.dumps.
+    """
+    return json.dumps(data, **options).replace("<", "\\u003c")
 
 
 def standalone_page(title: str, main: str, style: str, script: str) -> str:

@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from aot_helpers.showing import diagrams
 from aot_helpers.showing.diagrams import INK, PALE, SHARE
-from aot_helpers.showing.panels import panels, printable, shown
+from aot_helpers.showing.panels import panels, pattern_of, printable, shown
 
 SURPRISE = diagrams.QUERY  # the color of a loss
 LETTER = 9.5 * 0.602 / 72  # width of a letter of the monospaced font, in inches
@@ -146,7 +146,7 @@ def arcs(tokens: Sequence[str], pattern, title: str, *, least: float = 0.08) -> 
     note = f"without shares below {least:g} and of the token itself"
     widths = _row(tokens)
     at = np.cumsum(widths) - np.array(widths) / 2
-    shares = np.array(pattern, dtype=float)
+    shares = np.array(pattern_of(pattern, tokens), dtype=float)
     np.fill_diagonal(shares, 0)
     pairs = np.argwhere(shares >= least)
     tall = max([0.3, *(0.25 + 0.3 * abs(at[i] - at[j]) ** 0.7 for i, j in pairs)])

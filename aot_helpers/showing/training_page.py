@@ -18,7 +18,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from aot_helpers.base import files
-from aot_helpers.showing.standalone import save_page, standalone_page
+from aot_helpers.showing.standalone import save_page, script_data, standalone_page
 from aot_helpers.showing.widgets import Page
 
 PARTS = Path(__file__).parent / "static" / "drag"
@@ -121,7 +121,7 @@ def run_data(run: Run, name: str = NAME) -> dict:
 
 def training_page(run: Run, name: str = NAME) -> str:
     """The whole page as HTML: under 4 MB, alive from file://, without a request to any host."""
-    data = json.dumps(run_data(run, name)).replace("</", "<\\/")  # no end of a script in a string
+    data = script_data(run_data(run, name))
     mount = 'mountTraining(document.getElementById("drag"), openRun(RUN, steps))'
     mount = f"unpackSteps(RUN.weights).then((steps) => {mount});"
     script = "\n".join([f"const RUN = {data};", _part("engine.js"), _part("view.js"), mount])
@@ -179,7 +179,7 @@ class TrainingView(Page):
         }  # fmt: skip
         said = "a training that can be dragged, and two attention patterns that form in it"
         super().__init__("drag/recorded.js", data, still, said)
-        style = f"const STYLE = {json.dumps(_part('style.css'))};"
+        style = f"const STYLE = {script_data(_part('style.css'))};"
         head, body = self._script.split("{", 1)
         self._script = f"{head}{{\n{style}\n{_part('view.js')}\n{body}"
 

@@ -2,7 +2,6 @@
 
 import base64
 import io
-import json
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
@@ -14,8 +13,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
+from aot_helpers.base.files import write_atomically
 from aot_helpers.showing import plots
 from aot_helpers.showing.diagrams import SHADES
+from aot_helpers.showing.panels import as_array
+from aot_helpers.showing.standalone import script_data
 
 STATIC = Path(__file__).parent / "static"
 
@@ -88,8 +90,7 @@ class Page:
         """The live view as a piece of a page; still: with the picture, for where no script runs."""
         name, picture = f"page-{uuid4().hex[:8]}", base64.b64encode(self._still).decode()
         call = f"({self._script[self._script.index('(root') :]})"
-        data = json.dumps(self.data).replace("</", "<\\/")  # a text may hold </script>
-        call += f"(document.getElementById('{name}'), {data})"
+        call += f"(document.getElementById('{name}'), {script_data(self.data)})"
         image = f"<img src='data:image/png;base64,{picture}' alt='{escape(self.said, True)}'>"
         return f"<div id='{name}'>{image if still else ''}</div><script>{call}</script>"
 
@@ -97,7 +98,7 @@ class Page:
         """Write the view as one file that a browser opens and that asks for nothing; its bytes."""
         title = f"<title>{escape(self.said)}</title>"
         content = f"<!doctype html><meta charset='utf-8'>{title}{self.html(still=False)}\n".encode()
-        Path(path).write_bytes(content)
+        write_atomically(Path(path), content)
         return len(content)
 
     def _repr_mimebundle_(self, **kwargs):
@@ -117,7 +118,7 @@ class AttentionView(Page):
     """
 
     def __init__(self, tokens: list[str], weights, heads: list[str], head: int = 0):
-        weights = np.ascontiguousarray(weights, dtype="<f4")
+        weights = np.ascontiguousarray(as_array(weights), dtype="<f4")
         shape = (len(heads), len(tokens), len(tokens))
         if weights.shape != shape:
             wanted = f"[head, query_pos, key_pos] = {shape}"

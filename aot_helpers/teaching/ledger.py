@@ -48,7 +48,10 @@ def results_folder() -> Path:
 def read_ledger(folder: Path, notebook: str) -> dict[str, Entry]:
     """The entries by id in a folder such as PUBLISHED; {} where notebook "NN" has none."""
     path = folder / f"{notebook}.json"
-    return read_json(path)["claims"] if path.is_file() else {}
+    kept = read_json(path) if path.is_file() else {"claims": {}}
+    if not isinstance(kept.get("claims"), dict):
+        raise ValueError(f"{path} is damaged (it has no claims): git checkout -- {path}")
+    return kept["claims"]
 
 
 def keep(folder: Path, id: str, entry: Entry, declared: dict[str, Claim]) -> None:

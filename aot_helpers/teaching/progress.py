@@ -3,13 +3,17 @@
 `python -m aot_helpers.teaching.progress` prints the boxes of all exercises.
 """
 
+import hashlib
 import html
 import json
 import os
 import re
+import tempfile
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+from filelock import FileLock
 
 from aot_helpers.base.files import write_atomically
 from aot_helpers.teaching.ledger import ROOT
@@ -20,7 +24,7 @@ LOOKS = {  # the same boxes in HTML, drawn, since fonts make them of unequal siz
     "tried": "color:#d08a20;background:linear-gradient(135deg,transparent 50%,#d08a20 50%)",
     "open": "color:gray",
 }
-TASK = re.compile(r"\*\*Exercise (\d\d\.\d+) \((\w+), (\d+) minutes\)\.\*\*")
+TASK = re.compile(r"\*\*Exercise (\d\d\.\d+) \(([^(),]+), (\d+) minutes\)\.\*\*")
 OFF = "off"  # AOT_PROGRESS of runs that no reader does: tests, and tools/notebooks.py
 
 
@@ -100,28 +104,34 @@ def progress() -> Progress:
 
 def progress_path() -> Path | None:
     """The reader's file: AOT_PROGRESS, else my/progress.json; None where AOT_PROGRESS is "off"."""
-    told = os.environ.get("AOT_PROGRESS", ROOT / "my" / "progress.json")
-    return None if told == OFF else Path(told)
+    told = os.environ.get("AOT_PROGRESS") or ROOT / "my" / "progress.json"
+    return None if str(told).lower() == OFF else Path(told).expanduser()
 
 
-def keep(number: str, solved: bool) -> None:
-    """Write down one more try of an exercise; what was solved once stays solved.
+def keep(number: str, solved: bool) -> bool:
+    """Write down one more try of an exercise; whether it is the first that is solved.
 
+    What was solved once stays solved, and of two notebooks that write at once none loses a try.
     Raises ValueError for a damaged file, OSError where the file cannot be written.
     """
     path = progress_path()
     if path is None:
-        return
-    kept = read(path)
-    old = kept.get(number, {"status": "tried", "tries": 0})
-    kept[number] = {
-        "status": "solved" if solved else old["status"],
-        "tries": old["tries"] + 1,
-        "last": datetime.now().astimezone().isoformat(timespec="seconds"),
-    }
+        return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = json.dumps(dict(sorted(kept.items())), indent=1)
-    write_atomically(path, f"{content}\n".encode())
+    # Among the temporary files, under a name for each reader: nothing stays beside the file.
+    reader = hashlib.sha256(f"{Path.home()} {path.resolve()}".encode()).hexdigest()[:16]
+    with FileLock(Path(tempfile.gettempdir()) / f"aot-{reader}.lock", timeout=30):
+        kept = read(path)
+        old = kept.get(number, {"status": "tried", "tries": 0})
+        first = solved and all(each["status"] != "solved" for each in kept.values())
+        kept[number] = {
+            "status": "solved" if solved else old["status"],
+            "tries": old["tries"] + 1,
+            "last": datetime.now().astimezone().isoformat(timespec="seconds"),
+        }
+        content = json.dumps(dict(sorted(kept.items())), indent=1)
+        write_atomically(path, f"{content}\n".encode())
+    return first
 
 
 def read(path: Path) -> dict[str, dict]:

@@ -102,7 +102,11 @@ def load_claims(notebook: str | None = None, folder: Path | None = None) -> dict
     """
     claims, types = {}, {field.name: field.type for field in fields(Claim)[1:]}
     for path in sorted((folder or DATA / "claims").glob(f"{notebook or '*'}.toml")):
-        for id, entry in tomllib.loads(path.read_text(encoding="utf-8")).items():
+        try:
+            entries = tomllib.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{path} is no TOML in UTF-8 ({error}): mend it") from None
+        for id, entry in entries.items():
             if not re.fullmatch(rf"{path.stem}\.[1-9]\d*", id):
                 raise ValueError(f"claim {id} of {path.name}: its id must be {path.stem}.k")
             if bad := [name for name in entry if type(entry[name]) is not types.get(name)]:

@@ -77,7 +77,10 @@ class Windows:
         if (n := len(self.stream)) <= self.n_ctx:
             raise ValueError(f"{n} tokens are too few for windows of n_ctx = {self.n_ctx}")
         check_whole("batch_size", self.batch_size, 1)
+        if self.stream.is_floating_point() or self.stream.dtype == torch.bool:
+            raise ValueError(f"stream must be token ids, whole numbers, got {self.stream.dtype}")
         check_token_ids(self.stream, self.d_vocab)
+        check_whole("bos", self.bos, 0, self.d_vocab - 1)
         steps = [step for step, _ in self._schedule]
         rising = steps[:1] == [0] and steps == sorted(set(steps))
         if not (rising and all(0 <= share <= 1 for _, share in self._schedule)):

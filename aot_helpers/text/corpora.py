@@ -80,7 +80,7 @@ def load_corpus(name, split: str = "train", quiet: bool = False) -> Corpus:
     check_one_of("split", split, ("train", "test"))
     if isinstance(name, list):
         corpus = Corpus("your text", "all", name, "a list of strings", "yours")
-    elif isinstance(name, Path) or str(name).endswith(".txt"):
+    elif isinstance(name, Path) or Path(str(name)).suffix or Path(str(name)).is_file():
         corpus = _from_file(Path(name))
     else:
         check_one_of("corpus", name, LOADERS)
@@ -91,11 +91,13 @@ def load_corpus(name, split: str = "train", quiet: bool = False) -> Corpus:
 
 
 def _from_file(path: Path) -> Corpus:
-    """The reader's own text, one document, in UTF-8."""
+    """The reader's own text, one document, in UTF-8, with a byte-order mark or without."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text ({error}): save it as UTF-8") from error
+    if "\0" in text:
+        raise ValueError(f"{path} has NUL characters, as UTF-16 without its mark: save it as UTF-8")
     return Corpus(path.name, "all", [text], str(path), "yours")
 
 

@@ -1,5 +1,6 @@
 """Text to token ids and back: characters, words, byte-pair encoding, GPT-2's and BERT's."""
 
+import re
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -19,8 +20,18 @@ BOS, UNK = "<|bos|>", "<|unk|>"
 class Tokenizer:
     """Text to tokens and back on any backend; source says where its vocabulary came from."""
 
-    def __init__(self, backend: Backend, name: str, source: str, bos: int | None, pad: int | None):
+    def __init__(
+        self,
+        backend: Backend,
+        name: str,
+        source: str,
+        bos: int | None,
+        pad: int | None,
+        n_rows: int = 0,
+    ):
+        """n_rows: of the embedding, where it has more of them than there are tokens."""
         self.backend, self.name, self.source, self.bos, self.pad = backend, name, source, bos, pad
+        self.n_rows = n_rows
         backend.no_truncation()  # some published files cut and pad every text to 128 tokens
         backend.no_padding()
 
@@ -56,16 +67,20 @@ class Tokenizer:
     def token_strings(self, tokens: Int[Tensor, " pos"] | list[int]) -> list[str]:
         """Each token as readable text, with its leading space; special tokens by name.
 
-        A piece that is only part of a character is shown by its bytes, such as ‹c5›.
+        A piece that is only part of a character is shown by its bytes, such as ‹c5›, and a row of
+        the embedding that is no token by its number, such as [279].
         """
-        strings = [self.backend.id_to_token(t) for t in self._known(tokens)]
-        if not isinstance(self.backend.decoder, decoders.ByteLevel):
-            return strings
-        return [s if s in (BOS, "<|endoftext|>") else _readable(s) for s in strings]
+        ids = self._known(tokens)
+        strings = [self.backend.id_to_token(t) or f"[{t}]" for t in ids]
+        if isinstance(self.backend.decoder, decoders.ByteLevel):
+            return [_readable(s) for s in strings]
+        if "▁" in repr(self.backend.decoder):  # sentencepiece's sign for a space
+            return [_unmarked(s) for s in strings]
+        return strings
 
     def _known(self, tokens) -> list[int]:
         ids = torch.as_tensor(tokens)
-        check_token_ids(ids, self.d_vocab)
+        check_token_ids(ids, max(self.d_vocab, self.n_rows))
         return ids.tolist()
 
     def save(self, path: Path) -> None:
@@ -84,11 +99,22 @@ _BYTES |= {chr(256 + i): b for i, b in enumerate(sorted(set(range(256)) - set(_P
 
 
 def _readable(piece: str) -> str:
+    if not _BYTES.keys() >= set(piece):  # an added token, which is text already
+        return piece
     content = bytes(_BYTES[character] for character in piece)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
         return f"‹{content.hex(' ')}›"
+
+
+def _unmarked(piece: str) -> str:
+    """A piece of sentencepiece as text: "▁cat" is " cat", "<0x0A>" a line break."""
+    byte = re.fullmatch(r"<0x([0-9A-F]{2})>", piece)
+    if byte is None:
+        return piece.replace("▁", " ")
+    number = int(byte[1], 16)
+    return chr(number) if number < 128 else f"‹{number:02x}›"
 
 
 def characters(texts: Iterable[str]) -> Tokenizer:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from aot_helpers.base.errors import check_one_of, check_whole
+from aot_helpers.base.errors import check_flag, check_one_of, check_whole
 from aot_helpers.training.objectives import OBJECTIVES
 
 
@@ -52,6 +52,9 @@ class TrainConfig:
         check_whole("warmup_steps", self.warmup_steps, 0, unit=" of steps")
         if self.threads is not None:
             check_whole("threads", self.threads, 1)
+        check_flag("compile", self.compile)
+        if self.bf16 is not None:
+            check_flag("bf16", self.bf16)
         check_one_of("optimizer", self.optimizer, ("adamw", "muon"))
         check_one_of("objective", self.objective, OBJECTIVES)
         for name in ("learning_rate", "clip_norm", "learning_rate_relative", "learning_rate_heads"):
@@ -59,6 +62,8 @@ class TrainConfig:
             if not _is_number(value) or not 0 < value < math.inf:
                 raise ValueError(f"{name} must be a number above 0, got {value!r}")
         shares = {"final_share": self.final_share, "weight_decay": self.weight_decay}
+        if len(self.betas) != 2 or 1 in self.betas:
+            raise ValueError(f"betas must be two numbers from 0 to below 1, got {self.betas!r}")
         shares |= {f"betas[{i}]": beta for i, beta in enumerate(self.betas)}
         for name, value in shares.items():
             if not _is_number(value) or not 0 <= value <= 1:

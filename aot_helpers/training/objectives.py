@@ -12,7 +12,7 @@ NOT_ASKED = -100  # a target that no loss counts: PyTorch's ignore_index
 
 def next_token(batch: Int[Tensor, "batch pos"]) -> tuple[Tensor, Tensor]:
     """What a causal model sees, and what it is asked: at each token, the one after it."""
-    return batch[:, :-1], batch[:, 1:]
+    return batch[:, :-1], batch[:, 1:].long()
 
 
 def masked_token(batch: Int[Tensor, "batch pos"]) -> tuple[Tensor, Tensor]:

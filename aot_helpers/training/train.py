@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from aot_helpers import parallel
+from aot_helpers.models.protocol import check_causal
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.history import History
 from aot_helpers.training.objectives import OBJECTIVES, loss_function
@@ -40,6 +41,8 @@ def train(
     ValueError for batches that cannot be used or are fewer than the steps. Processes started by
     torchrun all call this with the same arguments; each takes its rows of every batch.
     """
+    if config.objective == "next token":
+        check_causal(model)
     first_batch, path = _first_batch(batches, config), checkpoint_path(config)
     optimizer, facts = make_optimizer(model, config), run_facts(model, first_batch, config)
     history = restore_run(path, model, optimizer, facts) if resume else None

@@ -68,7 +68,7 @@ def test_in_place(project, capsys):  # noqa: F811
         "folder = pathlib.Path(os.environ['AOT_RESULTS'])\n"
         "for name in ('figures/00-new.gif', 'figures/01-other.gif', 'claims/00.json'):\n"
         "    (folder / name).parent.mkdir(parents=True, exist_ok=True)\n"
-        "    (folder / name).write_text('{\"claims\": {\"00.1\": 1}}')"
+        '    (folder / name).write_text(\'{"claims": {"00.1": 1}}\')'
     )
     write(project, "00_first", "n", parameters="n: int = 3")
     write(project, "00_first", save, parameters="n: int = 3", floor="evidence")

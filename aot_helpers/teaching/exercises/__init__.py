@@ -1,5 +1,8 @@
 """The notebooks' exercises: an answer is tried out, and what is still wrong is said."""
 
+import copy
+import dis
+import functools
 import importlib
 import pkgutil
 import traceback
@@ -57,24 +60,75 @@ def _try_out(number: str, answer: tuple, given: dict) -> bool:
     try:
         if any(part is ... for part in answer):
             raise NotAttempted
-        measured = checks[number](*answer, **given)
+        measured = checks[number](*map(_watched, answer), **given)
         said, right = f"solved ({measured})" if measured else "solved", True
     except NotAttempted:
         said, tried = "not attempted", False
     except NotYet as problem:
         said = f"not yet. {problem}"
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         place = _line_of(answer, error)
-        if place is None:  # not the reader's code, but ours
+        if place is None and not any(map(callable, answer)) and "not callable" in str(error):
+            said = f"not yet. A function is wanted, got {answer[0]!r}"
+        elif place is None and not hasattr(error, "of_reader"):  # not the reader's code, but ours
             raise
-        said = f"not yet. Your code raised {type(error).__name__}: {error} (in `{place}`)"
+        else:
+            said = f"not yet. Your code raised {type(error).__name__}: {error}"
+            said += f" (in `{place}`)" if place else ""
     print(f"exercise {number}: {said}")
     if tried:
         try:
-            progress.keep(number, right)
+            if progress.keep(number, right):
+                print("(aot.progress() shows a box for every exercise)")
         except (OSError, ValueError) as problem:  # the answer is judged all the same
             print(f"(your progress is not kept: {problem})")
     return right
+
+
+def _watched(part):
+    """The reader's function, which says itself what is wrong however it is called.
+
+    That is no result, and an argument that it changes. What it raises is marked as the reader's.
+    """
+    if not callable(part) or isinstance(part, type):
+        return part
+
+    @functools.wraps(part, updated=())
+    def call(*arguments, **named):
+        before = [each.clone() if hasattr(each, "clone") else copy.copy(each)
+                  if isinstance(each, list | dict) else each for each in arguments]  # fmt: skip
+        try:
+            found = part(*arguments, **named)
+        except (Exception, SystemExit) as error:
+            error.of_reader = True
+            raise
+        for i, (old, new) in enumerate(zip(before, arguments, strict=True), 1):
+            if _differs(old, new):
+                raise NotYet(f"Your code changes its argument number {i}: make a new one.")
+        if found is None and not _is_blank(part):
+            raise NotYet("Nothing was returned: is a `return` missing?")
+        return found
+
+    return call
+
+
+def _differs(old, new) -> bool:
+    """Whether a list, dict or tensor is another than before."""
+    if isinstance(old, list | dict):
+        return len(old) != len(new) or any(a is not b for a, b in zip(old, new, strict=True))
+    if not hasattr(old, "equal"):
+        return False
+    return not bool(((old == new) | (old != old)).all())  # NaN is not itself
+
+
+def _is_blank(function) -> bool:
+    """Whether a function still has a `...`, or nothing but a value in it."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return False
+    steps = {each.opname for each in dis.get_instructions(code)}
+    idle = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
+    return ... in code.co_consts or steps <= idle
 
 
 def _line_of(answer: tuple, error: Exception) -> str | None:
