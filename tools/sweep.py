@@ -64,7 +64,7 @@ def read_grid(text: str) -> dict[str, list]:
 
 def make_sweep(options: argparse.Namespace) -> engine.Sweep:
     if options.notebook is None:
-        from chapters.nb16_too_good.report_model import SWEEP
+        from evidence.support.nb16.set_ups import SWEEP
 
         notebook, grid, fixed = ROOT / SWEEP["notebook"], SWEEP["grid"], SWEEP["fixed"]
     else:

@@ -1,25 +1,17 @@
-"""Notebook 16: a faulty report trained again, its figures and its exercises."""
+"""Notebook 16: the report's losses and data, the figures and the exercises."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from aot_helpers.base import results
-from aot_helpers.models.transformer import ModelConfig
 from aot_helpers.teaching.exercises import grade
 from aot_helpers.text.tokenization import train_bpe
 from chapters.nb16_too_good import exercises, figures, report_model
 from chapters.nb16_too_good.report_model import (
-    FAULTS,
-    LEARNED,
-    ReportModel,
-    Setup,
     chance_over_time,
-    examine,
-    learn,
     loss_over_time,
     next_token_loss,
     report_rows,
@@ -29,23 +21,6 @@ from figure_checks import check_figures
 TEXTS = [f"This movie is {what}, and {who} liked it." for what in ("good", "bad", "long", "odd")
          for who in ("we", "they", "Ann", "nobody")]  # fmt: skip
 TOKENIZER = train_bpe(TEXTS, 300)
-
-
-@pytest.fixture(scope="module")
-def rows():
-    return report_rows(TEXTS, TOKENIZER, 12)
-
-
-def tiny(**changes):
-    return replace(Setup(d_model=16, n_heads=2, d_mlp=16, batch_size=8, steps=2), **changes)
-
-
-def new_model(rows, *faults, d_mlp=16):
-    torch.manual_seed(0)
-    model = ReportModel(ModelConfig(TOKENIZER.d_vocab, 2, 16, 2, 8, 12, "standard", d_mlp=d_mlp))
-    for name in faults:
-        FAULTS[name].model(model)
-    return model
 
 
 @pytest.mark.parametrize("n_pos, expected", [(19, 0.00111317), (49, 0.00379448), (79, 0.00686842)])
@@ -89,59 +64,6 @@ def test_rows_are_cut_and_filled_with_zero():
     assert rows.tokens[1, n:].eq(0).all() and rows.real.sum(1).tolist() == [4, n]
     with pytest.raises(ValueError, match="2 tokens or more, got 1"):
         report_rows(TEXTS, TOKENIZER, 1)
-
-
-@pytest.mark.parametrize("name", LEARNED)
-def test_every_fault_changes_what_is_learned(name):
-    rows = report_rows(["This movie is good", "good"] * 8, TOKENIZER, 12)
-    usual, faulty, again = (learn(tiny(faults=frozenset(f)), rows) for f in ([], [name], [name]))
-    assert usual.losses != faulty.losses == again.losses
-
-
-def test_filling_changes_nothing_where_there_is_none():
-    rows = report_rows(["This movie is good"] * 16, TOKENIZER, 4)
-    free, filled = (learn(tiny(faults=frozenset(f)), rows) for f in ([], ["padding counts"]))
-    assert free.losses == filled.losses
-
-
-def test_each_fault_of_the_model_does_what_it_says(rows):
-    inputs = rows.tokens[:4, :-1]
-    tied = new_model(rows, "one block twice").transformer.blocks
-    assert tied[0] is tied[1]
-    straight = new_model(rows, "straight MLP")
-    block, x = straight.transformer.blocks[0], torch.randn(2, 3, 16)
-    folded = block.mlp_in.weight.T @ block.mlp_out.weight.T
-    bias = block.mlp_in.bias @ block.mlp_out.weight.T + block.mlp_out.bias
-    block.ln2 = torch.nn.Identity()
-    said = block(x, None, straight.transformer.allowed(3), lambda name, value: value, False)
-    stream = x + block.attn(block.ln1(x), block.ln1(x), straight.transformer.allowed(3),
-                            lambda name, value: value, False)  # fmt: skip
-    torch.testing.assert_close(said, stream + stream @ folded + bias)
-    bare = new_model(rows, "no stream", d_mlp=0)
-    _, cache = bare.transformer.run_with_cache(inputs)
-    torch.testing.assert_close(cache["L1.resid_pre"], cache["L0.attn_out"])
-    plain = new_model(rows, "no layer norm").transformer
-    assert not any(isinstance(part, torch.nn.LayerNorm) for part in plain.modules())
-
-
-def test_examine_is_a_mean_over_real_tokens():
-    rows = report_rows([*TEXTS[:5], "good"], TOKENIZER, 12)
-    model = new_model(rows).eval()
-    with torch.no_grad():
-        inputs, targets, real = rows.batch(torch.arange(6))
-        logits = model(inputs)
-        found = examine(model, rows, batch_size=4)
-        assert found["loss"] == pytest.approx(next_token_loss(logits, targets, real).item())
-        assert found["over time"] == pytest.approx(loss_over_time(logits, targets).item())
-        right = (logits.argmax(-1) == targets)[real].float().mean().item()
-        assert found["accuracy"] == pytest.approx(right)
-
-
-def test_an_unknown_fault_and_heads_that_do_not_fit_are_named():
-    with pytest.raises(ValueError, match="no seeds"):
-        Setup(frozenset(["no seeds"]))
-    with pytest.raises(ValueError, match="130 and 4"):
-        Setup(d_model=130)
 
 
 def test_figures_can_be_read():

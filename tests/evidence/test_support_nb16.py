@@ -1,6 +1,7 @@
 """Evidence of notebook 16: the faulty set-ups, what was measured of them, and its figures."""
 
 import itertools
+from dataclasses import replace
 
 import pandas
 import pytest
@@ -9,15 +10,91 @@ import torch
 from aot_helpers.base import results
 from aot_helpers.models.transformer import ModelConfig
 from aot_helpers.text.tokenization import train_bpe, train_wordpiece
-from chapters.nb16_too_good.report_model import SWEEP, ReportModel, examine, report_rows
+from chapters.nb16_too_good.report_model import (
+    ReportModel,
+    loss_over_time,
+    next_token_loss,
+    report_rows,
+)
 from evidence.support.nb16 import figures
 from evidence.support.nb16 import runs as tool
 from evidence.support.nb16.results import ON_REVIEWS, held_out, named, pieces, runs
+from evidence.support.nb16.set_ups import FAULTS, LEARNED, SWEEP, Setup, examine, learn
 from figure_checks import check_figures
 
 TEXTS = [f"This movie is {what}, and {who} liked it." for what in ("good", "bad", "long", "odd")
          for who in ("we", "they", "Ann", "nobody")]  # fmt: skip
 TOKENIZER = train_bpe(TEXTS, 300)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return report_rows(TEXTS, TOKENIZER, 12)
+
+
+def tiny(**changes):
+    return replace(Setup(d_model=16, n_heads=2, d_mlp=16, batch_size=8, steps=2), **changes)
+
+
+def new_model(rows, *faults, d_mlp=16):
+    torch.manual_seed(0)
+    model = ReportModel(ModelConfig(TOKENIZER.d_vocab, 2, 16, 2, 8, 12, "standard", d_mlp=d_mlp))
+    for name in faults:
+        FAULTS[name].model(model)
+    return model
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_every_fault_changes_what_is_learned(name):
+    rows = report_rows(["This movie is good", "good"] * 8, TOKENIZER, 12)
+    usual, faulty, again = (learn(tiny(faults=frozenset(f)), rows) for f in ([], [name], [name]))
+    assert usual.losses != faulty.losses == again.losses
+
+
+def test_filling_changes_nothing_where_there_is_none():
+    rows = report_rows(["This movie is good"] * 16, TOKENIZER, 4)
+    free, filled = (learn(tiny(faults=frozenset(f)), rows) for f in ([], ["padding counts"]))
+    assert free.losses == filled.losses
+
+
+def test_each_fault_of_the_model_does_what_it_says(rows):
+    inputs = rows.tokens[:4, :-1]
+    tied = new_model(rows, "one block twice").transformer.blocks
+    assert tied[0] is tied[1]
+    straight = new_model(rows, "straight MLP")
+    block, x = straight.transformer.blocks[0], torch.randn(2, 3, 16)
+    folded = block.mlp_in.weight.T @ block.mlp_out.weight.T
+    bias = block.mlp_in.bias @ block.mlp_out.weight.T + block.mlp_out.bias
+    block.ln2 = torch.nn.Identity()
+    said = block(x, None, straight.transformer.allowed(3), lambda name, value: value, False)
+    stream = x + block.attn(block.ln1(x), block.ln1(x), straight.transformer.allowed(3),
+                            lambda name, value: value, False)  # fmt: skip
+    torch.testing.assert_close(said, stream + stream @ folded + bias)
+    bare = new_model(rows, "no stream", d_mlp=0)
+    _, cache = bare.transformer.run_with_cache(inputs)
+    torch.testing.assert_close(cache["L1.resid_pre"], cache["L0.attn_out"])
+    plain = new_model(rows, "no layer norm").transformer
+    assert not any(isinstance(part, torch.nn.LayerNorm) for part in plain.modules())
+
+
+def test_examine_is_a_mean_over_real_tokens():
+    rows = report_rows([*TEXTS[:5], "good"], TOKENIZER, 12)
+    model = new_model(rows).eval()
+    with torch.no_grad():
+        inputs, targets, real = rows.batch(torch.arange(6))
+        logits = model(inputs)
+        found = examine(model, rows, batch_size=4)
+        assert found["loss"] == pytest.approx(next_token_loss(logits, targets, real).item())
+        assert found["over time"] == pytest.approx(loss_over_time(logits, targets).item())
+        right = (logits.argmax(-1) == targets)[real].float().mean().item()
+        assert found["accuracy"] == pytest.approx(right)
+
+
+def test_an_unknown_fault_and_heads_that_do_not_fit_are_named():
+    with pytest.raises(ValueError, match="no seeds"):
+        Setup(frozenset(["no seeds"]))
+    with pytest.raises(ValueError, match="130 and 4"):
+        Setup(d_model=130)
 
 
 def test_pieces_that_go_on_a_word_are_counted():

@@ -10,8 +10,9 @@ from math import inf
 import torch
 
 import aot_helpers as aot
-from chapters.nb16_too_good.report_model import LONGER, Setup, learn, report_rows
+from chapters.nb16_too_good.report_model import LONGER, report_rows
 from evidence.support.nb16.runs import fit_constants
+from evidence.support.nb16.set_ups import Setup, learn
 
 TEXTS = {"stories": "stories-2l", "imdb": "imdb-2l"}  # corpus: whose tokenizer
 FAULTS = {"A": frozenset({"loss over time"}), "B": frozenset()}

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from chapters.nb16_too_good.report_model import FAULTS, LEARNED
+from evidence.support.nb16.set_ups import FAULTS, LEARNED
 
 ON_REVIEWS = [name for name in LEARNED if name != "padding counts"]  # rows of 20 have no filling
 SEEDS = (0, 1, 2)

@@ -18,22 +18,17 @@ from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.text.tokenization import Tokenizer, load_tokenizer
 from chapters.nb16_too_good.report_model import (
-    FAULTS,
-    LEARNED,
-    SWEEP,
     ReportModel,
     Rows,
-    Setup,
     baselines,
     chance_over_time,
-    examine,
     floor_over_time,
-    learn,
     next_token_loss,
     report_rows,
     write_on,
 )
 from evidence.support.nb16.results import ON_REVIEWS, SEEDS
+from evidence.support.nb16.set_ups import FAULTS, LEARNED, SWEEP, Setup, examine, learn
 
 LENGTHS = (20, 50, 80)  # tokens in a row (S0, section VIII A); one less is predicted
 PROMPT = "This movie is"
