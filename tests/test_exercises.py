@@ -125,7 +125,7 @@ def clears(tokens):
         (lambda tokens: sys.exit(), "not yet. Your code raised SystemExit"),
         (print, "not yet. Nothing was returned: is a `return` missing?"),
         (forgets, "not yet. Nothing was returned: is a `return` missing?"),
-        (clears, "not yet. Your code changes its argument number 1: make a new one."),
+        (clears, "not yet. Your code changes the list that it is given: make a new one."),
         (3, "not yet. A function is wanted, got 3"),
     ],
     ids=["callable", "partial", "arguments", "exit", "print", "return", "argument", "number"],

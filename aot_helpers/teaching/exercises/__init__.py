@@ -1,6 +1,5 @@
 """The notebooks' exercises: an answer is tried out, and what is still wrong is said."""
 
-import copy
 import dis
 import functools
 import importlib
@@ -56,14 +55,16 @@ def _try_out(number: str, answer: tuple, given: dict) -> bool:
     checks = getattr(_module(number), "CHECKS", {})
     if number not in checks:
         raise unknown_name("exercise", number, checks)
-    right, tried = False, True
+    right, tried, watched = False, True, [_watched(part) for part in answer]
     try:
         if any(part is ... for part in answer):
             raise NotAttempted
-        measured = checks[number](*map(_watched, answer), **given)
+        measured = checks[number](*watched, **given)
         said, right = f"solved ({measured})" if measured else "solved", True
     except NotAttempted:
-        said, tried = "not attempted", False
+        said, tried = "not attempted", any(getattr(part, "forgot", False) for part in watched)
+        if tried:
+            said = "not yet. Nothing was returned: is a `return` missing?"
     except NotYet as problem:
         said = f"not yet. {problem}"
     except (Exception, SystemExit) as error:
@@ -88,37 +89,27 @@ def _try_out(number: str, answer: tuple, given: dict) -> bool:
 def _watched(part):
     """The reader's function, which says itself what is wrong however it is called.
 
-    That is no result, and an argument that it changes. What it raises is marked as the reader's.
+    It is marked whether it returned nothing, and what it raises as the reader's; a list that it
+    changes and does not return is NotYet.
     """
     if not callable(part) or isinstance(part, type):
         return part
 
     @functools.wraps(part, updated=())
     def call(*arguments, **named):
-        before = [each.clone() if hasattr(each, "clone") else copy.copy(each)
-                  if isinstance(each, list | dict) else each for each in arguments]  # fmt: skip
+        lists = [(each, each.copy()) for each in arguments if isinstance(each, list)]
         try:
             found = part(*arguments, **named)
         except (Exception, SystemExit) as error:
             error.of_reader = True
             raise
-        for i, (old, new) in enumerate(zip(before, arguments, strict=True), 1):
-            if _differs(old, new):
-                raise NotYet(f"Your code changes its argument number {i}: make a new one.")
-        if found is None and not _is_blank(part):
-            raise NotYet("Nothing was returned: is a `return` missing?")
+        changed = (now for now, before in lists if [*map(id, now)] != [*map(id, before)])
+        if any(now is not found for now in changed):  # what is returned may be the changed list
+            raise NotYet("Your code changes the list that it is given: make a new one.")
+        call.forgot = found is None and not _is_blank(part)
         return found
 
     return call
-
-
-def _differs(old, new) -> bool:
-    """Whether a list, dict or tensor is another than before."""
-    if isinstance(old, list | dict):
-        return len(old) != len(new) or any(a is not b for a, b in zip(old, new, strict=True))
-    if not hasattr(old, "equal"):
-        return False
-    return not bool(((old == new) | (old != old)).all())  # NaN is not itself
 
 
 def _is_blank(function) -> bool:
