@@ -76,8 +76,10 @@ def masked_softmax(
     """
     if allowed is None:
         return scores.softmax(dim=-1)
-    lowest = torch.finfo(scores.dtype).min  # -inf would make a row without keys 0 / 0
-    return scores.masked_fill(~allowed, lowest).softmax(dim=-1) * allowed
+    # -inf would make a row without keys 0 / 0; half of the lowest number leaves room for a score.
+    lowest = torch.finfo(scores.dtype).min / 2
+    penalty = torch.zeros_like(allowed, dtype=scores.dtype).masked_fill(~allowed, lowest)
+    return (scores + penalty).softmax(dim=-1) * allowed
 
 
 def through_heads(
