@@ -60,7 +60,7 @@ NBVAL = $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -p nbval_num
   $$($(PY) tools/notebooks.py --list --floor $(1))
 LINT = $(PY) -m ruff check . && $(PY) -m ruff format --check .
 
-test: $(MADE) ## lint, unit tests, every tour's code and printed numbers: twenty minutes
+test: $(MADE) ## lint, unit tests, every tour's code and printed numbers: a quarter of an hour
 	$(LINT)
 	$(PY) -m pytest -n 2 --dist loadscope --ignore=tests/slow tests
 	$(call NBVAL,tour)
