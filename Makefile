@@ -93,7 +93,7 @@ sweep: $(MADE) #: sweep a report's settings, going on where it stopped; WORKERS=
 bench: $(MADE) #: measure training, the phase change, a busy neighbor and skip-trigram tables
 	$(PY) tools/bench.py
 
-loops: $(MADE) #: draw the README's moving picture and two others again
+loops: $(MADE) #: draw the README's moving picture and the torus's again
 	$(PY) tools/loops.py
 
 browser: $(MADE) #: try the first notebook, live views and the book in a real browser (needs Chromium)

@@ -1,8 +1,8 @@
 """Make the moving pictures in data/results/figures again: `make loops`, or `tools/loops.py NAME …`.
 
 training: the README's, a training of stories-2l that is dragged from its first step to its last.
-torus: a whole network of notebook 13, from its map to the globe. shifted-keys: a head of notebook
-18, whose keys are moved while its attention stays. They are drawn from shipped files only.
+torus: a whole network of notebook 13, from its map to the globe. They are drawn from shipped files
+only.
 """
 
 import argparse
@@ -14,12 +14,10 @@ from PIL import Image
 
 import here  # noqa: F401
 from aot_helpers.base.files import write_atomically
-from aot_helpers.base.results import RESULTS, read
-from chapters.nb18_queries_meet_keys import shifting
+from aot_helpers.base.results import RESULTS
 from chapters.torus.journey import Journey
 from chapters.torus.training import list_runs, load_run
 from evidence.support.nb09 import film, read_name
-from evidence.support.nb18 import figures as key_maps
 
 COLORS = 96
 
@@ -34,12 +32,7 @@ def torus() -> Iterable[tuple[np.ndarray, int]]:
     return Journey(load_run(run).nets[0], list_runs()[run].targets()[0]).film()
 
 
-def shifted_keys() -> Iterable[tuple[np.ndarray, int]]:
-    shifted = shifting.Shifted(read("geometry/minilm"))
-    return key_maps.film(shifted, shifting.DRAWN, "Keys move, attention does not")
-
-
-LOOPS: dict[str, Callable] = {"training": training, "torus": torus, "shifted-keys": shifted_keys}
+LOOPS: dict[str, Callable] = {"training": training, "torus": torus}
 
 
 def gif(frames: Iterable[tuple[np.ndarray, int]], colors: int = COLORS) -> bytes:
