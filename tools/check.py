@@ -24,6 +24,7 @@ def files(notebook: Path) -> list[Path]:
         f"chapters/nb{number}_*",
         f"evidence/support/nb{number}*",
         f"../tests/chapters/test_nb{number}_*.py",
+        f"../tests/evidence/test_support_nb{number}*.py",
     )
     folder = ROOT / "notebooks"
     return [notebook, *(path for each in patterns for path in folder.glob(each))]
