@@ -81,7 +81,7 @@ def test_nbval_names_notebook_cell_and_both_numbers(tmp_path):
         path.parent.mkdir(exist_ok=True)
         nbformat.write(new_notebook(cells=code), path)
     options = "-p nbval_numbers -p no:cacheprovider --nbval-lax --nbval-current-env --color=no"
-    options += " --no-summary"  # which repeats each failure in full where the variable CI is set
+    options += " -r N"  # where the variable CI is set, the short summary would repeat each failure
     files = "-c pyproject.toml --nbval-sanitize-with=tests/nbval_sanitize.cfg"
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", *options.split(), *files.split(), *map(str, paths)],
