@@ -104,6 +104,12 @@ def test_begins_with_the_set_up_of_all(path):
     assert source(cells(path, "code")[0]) == source(cells(NOTEBOOKS[0], "code")[0])
 
 
+def test_the_set_up_says_what_is_missing_in_a_notebook_taken_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match=f"no aot_helpers in {tmp_path} or above: clone ht"):
+        exec(source(cells(NOTEBOOKS[0], "code")[0]), {})
+
+
 @every_notebook
 def test_has_one_cell_of_parameters(path):
     assert sum(map(is_parameters, cells(path, "code"))) == 1
