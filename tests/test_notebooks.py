@@ -100,6 +100,14 @@ def test_is_small_and_free_of_widget_state(path):
 
 
 @every_notebook
+def test_says_of_folded_outputs_what_jupyterlab_does(path):
+    """Otherwise its autosave changes a notebook that is only read."""
+    metadata = [cell["metadata"] for cell in cells(path, "code")]
+    folded = [each.get("jupyter", {}).get("outputs_hidden") for each in metadata]
+    assert [each.get("collapsed") for each in metadata] == folded
+
+
+@every_notebook
 def test_begins_with_the_set_up_of_all(path):
     assert source(cells(path, "code")[0]) == source(cells(NOTEBOOKS[0], "code")[0])
 

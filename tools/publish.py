@@ -39,6 +39,8 @@ STRIP = [  # What changes from run to run, or from machine to machine; outputs a
     "--extra-keys",
     "metadata.papermill metadata.widgets cell.metadata.papermill cell.metadata.execution "
     "metadata.language_info.version",
+    "--keep-metadata-keys",  # JupyterLab writes it beside outputs_hidden
+    "cell.metadata.collapsed",
 ]
 
 MARKS = "<!-- notebooks:start -->", "<!-- notebooks:end -->"  # around the table in README.md
@@ -94,6 +96,13 @@ def set_owner(root: Path, owner: str) -> list[str]:
     return [path.relative_to(root).as_posix() for path in changed]
 
 
+def keep_folded(metadata: dict) -> None:
+    """Say that a cell's output is folded as JupyterLab says it, twice: it has nothing to add."""
+    metadata.pop("collapsed", None)
+    if "outputs_hidden" in metadata.get("jupyter", {}):
+        metadata["collapsed"] = metadata["jupyter"]["outputs_hidden"]
+
+
 def clean_copy(copy: Path, repository: str) -> str:
     """The text of an executed copy as it is committed."""
     notebook = nbformat.read(copy, as_version=4)
@@ -101,6 +110,7 @@ def clean_copy(copy: Path, repository: str) -> str:
         cell.source = replace_repository(cell.source, repository)
         if cell.metadata.get("tags") == []:  # papermill adds empty lists
             del cell.metadata["tags"]
+        keep_folded(cell.metadata)
     shrink(notebook)
     # Whatever the author's kernel is called, the reader's is this one.
     notebook.metadata["kernelspec"] = {
