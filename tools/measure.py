@@ -37,7 +37,7 @@ from evidence.support.nb20 import results as lens_results
 from evidence.support.nb21 import results as flow_study
 from evidence.support.nb23 import constant as neuron_constant
 from evidence.support.nb23 import results as neuron_results
-from evidence.support.nb24 import above, name_logits, two_names
+from evidence.support.nb24 import above, name_logits, named_again, two_names
 
 MODELS = {
     "geometry": ["minilm", "stories-2l", "imdb-2l", "bert", "gpt2"],
@@ -56,14 +56,15 @@ NOTEBOOKS: dict[str, Callable] = {
     "24-names": two_names.pretrained,
     "24": name_logits.pretrained,  # of the heads that 24-names has found
     "24-above": above.pretrained,
+    "24-again": named_again.pretrained,
 }
 # Measured in the notebook itself; and a model that was trained on windows written twice, and has
 # read no "keep at bay".
 LEFT_OUT = {(notebook, "docstrings-gpt2") for notebook in ("00", "07", "21", "22", "23")}
 LEFT_OUT |= {(n, "docstrings-gpt2") for n in ("20-heads", "23-constant")}
-LEFT_OUT |= {(n, "docstrings-gpt2") for n in ("24-names", "24", "24-above")}
+LEFT_OUT |= {(n, "docstrings-gpt2") for n in ("24-names", "24", "24-above", "24-again")}
 # Its heads and neuron were not sought.
-LEFT_OUT |= {(n, "gpt2") for n in ("23-constant", "24", "24-above")}
+LEFT_OUT |= {(n, "gpt2") for n in ("23-constant", "24", "24-above", "24-again")}
 
 
 def within_reach(names: list[str], load: Callable) -> Iterator[tuple[str, object]]:

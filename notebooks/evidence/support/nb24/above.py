@@ -52,22 +52,25 @@ def per_unit(model: Model, case: Case, head: Head, ids: Tensor) -> Float[Tensor,
     return -(normed((v @ model.W_O[layer, h])[None])[0] * toward).sum(dim=-1)
 
 
+def _of_forms(model: Model, head: Head, ids: Tensor, seed: int) -> dict:
+    """The mean of `per_unit` over the prompts of each form, for each name that is replaced."""
+
+    def mean(form: str, who: str) -> Tensor:
+        some = cases(model, form, who, seed=seed)
+        return torch.cat([per_unit(model, case, head, ids) for case in some]).mean()
+
+    return {form: {who: mean(form, who) for who in slots} for form, slots in ASKED.items()}
+
+
 def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
     """Entry 24-above of `make data WHAT=pretrained`; the head is one of entry 24-names."""
-    names, (head,) = single_names(model.tokenizer), read_names(name).roles.suppress
+    names, roles = single_names(model.tokenizer), read_names(name).roles
+    (head,) = roles.suppress
     ids = torch.tensor([int(model.tokenizer.encode(" " + each)[0]) for each in names])
     with torch.no_grad():
         found = _contributions(model, ids, seed)
-        found["per_unit"] = {
-            form: {
-                who: torch.cat(
-                    [
-                        per_unit(model, case, head, ids)
-                        for case in cases(model, form, who, seed=seed)
-                    ]
-                ).mean()
-                for who in slots
-            }
-            for form, slots in ASKED.items()
+        found["per_unit"] = _of_forms(model, head, ids, seed)
+        found["per_unit_others"] = {
+            str(other): _of_forms(model, other, ids, seed) for other in roles.s_inhibition
         }
     return rounded(plain(found, Head))
