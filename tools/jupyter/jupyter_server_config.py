@@ -1,4 +1,4 @@
-"""Read by a Jupyter server started in this folder: it opens a notebook without changing it."""
+"""Read by the Jupyter server of `make lab`: it opens a notebook without changing it."""
 
 
 def without_version(model, **_):
