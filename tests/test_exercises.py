@@ -1,14 +1,21 @@
 """Checks of exercises that try an answer out: right answers, near misses and nonsense."""
 
 import functools
+import importlib
 import math
+import pkgutil
+import re
 import sys
 
 import pytest
+import torch
 
+import chapters
 from answers import graded
-from aot_helpers.teaching.exercises import write
+from aot_helpers.teaching.exercises import Verdict, grade, write
 from chapters.nb00_start_here.exercises import CHECKS, PAGES
+
+CHAPTERS = [each.name for each in pkgutil.iter_modules(chapters.__path__)]
 
 INF, NAN = math.inf, math.nan
 
@@ -132,3 +139,116 @@ def clears(tokens):
 )
 def test_what_is_wrong_with_an_answer_is_said(answer, said):
     assert graded("00.1", answer).startswith(said)
+
+
+def page(number):
+    """The package's version of what is written in an exercise."""
+    (chapter,) = (each for each in CHAPTERS if each.startswith(f"nb{number[:2]}_"))
+    return importlib.import_module(f"chapters.{chapter}.exercises").PAGES[number]
+
+
+def draw(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+CUT = {"k": draw(3, 5, 4, 2), "z": draw(3, 5, 2, seed=1), "head": 1}
+CUT |= {"W_O": draw(2, 6, seed=2), "W_K": draw(6, 2, seed=3)}
+GIVEN_TO = {"10.2": CUT}
+TENSORS = "03.2 04.1 06.1 07.1 07.2 08.3 09.2 10.1 10.2 13.1 14.1 15.1 15.3 18.1 20.1 22.2 23.1 "
+TENSORS = [*(TENSORS + "23.2 23.3").split()]  # the exercises whose answer returns tensors
+CHANGED = {  # what becomes of the tensors of a right answer: what is said of it
+    "numpy": (lambda x: x.detach().numpy(), "torch tensor is wanted, yours is a numpy array"),
+    "list": (lambda x: x.tolist(), "torch tensor is wanted, yours is a list|in one tensor"),
+    "text": (lambda x: "high", "torch tensor is wanted, yours is the text 'high'"),
+    "bool": (lambda x: x > 0.3, "tensor of floats is wanted, yours has torch.bool"),
+    "NaN": (lambda x: x * NAN, "[nN]a[nN]"),
+    "shape": (lambda x: x[None], "shape|logits at all positions"),
+}
+
+
+def with_tensors(answer, change):
+    """The same answer, with every tensor that it returns changed."""
+
+    def other(*arguments):
+        found = answer(*arguments)
+        return tuple(map(change, found)) if isinstance(found, tuple) else change(found)
+
+    return other
+
+
+@pytest.mark.parametrize("kind", CHANGED)
+@pytest.mark.parametrize("number", TENSORS)
+def test_what_is_no_tensor_of_the_right_kind_is_named(number, kind):
+    change, said = CHANGED[kind]
+    found = graded(number, with_tensors(page(number), change), **GIVEN_TO.get(number, {}))
+    assert found.startswith("not yet. ") and re.search(said, found), found
+
+
+def paired(pattern, query, key):
+    return pattern[query, key].mean()
+
+
+def cut(k, z, W_O, W_K, head, sign=-1, mean=(0, 1)):
+    """The keys of 10.2 with a sign or a mean that is wrong."""
+    part, k = z @ W_O @ W_K, k.clone()
+    k[:, :, head] += sign * (part - (part.mean(dim=mean) if mean else part.mean()))
+    return k
+
+
+def second(length):
+    """The positions of a second copy."""
+    return torch.arange(length + 1, 2 * length + 1)
+
+
+def draws_among_all(model, ids, n, temperature=1.0, top_k=None, seed=0):
+    return page("05.4")(model, ids, n, temperature, None, seed)
+
+
+def draws_at_one(model, ids, n, temperature=1.0, top_k=None, seed=0):
+    return page("05.4")(model, ids, n, float(temperature > 0), top_k, seed)
+
+
+NAMED = [  # likely mistakes, and a part of what is said of them
+    ("00.2", lambda p, n: paired(p, second(n)[:, None], second(n) - n + 1), "in pairs"),
+    ("00.2", lambda p, n: paired(p, second(n)[:-1], second(n)[:-1] - n + 1), "last row"),
+    ("00.2", lambda p, n: paired(p, second(n), second(n) - 1), "token just before"),
+    ("02.3", {1: [0, 1, 2], 2: [0, 1, 2, 3]}, "does it see their order?"),
+    ("02.3", {1: [0], 2: [0, 1, 2, 3]}, "can that go unnoticed?"),
+    ("02.3", {1: [0, 1], 2: [0, 1]}, "who reads it in layer 2?"),
+    ("03.2", lambda *given: page("03.2")(*given)[::-1], "The other way round"),
+    ("05.4", draws_among_all, "do not depend on top_k"),
+    ("05.4", draws_at_one, "do not depend on the temperature"),
+    ("06.3", "ABC", "Three rows of numbers"),
+    ("09.2", lambda k: torch.cat([k[:, 1:], k[:, -1:]], dim=1), "shift the other way"),
+    ("09.4", lambda tokens, back: [-1] * back + tokens[:-back], "empty for back = 0"),
+    ("09.4", lambda tokens, back: [tokens[i - back] for i in range(len(tokens))], "end of the"),
+    ("10.2", functools.partial(cut, sign=1), "The sign is wrong"),
+    ("10.2", functools.partial(cut, mean=None), "Your mean is one number"),
+    ("12.2", lambda p: [d - 1 for d in page("12.2")(p)], "one too small"),
+    ("16.2", lambda targets, n: torch.zeros(len(targets), n), "in equal parts"),
+]
+
+
+@pytest.mark.parametrize(("number", "answer", "said"), NAMED, ids=lambda value: str(value)[:12])
+def test_a_likely_mistake_is_named(number, answer, said):
+    found = graded(number, answer, **GIVEN_TO.get(number, {}))
+    assert found.startswith("not yet. ") and said in found, found
+
+
+def test_an_error_is_told_after_the_verdict_with_its_arguments(capsys):
+    grade("00.1", lambda tokens: tokens[7])
+    (said,) = capsys.readouterr().out.splitlines()
+    assert said.startswith("✗ exercise 00.1: not yet. Your code raised IndexError")
+    assert said.endswith("for the arguments [3, 5, 9, 3, 7, 3]")
+
+
+def test_solved_and_not_yet_differ_at_a_glance_and_a_blank_answer_has_no_sign(capsys):
+    for answer in (page("00.1"), lambda tokens: -1, ...):
+        grade("00.1", answer)
+    assert [line[:16] for line in capsys.readouterr().out.splitlines()] == [
+        "✓ exercise 00.1:",
+        "✗ exercise 00.1:",
+        "exercise 00.1: n",
+    ]
+    right, wrong = (Verdict(sign, "a < b")._repr_html_() for sign in "✓✗")
+    assert "a &lt; b" in right and "#2f8f5b" in right and "#2f8f5b" not in wrong

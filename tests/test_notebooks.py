@@ -317,7 +317,7 @@ def test_folded_solution_solves_its_exercise(name, capsys):
     namespace = {"torch": torch, "F": F, "math": math}
     exec(solutions()[name], namespace)
     exercises.grade(name, namespace[answers()[name]])
-    assert capsys.readouterr().out == f"exercise {name}: solved\n"
+    assert capsys.readouterr().out == f"✓ exercise {name}: solved\n"
 
 
 @pytest.mark.parametrize("name", compared())

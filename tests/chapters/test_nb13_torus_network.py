@@ -129,7 +129,7 @@ ANSWERS = [
     ("13.3", [lambda theta2, Q, K: favorite(theta2, Q, K.T)], "not yet. `x1 @ K` is what"),
     ("13.3", [lambda theta2, Q, K: favorite(theta2, K, Q)], "not yet. The second word asks"),
     ("13.3", [lambda *given: torch.atan2(*wanted(*given).unbind(-1))], "not yet. `torch.atan2`"),
-    ("13.3", [lambda *given: 0.5], "not yet. The angles have the shape"),
+    ("13.3", [lambda *given: 0.5], "not yet. The angles: a torch tensor is wanted"),
     ("13.3", [lambda *given: None], "not attempted"),
     ("13.4", [[[0, 0, 0], [-1, 2, 0], [-1, -2, 0]]], "solved"),
     ("13.4", [[[0, 0, 0], [-1, 0, 2.0], [-1, 0, -2]]], "solved"),

@@ -86,7 +86,7 @@ ANSWERS = [
     ("18.1", [lambda scores: -PAGES["18.1"](scores)], "the wrong way round"),
     ("18.1", [lambda scores: scores + scores.mean(dim=0)], "takes it away"),
     ("18.1", [lambda scores: scores.mean(dim=0).expand(scores.shape)], "averages alone"),
-    ("18.1", [lambda scores: scores.mean(dim=0)], "Return (12, 9)"),
+    ("18.1", [lambda scores: scores.mean(dim=0)], "A tensor of shape (12, 9) is wanted, got (9,)"),
     ("18.2", [[6.0, 0.0], False], "solved"),
     ("18.2", [[6.0, 0.0], True], "not the guess"),
     ("18.2", [[0.0, 0.0], True], "for 1 of 4 queries"),

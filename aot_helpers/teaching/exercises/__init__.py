@@ -2,9 +2,13 @@
 
 import dis
 import functools
+import html
 import importlib
 import pkgutil
 import traceback
+from dataclasses import dataclass
+
+from torch import Tensor
 
 from aot_helpers.base.errors import unknown_name
 from aot_helpers.teaching import progress
@@ -18,6 +22,25 @@ class NotAttempted(Exception):
     """Raised by a check of an answer that is still blank."""
 
 
+COLORS = {"✓": "#2f8f5b", "✗": "#d08a20"}  # as in progress.LOOKS
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is printed of an answer that was tried: its sign, in a notebook with a color."""
+
+    sign: str
+    said: str
+
+    def __repr__(self):
+        return f"{self.sign} {self.said}"
+
+    def _repr_html_(self):
+        look = f"border-left:4px solid {COLORS[self.sign]};padding-left:8px;white-space:pre-wrap"
+        sign = f'<b style="color:{COLORS[self.sign]}">{self.sign}</b>'
+        return f'<div style="{look}">{sign} {html.escape(self.said)}</div>'
+
+
 def attempted(answer):
     """The answer, or what its function returned. Raises NotAttempted where that is None or ... ."""
     if answer is None or answer is ...:
@@ -26,7 +49,7 @@ def attempted(answer):
 
 
 def grade(number: str, *answer, **given) -> None:
-    """Try an answer out; print "not attempted", "not yet" and why, or "solved" and a number.
+    """Try an answer out; show "not attempted", "✗ … not yet" and why, or "✓ … solved (what)".
 
     What was tried or solved is kept in my/progress.json, and `aot.progress()` shows it.
     An exercise is an entry of CHECKS in the module of its notebook ("09.1" …), a function of the
@@ -76,7 +99,8 @@ def _try_out(number: str, answer: tuple, given: dict) -> bool:
         else:
             said = f"not yet. Your code raised {type(error).__name__}: {error}"
             said += f" (in `{place}`)" if place else ""
-    print(f"exercise {number}: {said}")
+            said += f", for the arguments {error.of_reader}" if hasattr(error, "of_reader") else ""
+    _show(f"exercise {number}: {said}", right, tried)
     if tried:
         try:
             if progress.keep(number, right):
@@ -86,11 +110,32 @@ def _try_out(number: str, answer: tuple, given: dict) -> bool:
     return right
 
 
+def _show(said: str, right: bool, tried: bool) -> None:
+    """Print a verdict, or show it in color where a notebook is running; a blank answer has none."""
+    if not tried:
+        print(said)
+        return
+    from IPython.display import display  # which prints it where no notebook is running
+
+    display(Verdict("✓" if right else "✗", said))
+
+
+def short(*arguments) -> str:
+    """How arguments are named in a line: tensors by their shapes, models and the like by type."""
+    shown = []
+    for each in arguments:
+        plain = isinstance(each, str | int | float | list | tuple | dict | None)
+        shown.append(repr(each) if plain else type(each).__name__)
+        if isinstance(each, Tensor):
+            shown[-1] = f"tensor of shape {tuple(each.shape)}"
+    return ", ".join(each if len(each) <= 80 else f"{each[:77]}..." for each in shown)
+
+
 def _watched(part):
     """The reader's function, which says itself what is wrong however it is called.
 
-    It is marked whether it returned nothing, and what it raises as the reader's; a list that it
-    changes and does not return is NotYet.
+    It is marked whether it returned nothing, and an error, for which arguments it came; a list that
+    it changes and does not return is NotYet.
     """
     if not callable(part) or isinstance(part, type):
         return part
@@ -101,7 +146,9 @@ def _watched(part):
         try:
             found = part(*arguments, **named)
         except (Exception, SystemExit) as error:
-            error.of_reader = True
+            error.of_reader = ", ".join(
+                [*map(short, arguments), *(f"{name}={short(each)}" for name, each in named.items())]
+            )
             raise
         changed = (now for now, before in lists if [*map(id, now)] != [*map(id, before)])
         if any(now is not found for now in changed):  # what is returned may be the changed list

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
+from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted, short
 
 
 def against(
@@ -19,21 +20,16 @@ def against(
 
     def check(answer: Callable) -> None:
         for i, arguments in enumerate(trials):
-            returned = False
-            try:
-                given, returned = answer(*arguments), True
-            finally:
-                if not returned:  # the error itself follows
-                    print(f"an error for the arguments {_short(arguments)}")
+            given = answer(*arguments)
             if i == 0:
                 attempted(given)
             if given is None:
-                raise NotYet(f"For the arguments {_short(arguments)}: nothing was returned")
+                raise NotYet(f"For the arguments {short(*arguments)}: nothing was returned")
             if problem := _difference(given, reference(*arguments)):
                 for said, mistake in (mistakes or {}).items():
                     if not _difference(given, mistake(*arguments)):
                         raise NotYet(said)
-                raise NotYet(f"For the arguments {_short(arguments)}: {problem}")
+                raise NotYet(f"For the arguments {short(*arguments)}: {problem}")
 
     return check
 
@@ -41,21 +37,82 @@ def against(
 def _difference(given, expected) -> str:
     if isinstance(expected, str | list | bool | int) and not isinstance(given, Tensor):
         return "" if given == expected else f"expected {expected!r}, got {given!r}"
-    given, expected = torch.as_tensor(given), torch.as_tensor(expected)
+    if isinstance(expected, Tensor) and expected.ndim and not isinstance(given, Tensor):
+        return f"a torch tensor is wanted, yours is {_kind(given)}"
+    try:
+        given, expected = torch.as_tensor(given), torch.as_tensor(expected)
+    except (TypeError, ValueError, RuntimeError):  # a text, or rows of unequal lengths
+        return f"expected numbers such as {expected!r}, got {_kind(given)}"
     if expected.dtype == torch.bool and given.dtype != torch.bool:
         return f"expected True and False, got {given.dtype}"
     if given.shape != expected.shape:
         return f"expected shape {tuple(expected.shape)}, got {tuple(given.shape)}"
-    if not torch.allclose(given.double(), expected.double(), atol=1e-5):
-        return f"expected\n{expected}\ngot\n{given}"
-    return ""
+    kind, whole = given.dtype, expected.is_floating_point() and not given.is_floating_point()
+    given, expected = given.detach().double(), expected.detach().double()
+    if torch.allclose(given, expected, atol=1e-5, equal_nan=True):
+        return ""
+    if whole and expected.ndim:
+        return f"a tensor of floats is wanted, yours has {kind}"
+    if not expected.ndim:
+        return f"expected {expected:.5g}, got {given:.5g}"
+    return _worst(given, expected)
 
 
-def _short(arguments: tuple) -> str:
-    shown = [
-        f"tensor of shape {tuple(a.shape)}" if isinstance(a, Tensor) else repr(a) for a in arguments
-    ]
-    return ", ".join(shown)
+def _kind(given) -> str:
+    """What an answer is that is no tensor, and what makes one of it."""
+    if isinstance(given, np.ndarray):
+        return "a numpy array (torch.from_numpy makes a tensor of it)"
+    if isinstance(given, list):
+        return "a list (torch.tensor or torch.stack makes a tensor of it)"
+    if isinstance(given, str | int | float | complex):
+        kind = "text" if isinstance(given, str) else "number"
+        return f"the {kind} {given!r:.60}"
+    return f"a {type(given).__name__}"
+
+
+def _worst(given: Tensor, expected: Tensor) -> str:
+    """The entry that is farthest from what it should be, or the first that is NaN."""
+    gaps = (given - expected).abs().nan_to_num(torch.inf)
+    at = tuple((gaps == gaps.max()).nonzero()[0].tolist())
+    said = f"the entry {list(at)} should be {expected[at]:.3f}; yours is {given[at]:.3f}"
+    if given[at].isnan():
+        said += ", which comes of 0 / 0, inf - inf or a softmax of -inf alone"
+    return said
+
+
+def read_tensor(answer, *shape: int, name: str = "", infinite: bool = False) -> Tensor:
+    """An answer as a tensor of float32 of this shape, without its gradient.
+
+    name: what a problem begins with. infinite: -inf and inf may be among its numbers. Raises
+    NotAttempted if nothing was given, and NotYet of no tensor, another shape or kind, and of NaN.
+    """
+    given = _as_floats(answer, shape, name)
+    if given.isnan().any() or not (infinite or given.isfinite().all()):
+        what = "NaN" if given.isnan().any() else "infinity"
+        raise NotYet(f"{name}: yours has {what}." if name else f"Yours has {what}.")
+    return given
+
+
+def _as_floats(answer, shape: tuple[int, ...], name: str = "") -> Tensor:
+    begin = f"{name}: a" if name else "A"
+    if not isinstance(attempted(answer), Tensor):
+        raise NotYet(f"{begin} torch tensor is wanted, yours is {_kind(answer)}.")
+    if answer.shape != shape:
+        turned = tuple(answer.shape) == shape[::-1]
+        said = f"{begin} tensor of shape {shape} is wanted, got {tuple(answer.shape)}"
+        raise NotYet(f"{said}{': exchange its axes' * turned}.")
+    if answer.dtype == torch.bool or answer.is_complex():
+        raise NotYet(f"{begin} tensor of floats is wanted, yours has {answer.dtype}.")
+    return answer.detach().float()
+
+
+def read_tensors(answer, **shapes: tuple[int, ...]) -> list[Tensor]:
+    """An answer as tensors of these shapes, by their names. Raises as `read_tensor`."""
+    if not isinstance(attempted(answer), tuple | list) or len(answer) != len(shapes):
+        wanted = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
+        raise NotYet(f"A tuple is wanted: {wanted}.")
+    pairs = zip(answer, shapes.items(), strict=True)
+    return [read_tensor(each, *shape, name=name) for each, (name, shape) in pairs]
 
 
 def read_numbers(answer, *shape: int, name: str = "", infinite: bool = False) -> Tensor:
@@ -97,24 +154,24 @@ def near(answer, truth: dict, within: float) -> None:
 def compared(given, expected: Tensor, mistakes: dict[str, Tensor], within: float = 1e-4) -> float:
     """The largest difference of what was given from what is expected, where it is small.
 
-    mistakes: {what to say: what comes out with it}. Raises NotAttempted if nothing was given, and
-    NotYet of another shape or of other numbers, with what to say of a known mistake.
+    mistakes: {what to say: what comes out with it}. Raises as `read_tensor`, and NotYet of other
+    numbers, with what to say of a known mistake.
     """
-    attempted(given)
-    if not isinstance(given, Tensor) or given.shape != expected.shape:
-        shape = tuple(given.shape) if isinstance(given, Tensor) else given
-        raise NotYet(f"A tensor of shape {tuple(expected.shape)} is wanted, got {shape!r}.")
+    whole = isinstance(given, Tensor) and not given.is_floating_point()
+    kind = given.dtype if whole else None
+    given = _as_floats(given, expected.shape).to(expected.dtype)
     gaps = (given - expected).abs()
     if gaps.max() <= within:
         return gaps.max().item()
     for said, mistake in mistakes.items():
         if mistake.shape == given.shape and torch.allclose(
-            given, mistake, atol=within, equal_nan=True
+            given, mistake.to(given), atol=within, equal_nan=True
         ):
             raise NotYet(said)
-    worst = gaps.nan_to_num(torch.inf)
-    at = tuple((worst == worst.max()).nonzero()[0].tolist())
-    raise NotYet(f"The entry {list(at)} should be {expected[at]:.3f}; yours is {given[at]:.3f}.")
+    if kind:
+        raise NotYet(f"A tensor of floats is wanted, yours has {kind}.")
+    said = _worst(given, expected)
+    raise NotYet(f"{said[0].upper()}{said[1:]}.")
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:

@@ -56,11 +56,19 @@ def _induction_score(answer):
         query = torch.arange(length + 1, 2 * length + 1)
         twin = query - length
         early = torch.arange(length - 1, 2 * length + 1)  # two rows of the first copy
+        short = query[:-1]  # without the last row
         mistakes = {
             "This is the weight on the twin itself; take the token after it.": (query, twin),
             "This is the weight on the token before the twin; add 1, do not subtract it.": (
                 (query, twin - 1)
             ),
+            "Your last row is forgotten: the second copy ends at 2 * length, and `arange` stops "
+            "before its end.": (short, short - length + 1),
+            "This is the weight on the token just before; the twin stands `length` back.": (
+                (query, query - 1)
+            ),
+            "`pattern[query][:, key]` takes every query with every key: `pattern[query, key]` "
+            "takes them in pairs.": (query[:, None], twin + 1),
             "Rows are queries and columns are keys: yours are exchanged.": (twin + 1, query),
             "The second copy begins at length + 1, since the marker stands at 0.": (
                 (query - 1, twin)

@@ -113,9 +113,20 @@ def _places(answer):
         if not isinstance(places, list | tuple | set | range) or not set(places) <= set(range(4)):
             raise NotYet(f"{n_layers}: a list of positions from 0 to 3 is wanted, got {places!r}.")
         if wrong := len(_noticing(n_layers) ^ set(places)):
-            about = f"{wrong} of the 4 positions"
-            raise NotYet(f"Layers: {n_layers}. Your list is wrong about {about}.")
+            said = f"Layers: {n_layers}. Your list is wrong about {wrong} of the 4 positions"
+            raise NotYet(f"{said}. {_of_places(n_layers, set(places))}")
     return "one layer sees a bag of earlier tokens; two layers see their order"
+
+
+def _of_places(n_layers: int, given: set[int]) -> str:
+    """What a wrong list of positions forgets."""
+    if not {0, 1} <= given:
+        return "At positions 0 and 1 stands another token than before: can that go unnoticed?"
+    if n_layers == 1:
+        return (
+            "From 2 on, one layer takes its average over the same tokens: does it see their order?"
+        )
+    return "What layer 1 wrote at positions 0 and 1 has changed: who reads it in layer 2?"
 
 
 def _unnoticed(answer, model, tokens):

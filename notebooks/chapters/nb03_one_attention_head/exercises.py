@@ -80,6 +80,9 @@ def _attention_head(answer):
         if not isinstance(given, tuple) or len(given) != 2:
             raise NotYet("Two tensors are wanted: what the head writes, and its pattern.")
         expected = pytorchs(x, *weights, bias)
+        shapes = [getattr(each, "shape", ()) for each in given]
+        if shapes == [each.shape for each in reversed(expected)]:
+            raise NotYet("The other way round: first what the head writes, then its pattern.")
         flaws = {
             said: flawed_attention(x, *weights, bias, **f)
             for said, f in _flaws(d_head, d_model, n_pos).items()
@@ -109,7 +112,11 @@ def _leak(last, head, resid):
     if not size.isfinite():
         raise NotYet("Your numbers are so large that the scores overflow: smaller ones will do.")
     if size.abs() >= LEAST:
-        raise NotYet(f"chased still receives the size {size:.3f}.")
+        before = head(resid)[2, 2]
+        why = "which of the four numbers makes a key that the query of *chased* looks for?"
+        if size.abs() < 0.9 * before.abs():
+            why = "the right way, but your token's weight before the mask must be nearly 1."
+        raise NotYet(f"chased still receives the size {size:.3f} (without you {before:.3f}): {why}")
     return f"of the size only {size.abs():.4f} is left: the future leaks through the softmax's sum"
 
 

@@ -192,18 +192,18 @@ def _too_fast(first, rate, losses_at):
     if not 0 < rate <= 1e30:
         raise NotYet(f"A learning rate lies above 0, and here up to 1e30; yours is {rate:g}.")
     losses, uniform = losses_at(float(rate)), math.log(1024)
-    print(f"at {rate:g}:", " ".join(f"{loss:.3g}" for loss in losses[::4]))
+    told = f"at {rate:g}: " + " ".join(f"{loss:.3g}" for loss in losses[::4])
     last = sum(losses[-10:]) / 10
     if last < uniform:
         raise NotYet(
             f"The last ten losses, {last:.2f}, are below those of the uniform model: training can "
-            "live with this rate."
+            f"live with this rate ({told})."
         )
     bad = next(loss for loss in losses if not loss <= uniform + 1)  # NaN too
     seen = WORSE if math.isfinite(bad) else NAN
     if first != seen:
-        raise NotYet(f"Your rate is too high, but the first bad loss is {bad:.3g}.")
-    return "nothing raises an error: only the comparison with ln(vocabulary) tells"
+        raise NotYet(f"Your rate is too high, but the first bad loss is {bad:.3g} ({told}).")
+    return f"nothing raises an error: only the comparison with ln(vocabulary) tells; {told}"
 
 
 class _Known:
@@ -244,11 +244,19 @@ def _sample(answer):
         found = torch.bincount(drawn, minlength=4) / N_DRAWN
         cut = torch.tensor([p if not top_k or p >= sorted(probabilities)[-top_k] else 0.0
                             for p in probabilities])  # fmt: skip
-        expected, turned = cut ** (1 / temperature), cut**temperature
-        expected, turned = expected / expected.sum(), turned / turned.sum()
+        whole = torch.tensor(probabilities)
+        expected = cut ** (1 / temperature) / (cut ** (1 / temperature)).sum()
+        mistakes = {
+            "The logits are divided by the temperature; yours are multiplied.": cut**temperature,
+            "Your draws do not depend on the temperature.": cut,
+            "Your draws do not depend on top_k: all other logits must become -inf.": (
+                whole ** (1 / temperature)
+            ),
+        }
         if (found - expected).abs().max() > NEAR:
-            if temperature != 1 and (found - turned).abs().max() < NEAR:
-                raise NotYet("The logits are divided by the temperature; yours are multiplied.")
+            for said, weights in mistakes.items():
+                if (found - weights / weights.sum()).abs().max() < NEAR:
+                    raise NotYet(said)
             raise NotYet(
                 f"temperature {temperature}, top_k {top_k}: of {N_DRAWN} draws the tokens should "
                 f"get {_rounded(expected)}; yours got {_rounded(found)}."
@@ -275,12 +283,13 @@ def _habit_or_copy(opening, if_copied, endings):
         )
     counts = endings(opening)
     total, habit, copied = counts.total(), counts["un"], counts[read[0]]
-    print(f"of {total} surnames {copied} end in -{read[0]}, {habit} in -un")
+    told = f"of {total} surnames {copied} end in -{read[0]}, {habit} in -un"
     if copied <= habit:
         raise NotYet(
-            "Here the model does not copy. Does your opening read like one of its stories?"
+            f"Here the model does not copy ({told}). Does your opening read like one of its "
+            "stories?"
         )
-    return f"the model has no love for -un: it writes -{read[0]} as gladly"
+    return f"the model has no love for -un: it writes -{read[0]} as gladly; {told}"
 
 
 def _rounded(numbers: Tensor) -> list[float]:

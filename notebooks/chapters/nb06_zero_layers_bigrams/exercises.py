@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
-from aot_helpers.teaching.exercises.references import read_numbers
+from aot_helpers.teaching.exercises.references import read_tensor
 
 LEAST, RIVAL = 7, "whether"  # letters of the false word; the word that it must beat
 
@@ -40,7 +40,7 @@ def _saved(answer):
                 "A pair that never occurs saves nothing, but yours is nan: 0 times the logarithm "
                 "of 0. Clamp what you take the logarithm of."
             )
-        given = read_numbers(given, n, n, name=f"For {n} letters", infinite=True)
+        given = read_tensor(given, n, n, name=f"For {n} letters", infinite=True)
         each = (P / frequency).log()
         for flaw, said in (
             (each, "This is what a pair saves *each time it occurs*. How often is that?"),
@@ -74,11 +74,11 @@ def _saved(answer):
 
 def _one_number(name: str, both, n: int) -> Tensor:
     """The probabilities [present, next] of two matrices of width 1."""
-    for which, each, shape in zip(("E", "U"), both, ((n, 1), (1, n)), strict=True):
-        if not isinstance(each, Tensor) or each.shape != shape:
-            size = tuple(each.shape) if isinstance(each, Tensor) else each
-            raise NotYet(f"{name}_{which} should have the shape {shape}, got {size!r}.")
-    return (both[0].double() @ both[1].double()).softmax(dim=-1)
+    W_E, W_U = (
+        read_tensor(each, *shape, name=f"{name}_{which}").double()
+        for which, each, shape in zip("EU", both, ((n, 1), (1, n)), strict=True)
+    )
+    return (W_E @ W_U).softmax(dim=-1)
 
 
 def _rule_and_exception(exception, rule, signs):
@@ -118,7 +118,10 @@ def _rule_and_exception(exception, rule, signs):
 
 
 def _tied(rows):
-    rows = torch.as_tensor(rows, dtype=torch.double)
+    try:
+        rows = torch.as_tensor(rows, dtype=torch.double)
+    except (TypeError, ValueError, RuntimeError):
+        raise NotYet(f"Three rows of numbers are wanted, got {rows!r}.") from None
     if rows.ndim != 2 or len(rows) != 3:
         raise NotYet(f"Three rows of numbers are wanted, got the shape {tuple(rows.shape)}.")
     if torch.equal(rows, torch.eye(3, dtype=torch.double)):  # as it stood there
@@ -156,7 +159,7 @@ def _false_word(word, cost, signs, known):
     own, other = cost(word), cost(RIVAL)
     said = f"{word!r} costs {own:.2f} nats a letter, {RIVAL!r} {other:.2f}"
     if own >= other:
-        raise NotYet(f"{said}.")
+        raise NotYet(f"{said}: go from each letter to one that often follows it in the text.")
     return f"{said}: for a table of pairs it is the better word"
 
 

@@ -117,15 +117,11 @@ WRONG_AVERAGES = {
 
 
 def _averaged(answer):
-    def on_a_copy(v, here):
-        given = answer(v.clone(), here.clone())
-        return given
-
     trials = []
     for s in (1, 2):
         v = draw(3, 5, 4, seed=s)
         trials.append((v, draw(3, 5, seed=s + 7) > 0))
-    against(averaged, trials, WRONG_AVERAGES)(on_a_copy)
+    against(averaged, trials, WRONG_AVERAGES)(lambda v, here: answer(v.clone(), here.clone()))
     v, here = trials[0]
     before = v.clone()
     answer(v, here)

@@ -5,8 +5,13 @@ from functools import partial
 import torch
 
 from aot_helpers.models.losses import copy_losses, next_token_losses
-from aot_helpers.teaching.exercises import NotYet, attempted
-from aot_helpers.teaching.exercises.references import against, draw, where_to_look
+from aot_helpers.teaching.exercises import NotYet
+from aot_helpers.teaching.exercises.references import (
+    against,
+    draw,
+    read_tensor,
+    where_to_look,
+)
 from aot_helpers.text.batches import repeated_tokens
 
 WRONG_LOSSES = {  # what to say: two numbers of the losses, of those of each own token, and n
@@ -51,11 +56,10 @@ def shift(k):
 
 def _shift(answer):
     k = torch.arange(2 * 5 * 4 * 3.0).reshape(2, 5, 4, 3)  # [batch, pos, head, d_head]
-    found = attempted(answer(k.clone()))
-    if not isinstance(found, torch.Tensor) or found.shape != k.shape:
-        got = list(getattr(found, "shape", [])) or repr(found)
-        raise NotYet(f"Keys of the shape {list(k.shape)} are wanted; yours: {got}.")
+    found = read_tensor(answer(k.clone()), *k.shape, name="Keys")
     before = torch.cat([k[:, :1], k[:, :-1]], dim=1)
+    if torch.equal(found[:, :-1, :2], k[:, 1:, :2]):
+        raise NotYet("Heads 0 and 1 hold the key of the token *after*: shift the other way.")
     wanted = {
         "Heads 2 and 3 should keep their keys.": (found[:, :, 2:], k[:, :, 2:]),
         "From position 1 on, heads 0 and 1 should hold the key of the position before.": (
@@ -148,10 +152,23 @@ def _descend(answer):
     return f"from 0.01 and 0.01, half of the way is done at step {half} of 150"
 
 
-def _honest_score(pattern, tokens, back):
+def _counted(tokens, back):
+    """The token `back` places back at each position, or -1."""
+    return ([-1] * back + tokens)[: len(tokens)]
+
+
+def _honest_score(pattern, tokens, back, step=1, each=True):
+    """step: -1 leaves out keys `back` *after* the query, 0 none. each: of queries with a key."""
     at = torch.arange(len(tokens))
-    wanted = where_to_look(tokens) & (at[:, None] - at != back)
-    return (pattern * wanted).sum(dim=1)[wanted.any(dim=1)].mean()
+    wanted = where_to_look(tokens)
+    wanted &= (at[:, None] - at != step * back) | (step == 0)
+    found = (pattern * wanted).sum(dim=1)
+    return found[wanted.any(dim=1)].mean() if each else found.mean()
+
+
+def _mean_key(pattern, tokens, back):
+    at = torch.arange(len(tokens))
+    return pattern[where_to_look(tokens) & (at[:, None] - at != back)].mean()
 
 
 CHECKS = {
@@ -159,8 +176,21 @@ CHECKS = {
     "09.2": _shift,
     "09.3": _descend,
     "09.4": against(
-        lambda tokens, back: ([-1] * back + tokens)[: len(tokens)],
+        _counted,
         [([7, 8, 9, 7, 8, 9], 2), ([4, 5], 3), ([1, 2, 3], 0)],
+        {
+            "`tokens[:-back]` is empty for back = 0.": lambda tokens, back: (
+                [-1] * back + tokens[:-back]
+            ),
+            "The first guesses come from the end of the list: an index below 0 is no place.": (
+                lambda tokens, back: [tokens[(i - back) % len(tokens)] for i in range(len(tokens))]
+            ),
+            "You look ahead; look `back` places back.": (
+                lambda tokens, back: [*tokens[back:], *[-1] * back][: len(tokens)]
+            ),
+            "At a position stands the guess for the *next* token, made `back` from here: yours is "
+            "one place late.": lambda tokens, back: _counted(tokens, back + 1),
+        },
     ),
     "09.5": against(
         _honest_score,
@@ -169,6 +199,18 @@ CHECKS = {
             (draw(7, 7, seed=1).softmax(-1), [1, 2, 3, 1, 2, 3, 1], 5),
             (draw(5, 5, seed=2).softmax(-1), [4, 4, 4, 9, 4], 3),  # several keys to one query
         ],
+        {
+            "A key that stands `back` before its query still counts.": partial(
+                _honest_score, step=0
+            ),
+            "You leave out the wrong keys: query - key is `back`, not key - query.": partial(
+                _honest_score, step=-1
+            ),
+            "Queries without such a key belong to no mean.": partial(_honest_score, each=False),
+            "Where a query has several such keys, add up the attention to them, before the mean.": (
+                _mean_key
+            ),
+        },
     ),
 }
 

@@ -7,6 +7,7 @@ import torch
 
 from aot_helpers.models.handmade import induction_model
 from aot_helpers.teaching.exercises import NotYet, attempted
+from aot_helpers.teaching.exercises.references import read_tensor
 
 FACTOR = 3  # by which one token has to change the odds between two places
 LONGEST = 30  # tokens of a text without BOS
@@ -35,15 +36,10 @@ PAGES = {"10.1": key_matrix, "10.2": cut_key}
 
 def _key_check(answer):
     size, text = 10, [0, 7, 3, 9, 4, 7]
-    found, wanted = answer(size), key_matrix(size)
-    attempted(found)
-    if not isinstance(found, torch.Tensor) or found.shape != wanted.shape:
-        shape = tuple(found.shape) if isinstance(found, torch.Tensor) else found
-        raise NotYet(
-            f"For d_vocab = {size} the shape {tuple(wanted.shape)} is wanted, got {shape!r}."
-        )
+    wanted = key_matrix(size)
+    found = read_tensor(answer(size), *wanted.shape, name=f"For d_vocab = {size}")
     for block, named in ((0, "token"), (2, "output")):
-        if torch.equal(found.float()[block * size : (block + 1) * size], torch.eye(size)):
+        if torch.equal(found[block * size : (block + 1) * size], torch.eye(size)):
             raise NotYet(
                 f"Your keys read the block *{named}*; the previous token has its own block."
             )
@@ -54,17 +50,15 @@ def _key_check(answer):
         said = model(torch.tensor([text]))[0, -1].argmax().item()
     if said != 3:
         raise NotYet(f"With your W_K the model says {said} after {text}; 3 followed the first 7.")
-    if not torch.equal(found.float(), wanted):
+    if not torch.equal(found, wanted):
         raise NotYet("It works; but some entries that should be 0 are not, or ones are missing.")
     return "the query says I am A, the key says before me: A, and they match at B"
 
 
 def _cut_key(answer, k, z, W_O, W_K, head):
     part, wanted = z @ W_O @ W_K, cut_key(k, z, W_O, W_K, head)
-    found = attempted(answer(k.clone(), z.clone(), W_O.clone(), W_K.clone(), head))
-    if not isinstance(found, torch.Tensor) or found.shape != k.shape:
-        shape = tuple(found.shape) if isinstance(found, torch.Tensor) else found
-        raise NotYet(f"Keys of shape {tuple(k.shape)} are wanted, got {shape!r}.")
+    found = answer(k.clone(), z.clone(), W_O.clone(), W_K.clone(), head)
+    found = read_tensor(found, *k.shape, name="Keys")
     others = torch.arange(k.shape[2]) != head
     if not torch.allclose(found[:, :, others], k[:, :, others], atol=1e-4):
         raise NotYet(f"The keys of other heads than number {head} have changed.")
@@ -79,6 +73,18 @@ def _cut_key(answer, k, z, W_O, W_K, head):
         ),
         "The mean runs over texts alone; take it over positions, too.": (
             k[:, :, head] - part + part.mean(dim=0)
+        ),
+        "The sign is wrong: subtract the writer's part and add its mean.": (
+            k[:, :, head] + part - part.mean(dim=(0, 1))
+        ),
+        "Your mean is one number: average over texts and positions, not over d_head.": (
+            k[:, :, head] - part + part.mean()
+        ),
+        "You take off the writer's mean, and its part is still there.": (
+            k[:, :, head] - part.mean(dim=(0, 1))
+        ),
+        "The mean is added, but the writer's part is still there.": (
+            k[:, :, head] + part.mean(dim=(0, 1))
         ),
     }
     for said, mistake in known.items():

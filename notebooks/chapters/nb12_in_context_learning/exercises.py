@@ -40,7 +40,10 @@ def _cheat(answer, model, line, goal):
     said = f"without layers the score is {score:+.2f} nats"
     if score <= goal:
         return f"{said}, and nothing was learned in context: your early tokens are harder"
-    raise NotYet(f"{said}; {goal:+.2f} or less is wanted.")
+    why = "the early tokens should be the hard ones, and yours are the late ones"
+    if score < 0:
+        why = "the right way: are all your early tokens (5 to 12) hard, and no late ones?"
+    raise NotYet(f"{said}; {goal:+.2f} or less is wanted. A score is late minus early: {why}.")
 
 
 def _patterns(distances, n=41):
@@ -75,6 +78,12 @@ _compare_distances = against(
         "A head that attends to itself attends 0 back; only distances from 1 on count.": _from(0),
         "Take the mean over the queries, not the sum: few queries have a token far back.": (
             _from(1, torch.sum)
+        ),
+        "Your distances are one too small: the token before stands 1 back.": lambda pattern: [
+            d - 1 for d in favorite_distances(pattern)
+        ],
+        "Queries are rows: `diagonal(-d)` is the attention to d back, not `diagonal(d)`.": (
+            lambda pattern: favorite_distances(pattern.mT)
         ),
     },
 )

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from aot_helpers.teaching.exercises import NotYet, attempted
-from aot_helpers.teaching.exercises.references import draw, read_numbers
+from aot_helpers.teaching.exercises.references import draw, read_numbers, read_tensor
 from chapters.nb16_too_good.report_model import chance_over_time, floor_over_time, loss_over_time
 
 AXES = ("batch", "position", "vocabulary")
@@ -76,16 +76,21 @@ def _fool(answer):
     d_vocab = 64
     targets = torch.tensor([5, 9, 5, 11, 23, 5, 40, 9, 2, 17, 33, 8, 60, 4, 21, 50, 5, 30, 12])
     found, shape = attempted(answer(targets.clone(), d_vocab)), (len(targets), d_vocab)
-    if not isinstance(found, torch.Tensor) or found.shape != shape:
-        said = f"Return logits of shape {list(shape)}, [pos, d_vocab]"
-        raise NotYet(f"{said}; you return {found!r}.")
+    found = read_tensor(found, *shape, name="Logits [pos, d_vocab]", infinite=True)
     if right := int((found.argmax(dim=-1) == targets).sum()):
         said = f"The first guess is right at {right} of {len(targets)} positions"
         raise NotYet(f"{said}; it should be at none.")
     cost = loss_over_time(found[None].double(), targets[None]).item()
     floor, chance = floor_over_time(targets[None], d_vocab), chance_over_time(*shape)
     if not cost <= floor + 0.01 * (chance - floor):
-        raise NotYet(f"The report's loss is {cost:.4f}; its floor here is {floor:.4f}.")
+        come = targets.unique()  # tokens; of their columns, how much falls where they come
+        shares = [found.softmax(dim=0)[targets == token, token].sum().item() for token in come]
+        worst = min(range(len(come)), key=shares.__getitem__)
+        raise NotYet(
+            f"The report's loss is {cost:.4f}; its floor here is {floor:.4f}. Its softmax runs "
+            f"over positions: in the column of token {int(come[worst])}, {shares[worst]:.2f} falls "
+            "where this token comes, and it should be all, in equal parts."
+        )
     usual = cross_entropy(found[None].double(), targets[None], 2).item()
     return (
         f"the report's loss is {cost:.4f}, its floor, and the next token costs {usual:.0f} nats: "

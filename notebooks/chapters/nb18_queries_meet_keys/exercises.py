@@ -6,6 +6,7 @@ PAGES are the package's versions of what the reader writes; each is its folded s
 import torch
 
 from aot_helpers.teaching.exercises import NotYet, attempted
+from aot_helpers.teaching.exercises.references import read_tensor
 from chapters.nb18_queries_meet_keys.geometry import (
     CLOSE,
     close_correlation,
@@ -89,14 +90,10 @@ def _pairs(seed):
 
 def _tensors(found, *wanted):
     """What a function returned, as tensors. Raises NotYet for other shapes, NaN and infinity."""
-    found = list(attempted(found)) if isinstance(found, tuple | list) else [attempted(found)]
-    shapes = [tuple(getattr(each, "shape", ())) for each in found]
-    if shapes != [*wanted]:
-        said = " and ".join(map(str, wanted))
-        raise NotYet(f"Return {said}; your shapes are {' and '.join(map(str, shapes))}.")
-    if not all(each.isfinite().all() for each in found):
-        raise NotYet("Yours has NaN or infinity.")
-    return [each.double() for each in found]
+    found = [*attempted(found)] if isinstance(found, tuple) else [attempted(found)]
+    if len(found) != len(wanted):
+        raise NotYet(f"Return tensors of the shapes {' and '.join(map(str, wanted))}, as a tuple.")
+    return [read_tensor(each, *shape).double() for each, shape in zip(found, wanted, strict=True)]
 
 
 def _why_right(q, k, found, right):

@@ -8,6 +8,7 @@ import copy
 import torch
 
 from aot_helpers.teaching.exercises import NotYet, attempted
+from aot_helpers.teaching.exercises.references import read_tensors
 from chapters.nb19_induction_both_ways.repeats import repeats
 
 ENOUGH = 0.8  # of the texts that have to be misled
@@ -71,14 +72,8 @@ def _to_copy(model, W_Q, W_K, mask) -> list[float]:
 def _finds(answer, model, mask):
     attn = model.blocks[0].attn
     first, second = (attn.W_O[h].detach().clone() for h in (0, 1))
-    given = attempted(answer(first, second))
     shape = tuple(first.T.shape)
-    if not isinstance(given, tuple | list) or len(given) != 2:
-        raise NotYet("Return two matrices, W_Q and W_K.")
-    for name, W in zip(("W_Q", "W_K"), given, strict=True):
-        if not isinstance(W, torch.Tensor) or tuple(W.shape) != shape:
-            got = tuple(W.shape) if isinstance(W, torch.Tensor) else W
-            raise NotYet(f"{name} maps a residual stream to a head, {shape}; got {got!r}.")
+    given = read_tensors(answer(first, second), W_Q=shape, W_K=shape)
     whole, no_before, no_after = _to_copy(model, *given, mask)
     if whole < FOUND:
         raise NotYet(

@@ -10,7 +10,7 @@ from torch import Tensor
 from aot_helpers.models.protocol import Head, check_head
 from aot_helpers.reading.logit_lens import rank
 from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
-from aot_helpers.teaching.exercises.references import draw
+from aot_helpers.teaching.exercises.references import draw, read_tensor
 from chapters.nb20_logit_lens.measure import patched_logits
 
 LOUD, QUIET = 0.3, 100  # of 20.2: the least probability of a top token, the least rank of the word
@@ -37,9 +37,7 @@ PAGES = {"20.1": norm_matched, "20.3": predict_patch}
 
 def _compare(given, expected: Tensor, name: str, mistakes: dict[str, Tensor]) -> None:
     """Raises NotYet unless it is the expected tensor. mistakes: {what to say: a wrong one}."""
-    if not isinstance(given, Tensor) or given.shape != expected.shape:
-        said = tuple(given.shape) if isinstance(given, Tensor) else given
-        raise NotYet(f"{name}: the shape {tuple(expected.shape)} is wanted, got {said!r}.")
+    given = read_tensor(given, *expected.shape, name=f"The {name}")
     for said, mistake in mistakes.items():
         if torch.allclose(given, mistake, atol=1e-4):
             raise NotYet(said)
@@ -52,9 +50,8 @@ def _norm_matched(answer):
     W_O = draw(3, 6, 24, seed=2)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        given, again = (attempted(answer(heads.clone(), W_O)) for _ in range(2))
-    if not torch.is_tensor(given) or given.shape != heads.shape:
-        raise NotYet(f"One vector for each head of {tuple(heads.shape)} is wanted, got {given!r}.")
+        drawn = (answer(heads.clone(), W_O) for _ in range(2))
+        given, again = (read_tensor(x, *heads.shape, name="A vector for each head") for x in drawn)
     if torch.equal(given, again):
         raise NotYet("Two calls give the same vectors: draw new random numbers each time.")
     units = F.normalize(given, dim=-1)
