@@ -4,7 +4,6 @@ import base64
 import json
 import math
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,10 +16,13 @@ from aot_helpers.models.playground import load_playground
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.showing import playground_page
 from aot_helpers.showing.playground_page import CONDITIONS, EARLY
+from aot_helpers.showing.standalone import filled
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.optimizers import make_optimizer
+from standalone_pages import assert_asks_for_nothing
 
 ENGINE = Path(__file__).parent / "playground" / "engine.mjs"
+WORKER = ENGINE.with_name("worker.mjs")
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="the engine runs in Node.js")
 CASES = {  # layers, positions, smeared keys
     "two layers, relative": (2, "relative", False),
@@ -190,6 +192,55 @@ def test_settings_and_seed_give_the_same_weights_again():
     assert once["file"] == again["file"] != other["file"]
 
 
+def worker(*talk) -> list[dict]:
+    """What the worker posts; talk: (run, command, more) and the steps that are awaited."""
+    sent = [
+        {"run": each[0], "command": each[1], **dict(each[2:])} if isinstance(each, tuple) else each
+        for each in talk
+    ]
+    asked = json.dumps({"script": playground_page.worker_script(), "talk": sent})
+    run = subprocess.run(
+        ["node", str(WORKER)], input=asked, capture_output=True, text=True, check=True, timeout=300
+    )
+    return json.loads(run.stdout)
+
+
+@needs_node
+def test_every_message_names_its_run_and_a_run_ends_where_it_should():
+    one = (1, "reset", ("settings", {}), ("until", 40))
+    two = (2, "reset", ("settings", {"seed": 2}), ("until", 20))
+    said = worker(
+        (1, "speed", ("stepsPerSecond", 1e9)), one, (1, "play"), 5, two, (2, "play"), 20,
+        (2, "ablate", ("heads", [["L1H0", "zero"]])), (2, "play"), 23, (2, "pause"),
+    )  # fmt: skip
+    assert sorted(each["run"] for each in said) == [each["run"] for each in said]
+    first, second = ([each for each in said if each["run"] == run] for run in (1, 2))
+    assert 5 <= first[-1]["step"] < 40 and not any(each["ended"] for each in first)
+    assert second[0]["step"] == 0 and second[-1]["step"] >= 23  # it goes on when it is asked to
+    assert [each["step"] for each in second if each["ended"] is not None] == [20]
+    assert {tuple(each["ablated"]) for each in second} == {(), ("L1H0",)}
+    before, after = (next(e for e in second if bool(e["ablated"]) == off) for off in (False, True))
+    at_20 = [each for each in second if each["step"] == 20]
+    assert len({each["whole"] for each in at_20}) == 1  # with an ablation or without
+    assert before["copied"] == before["whole"] and after["step"] == 20
+
+
+@needs_node
+def test_training_ends_60_steps_after_it_copies_and_says_what_each_head_is_needed_for():
+    known = next(run for run in playground_page.measured()["two_layers"] if run["seed"] == 4)
+    reset = (1, "reset", ("settings", {"seed": 4}), ("until", 2000))
+    speed = (1, "speed", ("stepsPerSecond", 1e9))
+    (last,) = [e for e in worker(speed, reset, (1, "play"), known["at"] + 60) if e["ended"]]
+    assert last["step"] == known["at"] + 60 and last["whole"] == pytest.approx(
+        known["copied"], abs=1e-3
+    )
+    left = {head["name"]: head["left"] for head in last["ended"]["each"]}
+    layer_1 = [left[f"L1H{head}"] for head in range(4)]
+    assert layer_1 == pytest.approx(known["withoutEach"], abs=1e-3)
+    assert last["ended"]["induction"] == [f"L1H{head}" for head in known["induction"]]
+    assert last["ended"]["together"] == pytest.approx(known["withoutInduction"], abs=1e-3)
+
+
 @needs_node
 @pytest.mark.skipif(
     not all(map(shutil.which, ("clang", "wasm-ld", "wasm-opt"))),
@@ -240,7 +291,7 @@ def test_what_the_page_says_of_its_runs_is_what_was_measured():
     means = [sum(r["first"] for r in runs[name]) / 5 for name in ("no_stories", "two_layers")]
     assert math.log(63) < means[0] < means[1]
     words = playground_page.phrases()
-    assert playground_page.filled("by step {{early}}", words) == f"by step {EARLY}"
+    assert filled("by step {{early}}", words) == f"by step {EARLY}"
 
 
 def test_a_file_that_the_playground_has_not_saved_is_refused(tmp_path):
@@ -255,6 +306,5 @@ def test_the_page_is_small_whole_and_asks_for_nothing(tmp_path):
     size = playground_page.save_playground(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text("utf-8")
     assert size == len(page.encode()) <= 150_000
-    assert not re.search(r"https?://|src=|@import|url\(", page.replace("data:", ""))
-    assert "/*STYLE*/" not in page and "/*SCRIPT*/" not in page
-    assert page.count("</script>") == 1 and "{{" not in page
+    assert_asks_for_nothing(page)
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]

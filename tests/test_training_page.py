@@ -15,6 +15,7 @@ import torch
 import aot_helpers as aot
 from aot_helpers.showing import training_page
 from evidence.support.nb09 import dragged, read_name
+from standalone_pages import assert_asks_for_nothing
 
 ENGINE = Path(__file__).parent / "drag" / "engine.mjs"
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="the engine runs in Node.js")
@@ -163,9 +164,8 @@ def test_the_page_is_small_whole_and_asks_for_nothing(tmp_path, run):
     size = training_page.save_training_page(tmp_path / "page.html", run)
     page = (tmp_path / "page.html").read_text("utf-8")
     assert size == len(page.encode()) <= 4_000_000
-    assert not re.search(r"https?://|src=|@import|url\(", page)
-    assert "/*STYLE*/" not in page and "/*SCRIPT*/" not in page
-    assert page.count("</script>") == 1 and len(run.weights) <= 12
+    assert_asks_for_nothing(page)
+    assert len(run.weights) <= 12
 
 
 def test_what_cannot_be_packed_is_refused(run):

@@ -1,10 +1,11 @@
-"""Try notebook 00, the live torus and the playground in a real browser: `make browser`.
+"""Try notebook 00, the live torus, the playground and the drag page in a browser: `make browser`.
 
 Runs all cells, moves the explorer, hovers over the attention view; drags a word, scales heads and
 turns the torus, and compares what the page says with PyTorch; trains the playground until it
-copies, by keyboard, ablates its induction heads, looks back, loads its saved weights and does an
-experiment. Fails on a page error or a request to another host. The screenshots go to runs/. Says
-why it skips where there is no Chromium.
+copies, by keyboard, ablates its induction heads, looks back, loads its saved weights, does
+experiments, also while it trains, and opens it as a slide would; drags a training. Fails on a page
+error or a request to another host. The screenshots go to runs/. Says why it skips where there is
+no Chromium. `python tools/browser.py notebook torus playground drag` takes any of them.
 """
 
 import contextlib
@@ -30,6 +31,7 @@ from aot_helpers.models.losses import copy_accuracy
 from aot_helpers.models.playground import load_playground
 from aot_helpers.reading.heads import induction_scores
 from aot_helpers.showing.playground_page import playground_view, save_playground
+from aot_helpers.showing.training_page import save_training_page
 from aot_helpers.text.batches import repeated_tokens
 from chapters.torus import networks as torus
 from chapters.torus.palette import predictor
@@ -244,19 +246,35 @@ SHIFTS = """() => { window.shifted = 0; new PerformanceObserver((list) => {
 }).observe({ type: "layout-shift", buffered: true }); }"""
 NAMELESS = """() => [...document.querySelectorAll(
     "button:not([hidden]), select, input, canvas, summary, [role=img]")]
-  .filter((e) => !(e.ariaLabel || e.labels?.length || e.innerText?.trim() || e.closest(".head")))
+  .filter((e) => !(e.ariaLabel || e.labels?.length || e.innerText?.trim()))
   .map((e) => e.outerHTML)"""
 
 
-def try_playground(page, width: int, theme: str) -> list[str]:
+STATE = "document.querySelector('#playground').playgroundState"
+
+
+def too_wide(page) -> list[str]:
+    """Whether the page scrolls sideways."""
+    wide, window = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    return [f"the page is {wide} px wide in a window of {window}"] * (wide > window)
+
+
+def in_sight(page, element: str) -> list[str]:
+    """Whether nothing lies above an element in the window."""
+    page.wait_for_timeout(1200)  # until it has scrolled
+    seen = page.evaluate(f"""() => {{
+      const e = document.querySelector("{element}"), box = e.getBoundingClientRect();
+      return e.contains(document.elementFromPoint(box.left + 5, box.top + box.height / 2)); }}""")
+    return [f"{element} is out of sight"] * (not seen)
+
+
+def try_playground(page, path: Path, width: int, theme: str) -> list[str]:
     """Train in the page, look back, ablate, save the weights; what is not as it should be."""
-    path = ROOT / "runs" / "playground.html"
-    save_playground(path)
     page.set_viewport_size({"width": width, "height": 900 if width > 500 else 844})
     page.emulate_media(color_scheme=theme)
     page.goto(f"file://{path}#seed=2")
     page.evaluate(SHIFTS)
-    state = "document.querySelector('#playground').playgroundState"
+    state = STATE
 
     def now(what):
         return page.evaluate(f"{state}.{what}")
@@ -267,8 +285,9 @@ def try_playground(page, width: int, theme: str) -> list[str]:
     picture("start")
     wrong = [f"no name for screen readers: {each}" for each in page.evaluate(NAMELESS)]
     page.keyboard.press("Tab")
-    first = page.evaluate("document.activeElement.dataset.id")
-    wrong += [f"the first tab stop is {first}, not the button that trains"] * (first != "play")
+    page.keyboard.press("Tab")  # after the link to the book
+    second = page.evaluate("document.activeElement.dataset.id")
+    wrong += [f"the second tab stop is {second}, not the button that trains"] * (second != "play")
     started = time.perf_counter()
     page.keyboard.press("Enter")
     page.wait_for_function(f"{state}.copied !== null", timeout=240_000)
@@ -279,21 +298,31 @@ def try_playground(page, width: int, theme: str) -> list[str]:
     if load <= 4:  # on two cores that are busy, but not with much else
         wrong += [f"90 % were copied after {took:.0f} s only"] * (took > 15)
         wrong += [f"only {frames / took:.0f} redraws a second"] * (frames / took < 20)
-    page.wait_for_timeout(1500)  # until its heads are clear
-    page.click("[data-id=play]")
+    page.wait_for_function(f"{state}.ended && !{state}.playing", timeout=60_000)
+    wrong += [f"it ended at step {now('newest')}"] * (now("newest") != born + 60)
+    wrong += in_sight(page, "[data-id=ways] a") + in_sight(page, "[data-id=again]")
     picture("copied")
     shifted = page.evaluate("window.shifted")
     wrong += [f"the layout shifted by {shifted:.3f}"] * (shifted > 0.02)
-    wide = page.evaluate("document.documentElement.scrollWidth")
-    wrong += [f"the page is {wide} px wide in a window of {width}"] * (wide > width)
+    wrong += too_wide(page)
 
+    needed = re.findall(r"\d+ % without (L\dH\d)", page.inner_text("[data-id=endSays]"))
     page.click("[data-id=next]")  # which part of it copies?
     page.wait_for_timeout(1000)
+    for name in needed:  # what it said of each head is so
+        one = page.locator(".head", has_text=name)
+        one.click()
+        page.wait_for_function(f"{state}.last.ablated.length === 1", timeout=30_000)
+        wrong += [f"without {name} it copies"] * (now("last.copied") > 0.5)
+        one.click()
+        page.wait_for_function(f"{state}.last.ablated.length === 0", timeout=30_000)
+    wrong += [f"it named {needed}"] * (not any(name.startswith("L1") for name in needed))
     head = page.locator(".head[data-kind=induction]")
     for i in range(head.count()):
         head.nth(i).focus()
         page.keyboard.press("Enter")
     page.wait_for_function(f"{state}.last.copied < 0.5", timeout=30_000)
+    wrong += in_sight(page, "[data-id=without]")
     picture("ablated")
     page.select_option("[data-id=how]", "mean")
     page.wait_for_timeout(500)
@@ -343,6 +372,9 @@ def try_experiment(page, state: str, picture) -> list[str]:
     page.wait_for_function(f"{state}.experiment?.trained", timeout=240_000)
     born = page.evaluate(f"{state}.copied")
     wrong = ["the outcome is told too early"] * item.locator(".outcome").is_visible()
+    wrong += in_sight(page, "[data-id=news]") + in_sight(page, "[data-id=next]")
+    item.get_by_role("button", name="Now ablate").click()
+    page.wait_for_timeout(1200)
     page.locator(".head[data-kind=induction]").first.click()
     expect(item.locator(".outcome")).to_contain_text("Not what you expected.")
     page.click("[data-id=next]")
@@ -353,6 +385,84 @@ def try_experiment(page, state: str, picture) -> list[str]:
     page.wait_for_function(f"{state}.copied !== null", timeout=240_000)
     again = page.evaluate(f"{state}.copied")
     return wrong + [f"the same run copied by step {born}, then by {again}"] * (again != born)
+
+
+def try_runs(page, path: Path) -> list[str]:
+    """Begin another run while one trains, and lift an ablation: the curve is that of one model."""
+    page.set_viewport_size({"width": 320, "height": 640})
+    page.goto(f"file://{path}#seed=4")
+    page.reload()
+    wrong = too_wide(page) + in_sight(page, "[data-id=sent]")
+    page.select_option("[data-id=speed]", "1e9")
+
+    def steps():
+        return page.evaluate(f"{STATE}.history.map(({{ step }}) => step)")
+
+    def is_one_run():
+        found = steps()
+        whole = found[:1] == [0] and found == sorted(set(found))
+        return [] if whole else [f"the curve goes {found[:4]} … {found[-2:]}"]
+
+    page.click("[data-id=play]")
+    page.wait_for_function(f"{STATE}.copied !== null", timeout=240_000)
+    for off in (True, False):
+        page.evaluate("document.querySelectorAll('.head')[4].click()")
+        page.wait_for_function(f"{STATE}.last.ablated.length === {int(off)}", timeout=30_000)
+        page.wait_for_timeout(300)
+    losses = page.evaluate(f"{STATE}.history.map(({{ second }}) => second)")
+    jump = max(abs(a - b) for a, b in zip(losses, losses[1:], strict=False))
+    wrong += [f"the loss jumps by {jump:.1f} when a head is switched"] * (jump > 1)
+    page.wait_for_function(f"{STATE}.ended", timeout=60_000)
+    page.click("[data-id=play]")  # goes on
+    page.wait_for_function(f"{STATE}.newest > {STATE}.copied + 70", timeout=60_000)
+    page.click("[data-id=reset]")
+    page.wait_for_function(f"{STATE}.newest > 20", timeout=60_000)
+    wrong += is_one_run()
+    page.wait_for_function(f"{STATE}.copied !== null", timeout=240_000)
+    item = page.locator(".experiments li").first
+    item.locator(".answers button").first.click()
+    item.locator(".run").click()
+    wrong += in_sight(page, "[data-id=news]")
+    item.locator(".outcome").wait_for(timeout=300_000)
+    wrong += is_one_run() + [f"it ended at step {steps()[-1]}"] * (steps()[-1] != 600)
+    page.evaluate("location.hash = '#seed=9&nLayers=1'")
+    expect(page.locator("[data-set=seed]")).to_have_value("9")
+    wrong += ["it does not say that a run was sent"] * (not page.is_visible("[data-id=sent]"))
+    return wrong
+
+
+def try_embed(page, path: Path) -> list[str]:
+    """The playground in a slide: trains by itself, in the theme that is asked for, all in sight."""
+    wrong = []
+    page.emulate_media(color_scheme="dark")
+    for width, height in ((1200, 560), (640, 400)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.goto(f"file://{path}?embed&autostart&theme=light&{width}#seed=4")
+        page.wait_for_function(f"{STATE}.copied !== null", timeout=240_000)
+        wrong += [*too_wide(page), *in_sight(page, ".whole"), *in_sight(page, "[data-id=again]")]
+        edge = page.evaluate("document.querySelector('.losses').getBoundingClientRect().bottom")
+        wrong += [f"the curve ends at {edge:.0f} of {height} px"] * (edge > height)
+        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        wrong += [f"the light theme's paper is {paper}"] * (paper != "rgb(255, 255, 255)")
+        page.screenshot(path=str(ROOT / "runs" / f"browser_playground_embed_{width}.png"))
+    return wrong
+
+
+def try_drag(page) -> list[str]:
+    """A name of one's own in the drag page: it is copied, but not without the induction heads."""
+    path, wrong = ROOT / "runs" / "drag.html", []
+    save_training_page(path)
+    for width in (1280, 390, 320):
+        page.set_viewport_size({"width": width, "height": 844})
+        page.goto(f"file://{path}?theme=dark&{width}#name=Tomo%20Bilka")
+        ends = page.locator("[data-id=ends] span").first
+        expect(ends).to_contain_text("second", timeout=60_000)
+        wrong += too_wide(page)
+        wrong += [f"no name for screen readers: {each}" for each in page.evaluate(NAMELESS)]
+        page.screenshot(path=str(ROOT / "runs" / f"browser_drag_{width}.png"))
+        page.get_by_role("switch", name="Induction heads").click()
+        expect(ends).to_have_text(re.compile(r"second [0-9](\.\d)? %"), timeout=60_000)
+    return wrong
 
 
 def try_frame(page) -> list[str]:
@@ -374,9 +484,11 @@ def main() -> int:
         return 0
     (ROOT / "runs").mkdir(exist_ok=True)
     port = free_port()
-    base, errors, elsewhere = f"http://127.0.0.1:{port}", [], []
+    base, errors, elsewhere, wrong = f"http://127.0.0.1:{port}", [], [], []
     own = (base, "data:", "blob:", "file:", f"ws://127.0.0.1:{port}")
-    with jupyter_lab(port), sync_playwright() as play, tempfile.TemporaryDirectory() as profile:
+    parts = set(sys.argv[1:]) or {"notebook", "torus", "playground", "drag"}
+    server = jupyter_lab(port) if "notebook" in parts else contextlib.nullcontext()
+    with server, sync_playwright() as play, tempfile.TemporaryDirectory() as profile:
         browser = play.chromium.launch_persistent_context(
             profile,
             executable_path=chromium,
@@ -385,13 +497,21 @@ def main() -> int:
         )
         browser.on("weberror", lambda event: errors.append(str(event.error)))
         browser.on("request", lambda r: None if r.url.startswith(own) else elsewhere.append(r.url))
-        try_notebook(browser.pages[0], base)
-        wrong = [f"torus: {each}" for each in try_torus(browser.new_page())]
-        for width, theme in ((1280, "light"), (390, "dark")):
-            page = browser.new_page()
-            found = try_playground(page, width, theme)
-            wrong += [f"playground at {width} px: {each}" for each in found]
-        wrong += [f"playground: {each}" for each in try_frame(browser.new_page())]
+        if "notebook" in parts:
+            try_notebook(browser.pages[0], base)
+        if "torus" in parts:
+            wrong += [f"torus: {each}" for each in try_torus(browser.new_page())]
+        if "playground" in parts:
+            save_playground(path := ROOT / "runs" / "playground.html")
+            for width, theme in ((1280, "light"), (390, "dark")):
+                found = try_playground(browser.new_page(), path, width, theme)
+                wrong += [f"playground at {width} px: {each}" for each in found]
+            for trial in (try_runs, try_embed):
+                found = trial(browser.new_page(), path)
+                wrong += [f"playground, {trial.__name__}: {each}" for each in found]
+            wrong += [f"playground: {each}" for each in try_frame(browser.new_page())]
+        if "drag" in parts:
+            wrong += [f"drag: {each}" for each in try_drag(browser.new_page())]
         browser.close()
     problems = [*(f"page error: {e}" for e in errors), *(f"request to {u}" for u in elsewhere)]
     for problem in [*problems, *wrong]:

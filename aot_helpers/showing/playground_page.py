@@ -10,19 +10,31 @@ anew). The numbers in its text come from measured.json, which tools/playground.p
 import base64
 import json
 import math
-import re
 import sys
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from aot_helpers.showing.diagrams import SHADES
-from aot_helpers.showing.standalone import save_page, script_data, standalone_page
-from aot_helpers.showing.widgets import Page
+from aot_helpers.showing.standalone import (
+    filled,
+    is_in_book,
+    links,
+    save_page,
+    script_data,
+    sites,
+    standalone_page,
+)
+from aot_helpers.showing.widgets import Page, png
 
 PARTS = Path(__file__).parent / "static" / "playground"
 MEASURED = PARTS / "measured.json"
 FILM = (0, 50, 100, 130, 150, 200)  # training steps of the still
+TITLE = "Will it learn to copy?"
+ABOUT = (
+    "Watch a small transformer learn to copy, in this tab and in seconds: from random numbers, "
+    "until an induction head forms. Then switch off its heads one by one."
+)
 FEW = 0.6  # share of windows written twice in the fourth experiment
 EARLY = 100  # the step at which the sixth experiment tries names early
 
@@ -123,11 +135,6 @@ def phrases() -> dict[str, str]:
     }  # fmt: skip
 
 
-def filled(text: str, words: dict[str, str]) -> str:
-    """The text with every {{name}} in it replaced."""
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: words[found[1]], text)
-
-
 def worker_script() -> str:
     """The script that trains in a Web Worker, with its kernels and the stories that it reads."""
     kernels = base64.b64encode((PARTS / "kernels.wasm").read_bytes()).decode()
@@ -136,34 +143,42 @@ def worker_script() -> str:
     return "\n".join(['"use strict";', data, _part("engine.js"), _part("worker.js")])
 
 
-def view_script() -> str:
+def view_script(in_book: bool = False) -> str:
     """The script that draws the page: mountPlayground(root, WORKER) builds it in an element."""
-    words = phrases()
+    words = phrases() | links(in_book)
     strings = {"WORKER": worker_script(), "ARTICLE": filled(_part("article.html"), words)}
+    strings["PUBLIC"] = f"{sites()[0]}playground.html"
     data = [  # no end of a script in a string
         f"const {name} = {script_data(text, ensure_ascii=False)};" for name, text in strings.items()
     ]
     return "\n".join([*data, filled(_part("experiments.js"), words), _part("view.js")])
 
 
-def playground_page() -> str:
-    """The whole page as HTML: under 150 kB, alive from file://, without a request to any host."""
+def playground_page(in_book: bool = False) -> str:
+    """The whole page as HTML: under 150 kB, alive from file://, without a request to any host.
+
+    in_book: whether its links lead to the pages beside it, and not to the published ones.
+    """
     mount = 'mountPlayground(document.getElementById("playground"), WORKER);'
-    main, script = '<main id="playground"></main>', f"{view_script()}\n{mount}"
-    return standalone_page("Watch an induction head form", main, _part("style.css"), script)
+    main, script = '<main id="playground"></main>', f"{view_script(in_book)}\n{mount}"
+    return standalone_page("playground", (TITLE, ABOUT), main, _part("style.css"), script)
 
 
 def save_playground(path: str | Path) -> int:
-    """Write the page to a file; its size in bytes."""
-    return save_page(path, playground_page())
+    """Write the page to a file, in a book with the picture for previews; its size in bytes."""
+    if not is_in_book(path):
+        return save_page(path, playground_page())
+    preview = png(film_strip(TITLE, size=(12, 6.3), columns=3))
+    return save_page(path, playground_page(in_book=True), preview)
 
 
-def film_strip(title: str) -> Figure:
+def film_strip(title: str, size: tuple = (10, 2.5), columns: int = len(FILM)) -> Figure:
     """How the induction head of the run with seed 1 formed, in six patterns."""
     run = measured()["two_layers"][0]
     curve = {step: copied for step, _, _, copied in run["curve"]}
-    figure = Figure(figsize=(10, 2.5), layout="constrained")
-    for axes, step, pattern in zip(figure.subplots(1, len(FILM)), FILM, run["film"], strict=True):
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(len(FILM) // columns, columns).flat
+    for axes, step, pattern in zip(grid, FILM, run["film"], strict=True):
         side = math.isqrt(len(pattern))
         rows = [pattern[i * side : (i + 1) * side] for i in range(side)]
         axes.imshow(rows, cmap=SHADES, vmin=0, vmax=255)

@@ -12,19 +12,34 @@ import zlib
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from PIL import Image
 
 from aot_helpers.base import files
-from aot_helpers.showing.standalone import save_page, script_data, standalone_page
+from aot_helpers.showing.standalone import (
+    filled,
+    is_in_book,
+    links,
+    save_page,
+    script_data,
+    standalone_page,
+)
 from aot_helpers.showing.widgets import Page
 
 PARTS = Path(__file__).parent / "static" / "drag"
 STEPS = (0, 300, 500, 700, 800, 900, 1200, 4000)
 STORY = ("One day", ' found a red kite near the sea. "Is this your red kite?" asked')  # and a name
 NAME = "Quzo Fipja"
+TITLE = "When does a network learn to copy a name that it has never read?"
+ABOUT = (
+    "Make up a name and drag a transformer through its training: the text gets lighter where the "
+    "model expects it, until two kinds of attention heads form and it copies your name."
+)
+PREVIEW = files.DATA / "results" / "figures" / "training.gif"
 PREVIOUS, INDUCTION = ("L0H3",), ("L1H0", "L1H2")  # heads of stories-2l
 
 # Weights become whole numbers of grains. So small that no probability changes by 0.01: at 8 bits a
@@ -119,20 +134,31 @@ def run_data(run: Run, name: str = NAME) -> dict:
     }  # fmt: skip
 
 
-def training_page(run: Run, name: str = NAME) -> str:
-    """The whole page as HTML: under 4 MB, alive from file://, without a request to any host."""
+def training_page(run: Run, name: str = NAME, in_book: bool = False) -> str:
+    """The whole page as HTML: under 4 MB, alive from file://, without a request to any host.
+
+    in_book: whether its links lead to the pages beside it, and not to the published ones.
+    """
     data = script_data(run_data(run, name))
     mount = 'mountTraining(document.getElementById("drag"), openRun(RUN, steps))'
     mount = f"unpackSteps(RUN.weights).then((steps) => {mount});"
     script = "\n".join([f"const RUN = {data};", _part("engine.js"), _part("view.js"), mount])
-    title = "When does a network learn to copy a name that it has never read?"
-    main = '<main id="drag" class="follows-theme"></main>'
-    return standalone_page(title, main, _part("style.css"), script)
+    main = filled(_part("main.html"), links(in_book))
+    return standalone_page("drag", (TITLE, ABOUT), main, _part("style.css"), script)
 
 
 def save_training_page(path: str | Path, run: Run | None = None) -> int:
-    """Write the page to a file, of the shipped run if none is given; its size in bytes."""
-    return save_page(path, training_page(run or read_run()))
+    """Write the page to a file, of the shipped run if none is given; its size in bytes.
+
+    In a book with a picture for previews, the last frame of the README's loop.
+    """
+    run = run or read_run()
+    if not is_in_book(path):
+        return save_page(path, training_page(run))
+    with Image.open(PREVIEW) as loop:
+        loop.seek(loop.n_frames - 1)
+        loop.convert("RGB").quantize(256, dither=0).save(frame := BytesIO(), "png", optimize=True)
+    return save_page(path, training_page(run, in_book=True), frame.getvalue())
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ const FRAME = `
 </div>
 <p class="why" data-id="why"></p>`;
 
+const LIGHT = "<span>The lighter a piece, the more probable the model found it before it read it.</span>";
 const PURPLES = { light: [[255, 255, 255], [201, 169, 219], [123, 63, 153], [63, 26, 87]], dark: [[27, 25, 32], [86, 52, 108], [163, 108, 199], [240, 226, 250]] };
 const between = (a, b, x) => a + (b - a) * x, mixed = (a, b, x) => a.map((v, i) => between(v, b[i], x));
 
@@ -30,12 +31,12 @@ function mountTraining(root, source) {
   const state = { reading: source.reading, target: last, shown: last, off: 0, pointed: null, playing: false };
   root.trainingState = state;  // for tests
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches, theme = matchMedia("(prefers-color-scheme: dark)");
-  const dark = () => theme.matches && root.classList.contains("follows-theme"), stepName = (k) => `step ${source.steps[k].toLocaleString("en-US")}`;
+  const dark = () => root.matches(".dark .follows-theme"), stepName = (k) => `step ${source.steps[k].toLocaleString("en-US")}`;
   const color = (name) => getComputedStyle(root).getPropertyValue(name).trim(), percent = (p) => `${(100 * p).toFixed(p < 0.0995 && p >= 0.0005 ? 1 : 0)} %`;
 
   // ---- what stands there from the first ----
-  at("ask").innerHTML = source.read ? `<label for="drag-name">Make up a name</label> <input id="drag-name" maxlength="24" autocomplete="off" autocapitalize="words" spellcheck="false"> <span>and drag the training step.</span>`
-    : `A story with the name <b></b>, twice. Drag the training step.`;
+  at("ask").innerHTML = source.read ? `<label for="drag-name">Make up a name</label> <input id="drag-name" maxlength="24" autocomplete="off" autocapitalize="words" spellcheck="false"> <span>and drag the training step.</span> ${LIGHT}`
+    : `A story with the name <b></b>, twice. Drag the training step. ${LIGHT}`;
   if (!source.read) at("ask").querySelector("b").textContent = source.name;
   const names = { previous: [`Previous-token head ${previous.join(", ")}`, "attends to the token before"], induction: [`Induction head${induction.length > 1 ? "s" : ""} ${induction.join(" and ")}`, `attend to what followed last time; drawn: ${induction[0]}`] };
   for (const kind of ["previous", "induction"]) {
@@ -48,7 +49,7 @@ function mountTraining(root, source) {
       compute(); draw();
     };
   }
-  at("why").innerHTML = `The lighter a piece of the text, the more probable the model found it before it read it: nothing can tell the <b class="first">first mention</b> of a made-up name, but the <b class="second">second mention</b> can be copied. Copying takes two layers: a previous-token head tells each token which one stands before it, and induction heads use this to attend to what followed the present token last time (the <b class="share">induction stripe</b> in the dotted box) and to copy it. Switch off either kind (zero ablation), and the second mention turns dark again.`;
+  at("why").innerHTML = `Nothing can tell the <b class="first">first mention</b> of a made-up name, but the <b class="second">second mention</b> can be copied. Copying takes two layers: a previous-token head tells each token which one stands before it, and induction heads use this to attend to what followed the present token last time (the <b class="share">induction stripe</b> in the dotted box) and to copy it. Switch off either kind (zero ablation), and the second mention turns dark again.`;
   const slider = at("step");
   slider.max = last;
   source.steps.forEach((step, k) => {

@@ -1,5 +1,5 @@
 // Everything the reader sees. mountPlayground(root, workerSource) builds it inside any element.
-// The build puts ARTICLE, the page's words and controls, before this.
+// The build puts ARTICLE, the page's words and controls, and PUBLIC, its public address, before this.
 
 const SAY = {
   start: "Random weights: every guess is as good as any other.",
@@ -10,9 +10,10 @@ const SAY = {
   past: (step) => `As it was at step ${step}. Train or Step goes on from the newest step.`,
   ablated: "Heads are ablated. Training goes on with all of them.",
 };
+const THEN = { ablate: "now ablate the heads labeled induction", type: "now type a name twice" };
 const HOW = { zero: "What it writes is set to zero.", mean: "What it writes is set to its mean over these texts." };
 const COPIED = 0.9;  // the share of letters from which the page says that it copies
-const FAST = "1e9";
+const FAST = "1e9", PATIENCE = 2000;  // steps after which a run that does not copy ends
 const headName = (layer, head) => `L${layer}H${head}`;
 const percent = (share) => `${Math.round(100 * share)} %`;
 const visible = (letter) => (letter === " " ? "␣" : letter);
@@ -23,10 +24,11 @@ function mountPlayground(root, workerSource) {
   root.innerHTML = ARTICLE;
   const at = (id) => root.querySelector(`[data-id="${id}"]`), inputs = [...root.querySelectorAll("[data-set]")];
   const worker = new Worker(URL.createObjectURL(new Blob([workerSource], { type: "text/javascript" })));
-  const send = (command, more) => worker.postMessage({ command, ...more });
-  const state = { playing: false, stale: true, frames: 0, pointed: null, onScreen: new Set() };
+  const send = (command, more) => worker.postMessage({ command, run: state.run, ...more });
+  const query = new URLSearchParams(location.search), state = { run: 0, playing: false, stale: true, frames: 0, pointed: null, onScreen: new Set() };
   const addressed = location.protocol !== "about:";  // inside a notebook the page has no address
   root.playgroundState = state;  // for tests
+  root.classList.toggle("embed", query.has("embed"));
 
   function settings() {
     for (const input of inputs) if (input.type === "number") input.value = Math.min(Math.max(Math.round(+input.value) || +input.min, +input.min), +input.max);
@@ -35,20 +37,25 @@ function mountPlayground(root, workerSource) {
     const value = (input) => (input.type === "checkbox" ? input.checked : input.dataset.set === "repeatShare" ? input.value / 100 : isNaN(input.value) ? input.value : +input.value);
     return Object.fromEntries(inputs.map((input) => [input.dataset.set, value(input)]));
   }
-  function startOver() {
+  /** A new run of the settings; messages of an older one are dropped when they arrive. */
+  function startOver(experiment = null) {
     const asked = settings();
-    Object.assign(state, { history: [], ablated: new Set(), last: null, newest: 0, change: null, copied: null, whole: null, pace: [], experiment: null, film: [] });
-    if (addressed) history.replaceState(null, "", address());
-    at("next").hidden = true;
+    if (state.experiment) state.experiment.item.querySelector(".now").hidden = true;
+    Object.assign(state, { run: state.run + 1, history: [], ablated: new Set(), last: null, newest: 0, change: null, copied: null, ended: false, offer: null, pace: [], experiment, film: [] });
+    if (addressed) history.replaceState(null, "", address(location.href.split("#")[0]));
+    at("sent").hidden = true;
     at("share").textContent = percent(asked.repeatShare);
     at("summary").textContent = summary(asked);
-    send("reset", { settings: asked });
+    send("reset", { settings: asked, until: experiment?.steps ?? PATIENCE });
+    const on = state.playing;
+    state.playing = false;
+    play(on);
   }
-  /** The page's address with what is not as it was at first, so that a link replays the run. */
-  function address() {
+  /** An address of the page with what is not as it was at first, so that a link replays the run. */
+  function address(page = location.protocol.startsWith("http") ? location.origin + location.pathname : PUBLIC) {
     const given = settings(), changed = inputs.filter((input) => (input.type === "checkbox" ? input.checked !== input.defaultChecked : input.tagName === "SELECT" ? !input.selectedOptions[0].defaultSelected : input.value !== input.defaultValue));
     const said = new URLSearchParams(changed.map((input) => [input.dataset.set, given[input.dataset.set]])).toString();
-    return `${location.href.split("#")[0]}${said ? `#${said}` : ""}`;
+    return `${page}${said ? `#${said}` : ""}`;
   }
   /** What the address asks for; what it does not know, or what no control offers, is left as it is. */
   function asked() {
@@ -60,25 +67,33 @@ function mountPlayground(root, workerSource) {
     }
     return found;
   }
-  function play(on = !state.playing) {
+  /** A run from the address, and a word that there is one. */
+  function arrive() {
+    const found = asked();
+    choose(found);
+    at("sent").hidden = !Object.keys(found).length;
+    at("sent").textContent = `This link brings you a run: ${summary(settings())}. Train it, and you see what its sender saw, number for number.`;
+  }
+  function play(on) {
+    if (on !== state.playing) send(on ? "play" : "pause");
     state.playing = on;
-    at("play").textContent = on ? "❚❚ Pause" : "▶ Train";
-    root.classList.add("begun");
-    send(on ? "play" : "pause");
+    at("play").textContent = on ? "❚❚ Pause" : state.ended ? "▶ Go on" : "▶ Train";
+    if (on) { root.classList.add("begun"); state.offer = null; }
+    state.stale = true;
   }
   function setSpeed(value) {
     at("speed").value = value;
     send("speed", { stepsPerSecond: +value });
   }
   /** Puts values into the controls and starts over; what is not named goes back to how it was at first. */
-  function choose(changes) {
+  function choose(changes, experiment) {
     for (const input of inputs) {
       const value = changes[input.dataset.set];
       if (input.type === "checkbox") input.checked = value ?? input.defaultChecked;
       else if (input.tagName === "SELECT") input.value = value ?? [...input.options].find((o) => o.defaultSelected).value;
       else input.value = value === undefined ? input.defaultValue : input.dataset.set === "repeatShare" ? value * 100 : value;
     }
-    startOver();
+    startOver(experiment);
   }
   function toggle(head) {
     state.ablated.has(head) ? state.ablated.delete(head) : state.ablated.add(head);
@@ -98,27 +113,35 @@ function mountPlayground(root, workerSource) {
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
     element.scrollIntoView({ behavior: calm ? "auto" : "smooth", block });
   }
-  /** The button that leads on: its words, and the place where it leads. */
-  function lead(words, element, block) {
-    Object.assign(at("next"), { hidden: false, textContent: `${words} ↓`, onclick: () => goTo(element, block) });
+  /** What stands at the window's lower edge: the words, and a button that leads to a place. */
+  function lead(words, element, block, says = "") {
+    state.offer = says ? "end" : "experiment";
+    state.stale = true;
+    at("endSays").textContent = says;
+    at("ways").hidden = !says;
+    Object.assign(at("next"), { textContent: `${words} ↓`, onclick: () => { state.offer = null; state.stale = true; goTo(element, block); } });
   }
   function runExperiment(experiment) {
-    choose(experiment.settings);
-    state.experiment = experiment;
+    choose(experiment.settings, experiment);
     setSpeed(FAST);
     play(true);
-    goTo(at("play").closest(".bar"));
+    goTo(at("stage"));
   }
   /** When training is over: what came out, or first what the reader has to do. */
-  function endTraining(experiment) {
+  function endTraining({ each, induction, together }) {
+    const { experiment, latest: { whole: { copied }, newest } } = state;
+    state.ended = true;
     play(false);
+    if (!experiment) return lead("Which part of it copies?", at("which"), "start", each ? hangsOn(each, induction, together, copied) : `By step ${newest} it has not learned to copy: ${percent(copied)} are copied.`);
     experiment.trained = true;
-    if (experiment.then === "ablate") lead(`Experiment ${experiment.number}: now ablate heads`, at("which"));
-    else if (experiment.then === "type") lead(`Experiment ${experiment.number}: now type a name twice`, at("typed").closest("section"));
-    else tell(experiment);
+    if (!experiment.then) return tell(experiment);
+    const place = experiment.then === "ablate" ? at("which") : at("typed").closest("section"), words = THEN[experiment.then];
+    lead(`Experiment ${experiment.number}: ${words}`, place);
+    Object.assign(experiment.item.querySelector(".now"), { hidden: false, textContent: `${words[0].toUpperCase()}${words.slice(1)} ↑`, onclick: () => goTo(place) });
   }
   function tell(experiment) {
     state.experiment = null;
+    experiment.item.querySelector(".now").hidden = true;
     experiment.item.querySelector(".outcome").hidden = false;
     lead(`Experiment ${experiment.number}: what came out`, experiment.item, "center");
   }
@@ -126,38 +149,41 @@ function mountPlayground(root, workerSource) {
     if (state.experiment?.trained && state.experiment.then === what) tell(state.experiment);
   }
   worker.onmessage = ({ data }) => {
-    if (data.file) return save(`induction-seed${settings().seed}-step${data.step}.safetensors`, new Blob([data.file]));
+    if (data.file) return save(`induction-seed${data.seed}-step${data.step}.safetensors`, new Blob([data.file]));
+    if (data.run !== state.run) return;
     const now = performance.now(), past = data.step < data.newest;
     state.last = data;
     state.stale = true;
-    if (!state.ablated.size) state.whole = data.copied;
     if (past) return;
     Object.assign(at("film"), { max: data.newest, value: data.newest, disabled: !data.newest });
     state.pace = [...state.pace.filter(([t]) => t > now - 1000), [now, data.step]];
-    if (!state.ablated.size && (!state.history.length || data.step > state.newest)) {  // curves show the whole model
-      keepFrame(state.film, data);
-      state.history.push({ step: data.step, first: data.first, second: data.second, scores: data.scores });
+    if (!state.history.length || data.step > state.newest) {  // curves show the whole model
+      if (!data.ablated.length) keepFrame(state.film, data);
+      const { first, second, scores } = data.whole;
+      state.history.push({ step: data.step, first, second, scores });
     }
-    if (state.copied === null && data.copiedAt !== null && !state.experiment) lead("Which part of it copies?", at("which"));
     [state.change, state.copied] = [data.change, data.copiedAt];
     state.latest = data;
     state.newest = data.newest;
-    const { experiment, copied } = state;
-    if (experiment && !experiment.trained && (data.step >= experiment.steps || (copied !== null && data.step >= copied + 60))) endTraining(experiment);
+    if (data.ended) endTraining(data.ended);
   };
   worker.onerror = (event) => { at("news").textContent = `Training stopped: ${event.message}`; };
 
-  for (const input of inputs) input.addEventListener("input", startOver);
-  at("play").onclick = () => play();
+  for (const input of inputs) input.addEventListener("input", () => startOver());
+  at("play").onclick = () => {
+    if (!state.newest && at("losses").getBoundingClientRect().bottom > innerHeight) goTo(at("stage"));
+    play(!state.playing);
+  };
   at("step").onclick = () => { if (state.playing) play(false); root.classList.add("begun"); send("step"); };
-  at("reset").onclick = startOver;
+  at("reset").onclick = () => startOver();
+  at("close").onclick = () => { state.offer = null; state.stale = true; };
   at("how").onchange = ablate;
   at("film").oninput = (event) => { if (state.playing) play(false); send("visit", { step: +event.target.value }); };
   at("link").hidden = !addressed;
   at("link").onclick = async () => {
     try { await navigator.clipboard.writeText(address()); at("kept").textContent = "The link is copied."; } catch { at("kept").textContent = address(); }
   };
-  at("card").onclick = () => paintCard(state, settings()).toBlob((blob) => save(`induction-seed${settings().seed}.png`, blob));
+  at("card").onclick = () => paintCard(state, settings(), address()).toBlob((blob) => save(`induction-seed${settings().seed}.png`, blob));
   at("weights").onclick = () => send("export");
   at("speed").onchange = (event) => setSpeed(event.target.value);
   at("typed").oninput = (event) => { state.pointed = null; send("read", { letters: event.target.value }); didThen("type"); };
@@ -170,15 +196,15 @@ function mountPlayground(root, workerSource) {
     event.preventDefault();
     point(Math.min(last, Math.max(0, state.pointed === null ? 0 : state.pointed + by)));
   };
-  const resized = new ResizeObserver(() => { state.stale = true; });
-  resized.observe(root);
+  const bar = at("play").closest(".bar"), resized = new ResizeObserver(() => { state.stale = true; root.style.setProperty("--bar", `${bar.offsetHeight}px`); });
+  for (const each of [root, bar]) resized.observe(each);
   const seen = new IntersectionObserver((entries) => {  // what is not on the screen is not drawn
     for (const { target, isIntersecting } of entries) state.onScreen[isIntersecting ? "add" : "delete"](target.dataset.id);
     state.stale = true;
   }, { rootMargin: "300px" });
   for (const id of ["once", "again", "heads", "text"]) seen.observe(at(id));
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  dark.onchange = () => { state.stale = true; state.colors = null; };
+  const theme = matchMedia("(prefers-color-scheme: dark)"), isDark = () => document.body.classList.contains("dark");
+  theme.onchange = () => { state.stale = true; state.colors = null; };
   showExperiments(at("experiments"), runExperiment);
 
   let running = true;
@@ -187,17 +213,27 @@ function mountPlayground(root, workerSource) {
     if (state.stale && state.last) {
       state.stale = false;
       state.frames++;
-      state.colors ??= colorsOf(root, dark.matches);
+      state.colors ??= colorsOf(root, isDark());
       draw(state, at, (head) => { toggle(head); didThen("ablate"); });
     }
     requestAnimationFrame(frame);
   }
   setSpeed(at("speed").value);
-  choose(asked());
+  arrive();
+  if (addressed) window.addEventListener("hashchange", arrive);
   send("read", { letters: at("typed").value });
   ablate();
+  if (query.has("autostart")) play(true);
   frame();
-  return () => { running = false; worker.terminate(); resized.disconnect(); seen.disconnect(); };
+  return () => { running = false; window.removeEventListener("hashchange", arrive); worker.terminate(); resized.disconnect(); seen.disconnect(); };
+}
+
+/** What the copying hangs on: what is left without each head alone, and without all induction heads. */
+function hangsOn(each, induction, together, copied) {
+  const lost = each.filter(({ left }) => left < copied / 2), rest = each.filter((head) => !lost.includes(head)).map(({ left }) => left);
+  const said = [...lost.map(({ name, left }) => `${percent(left)} without ${name}`), ...(rest.length ? [`at least ${percent(Math.min(...rest))} without any ${lost.length ? "other" : "one"}`] : [])];
+  const all = induction.length > 1 ? ` Without all heads labeled induction, ${induction.join(" and ")}, it copies ${percent(together)}.` : "";
+  return `It copies ${percent(copied)} now. With one head switched off: ${said.join(", ")}.${all}`;
 }
 
 /** The settings in one line. */
@@ -213,13 +249,14 @@ function summary({ nLayers, nHeads, positions, smearedKeys, repeatShare, looksBa
 const OWN_WIDTH = 23;
 
 function draw(state, at, toggle) {
-  const { last, pace, playing, ablated, onScreen } = state, past = last.step < last.newest, shows = (id) => onScreen.has(id) || !at(id).children.length;
+  const { last, pace, playing, onScreen, offer } = state, { ablated } = last, past = last.step < last.newest, shows = (id) => onScreen.has(id) || !at(id).children.length;
   const [from, to] = [pace[0], pace[pace.length - 1]], speed = playing && to[0] > from[0] ? (1000 * (to[1] - from[1])) / (to[0] - from[0]) : 0;
   at("count").textContent = `step ${last.step}${playing && speed ? ` · ${speed.toFixed(0)} a second` : ""}`;
   at("copied").textContent = percent(last.copied);
   at("meter").style.width = `${100 * last.copied}%`;
-  say(at("news"), past ? SAY.past(last.step) : ablated.size ? SAY.ablated : last.step < 5 ? SAY.start : last.copied >= COPIED ? SAY.copying(state.copied) : state.change !== null ? SAY.change : last.step > 500 ? SAY.stuck : SAY.plateau);
-  say(at("without"), ablated.size ? `Without ${[...ablated].sort().join(", ")}: ${percent(last.copied)} copied${state.whole === null ? "" : `; with all heads ${percent(state.whole)}`}.` : "");
+  say(at("news"), past ? SAY.past(last.step) : ablated.length ? SAY.ablated : last.step < 5 ? SAY.start : last.copied >= COPIED ? SAY.copying(state.copied) : state.change !== null ? SAY.change : last.step > 500 ? SAY.stuck : SAY.plateau);
+  say(at("without"), ablated.length ? `Without ${[...ablated].sort().join(", ")}: ${percent(last.copied)} copied; with all heads ${percent(last.whole.copied)}.` : "");
+  at("end").hidden = !(offer === "experiment" || (offer === "end" && onScreen.has("once")));
   at("film").setAttribute("aria-valuetext", `step ${last.step}`);
   drawLosses(at("losses"), state);
   if (shows("heads")) drawHeads(at("heads"), state, toggle);
@@ -241,7 +278,7 @@ function drawOwn(at, { last, pointed }) {
   const from = letter && scores.length ? best * n * n + pointed * n + 1 : null;  // the row of the letter before the guess, without BOS
   const attends = from === null ? null : Array.from({ length: n - 1 }, (_, j) => (j < pointed ? last.reading.patterns[from + j] : 0));
   drawCells(at("text"), guesses, OWN_WIDTH, attends, pointed);
-  let words = "";
+  let words = "Point at a letter, or reach it with the tab and arrow keys.";
   if (letter) {
     words = `“${visible(letter.letter)}” had a probability of ${Math.exp(-letter.surprise) < 0.01 ? "less than 1 %" : percent(Math.exp(-letter.surprise))}; the best guess was “${visible(letter.guess)}”.`;
     if (attends && pointed) {
@@ -353,11 +390,10 @@ function drawHeads(element, { last, history, ablated, colors }, toggle) {
     const card = element.children[i], { previous, induction } = scores[Math.floor(i / c.nHeads)][i % c.nHeads];
     paintPattern(card.querySelector("canvas"), patterns.subarray(i * n * n, (i + 1) * n * n), n, colors.dark);
     card.setAttribute("aria-pressed", ablated.has(name));
-    card.querySelector(".previous").textContent = previous.toFixed(2);
-    card.querySelector(".induction").textContent = induction.toFixed(2);
+    card.querySelector(".previous").lastChild.data = previous.toFixed(2);
+    card.querySelector(".induction").lastChild.data = induction.toFixed(2);
     card.querySelector(".kind").textContent = ablated.has(name) ? "ablated" : induction > 0.5 ? "induction" : previous > 0.5 ? "previous" : "";
     card.dataset.kind = induction > 0.5 ? "induction" : previous > 0.5 ? "previous" : "";
-    card.setAttribute("aria-label", `Head ${name}${ablated.has(name) ? ", ablated" : ""}: previous-token score ${previous.toFixed(2)}, induction score ${induction.toFixed(2)}. Press to ${ablated.has(name) ? "take it back" : "ablate it"}.`);
     drawScores(card.querySelector(".spark"), history, Math.floor(i / c.nHeads), i % c.nHeads, colors);
   });
 }
@@ -369,7 +405,7 @@ function headCard(name, layer, head, n, length, toggle) {
   card.style.gridRow = layer + 1;
   card.style.setProperty("--half", `${(100 * (length + 1)) / n}%`);
   card.innerHTML = `<span class="title"><b>${name}</b> <span class="kind"></span></span><span class="frame"><canvas width="${n}" height="${n}"></canvas></span>
-    <canvas class="spark"></canvas><span class="scores"><span class="previous"></span><span class="induction"></span></span>`;
+    <canvas class="spark"></canvas><span class="scores"><span class="previous"><span class="unseen">, previous-token score </span>0</span><span class="induction"><span class="unseen">, induction score </span>0</span></span>`;
   card.onclick = () => toggle(name);
   return card;
 }
@@ -399,7 +435,7 @@ function showExperiments(element, run) {
   EXPERIMENTS.forEach((experiment, i) => {
     const item = document.createElement("li"), { title, question, answers, right, outcome } = experiment;
     item.innerHTML = `<h3>${i + 1}. ${title}</h3><p>${question}</p><div class="answers" role="group" aria-label="Your prediction">${answers.map((answer) => `<button aria-pressed="false">${answer}</button>`).join("")}</div>
-      <button class="run" disabled>Predict, then run</button><p class="outcome" role="status" hidden><b></b> ${outcome}</p>`;
+      <button class="run" disabled>Predict, then run</button><button class="now" hidden></button><p class="outcome" role="status" hidden><b></b> ${outcome}</p>`;
     const buttons = [...item.querySelectorAll(".answers button")], start = item.querySelector(".run");
     buttons.forEach((button, chosen) => {
       button.onclick = () => {
@@ -422,8 +458,8 @@ function keepFrame(film, { step, n, copied, patterns, scores }) {
 }
 
 /** A picture to share: how the induction head formed, in six patterns, and the step at which copying came. */
-function paintCard({ film, copied, latest: last }, { seed, nLayers, nHeads }) {
-  const width = 1200, height = 440, side = 172, apart = 190, left = 40;
+function paintCard({ film, copied, latest: last }, { seed, nLayers, nHeads }, address) {
+  const width = 1200, height = 480, side = 172, apart = 190, left = 40;
   const canvas = Object.assign(document.createElement("canvas"), { width, height }), g = canvas.getContext("2d");
   const write = (words, x, y, font, color) => { g.font = `${font} system-ui, sans-serif`; g.fillStyle = color; g.fillText(words, x, y, width - x - left); };
   g.fillStyle = "#fff";
@@ -446,5 +482,6 @@ function paintCard({ film, copied, latest: last }, { seed, nLayers, nHeads }) {
     write(`score ${scores[best].induction.toFixed(2)}`, x, 370, "22px", "#7b3f99");
   });
   if (shown.length) write(`Head ${name}: what each letter attends to, and its induction score. Random letters, written twice.`, left, 412, "20px", "#66636f");
+  write(`Attention-only transformers · ${address.replace(/^\w+:\/\//, "")}`, left, 452, "600 20px", "#7b3f99");
   return canvas;
 }

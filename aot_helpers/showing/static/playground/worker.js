@@ -1,13 +1,16 @@
-// Trains in a Web Worker as the page commands, and posts what there is to see.
+// Trains in a Web Worker as the page commands, and posts what there is to see. Every command and
+// every message has the number of its run, so that the page knows what came too late.
 // The build puts engine.js, STORY and KERNELS (base64 of kernels.wasm) before this.
 
 const bytesOf = (base64) => Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
 const wasmModule = (() => { try { return new WebAssembly.Module(bytesOf(KERNELS)); } catch { return null; } })();  // without SIMD: plain JavaScript
 const text = toTokens(STORY), wakeUp = new MessageChannel();
-let model, probe, uniform, seen, ablated = new Map(), letters = [], saved = new Map(), present = null, marks, playing = false, limit = Infinity, due = 0, lastPost = 0, msPerStep = 0;
+const AFTER = 60, FURTHER = 500;  // steps to train after 90 % are copied, and when the reader says "go on"
+let run, model, probe, uniform, ablated = new Map(), letters = [], saved = new Map(), present = null, marks, end, playing = false, awaited = false, limit = Infinity, due = 0, lastPost = 0, msPerStep = 0;
 
 const commands = {
-  reset({ settings }) {
+  /** A new model. until: the step at which training ends, if it does not copy before. */
+  reset({ settings, until }) {
     model = makeModel(settings, wasmModule);
     probe = makeProbe(model);
     uniform = uniformNumbers(model.config.seed + 1000);
@@ -15,10 +18,18 @@ const commands = {
     saved = new Map([[0, copyWeights(model)]]);
     present = null;
     marks = { change: null, copied: null };
+    end = until;
+    playing = false;
     msPerStep = 0;
     post();
   },
-  play() { goOn(); playing = true; due = performance.now(); turn(); },
+  play() {
+    goOn();
+    if (model.step >= end) end = model.step + FURTHER;
+    playing = true;
+    due = performance.now();
+    soon();
+  },
   pause() { playing = false; post(); },
   step() { goOn(); playing = false; takeStep(); post(); },
   speed({ stepsPerSecond }) { limit = stepsPerSecond; due = performance.now(); },
@@ -33,22 +44,33 @@ const commands = {
     post(nearest);
   },
   /** Sends the weights that are shown, as a safetensors file. */
-  export() { self.postMessage({ file: toSafetensors(model), step: model.step }); },
+  export() { self.postMessage({ run, file: toSafetensors(model), step: model.step, seed: model.config.seed }); },
 };
-self.onmessage = ({ data }) => commands[data.command](data);
+self.onmessage = ({ data }) => { run = data.run; commands[data.command](data); };
 wakeUp.port1.onmessage = turn;
+
+/** One turn, after the page's commands; never two in a row of their own. */
+function soon(wait = 0) {
+  if (awaited) return;
+  awaited = true;
+  if (wait > 2) setTimeout(turn, wait); else wakeUp.port2.postMessage(0);
+}
 
 /** A step if one is due, news if some are due, and then the turn of the page's commands. */
 function turn() {
+  awaited = false;
   if (!playing) return;
   const now = performance.now();
   if (now >= due) {
     takeStep();
     due = Math.max(due + 1000 / limit, now - 50);  // what is missed by more than 50 ms is not caught up
+    if (model.step >= end) {
+      playing = false;
+      return post(null, marks.copied === null ? {} : measureHeads());
+    }
   }
   if (performance.now() - lastPost > 25) post();
-  const wait = due - performance.now();
-  if (wait > 2) setTimeout(turn, wait); else wakeUp.port2.postMessage(0);
+  soon(due - performance.now());
 }
 
 /** Back from a visited step to where training stands. */
@@ -72,7 +94,15 @@ function mark() {
   if (marks.copied !== null || model.step % 5) return;
   const { first, second, copied } = measure(model, probe);
   if (marks.change === null && second <= CHANGE * first) marks.change = model.step;
-  if (copied >= COPIED) marks.copied = model.step;
+  if (copied >= COPIED) [marks.copied, end] = [model.step, model.step + AFTER];
+}
+
+/** What is copied without each head alone, [layer][head], and without all heads with an induction score above 0.5. */
+function measureHeads() {
+  const without = (heads) => measure(model, probe, new Map(heads.map((head) => [head, "zero"]))).copied;
+  const { scores } = measure(model, probe), all = scores.flatMap((row, l) => row.map(({ induction }, h) => ({ name: `L${l}H${h}`, induction })));
+  const labeled = all.filter((head) => head.induction > 0.5).map((head) => head.name);
+  return { each: all.map(({ name }) => ({ name, left: without([name]) })), induction: labeled, together: without(labeled) };
 }
 
 function takeStep() {
@@ -84,13 +114,16 @@ function takeStep() {
   msPerStep = msPerStep ? 0.95 * msPerStep + 0.05 * ms : ms;
 }
 
-/** Posts the losses, the scores and the patterns on the first probe, what is guessed there and of the typed text. */
-function post(visited) {
-  seen = measure(model, probe, ablated);
+/**
+ * Posts the losses and scores of the whole model, and of the model without the ablated heads what is copied, its
+ * patterns on the first probe, what is guessed there and of the typed text. ended: said once, when training has ended.
+ */
+function post(visited, ended = null) {
+  const whole = measure(model, probe), seen = ablated.size ? measure(model, probe, ablated) : whole;
   const { n } = probe, patterns = patternsOf(n), guesses = guessesOf(probe.tokens.slice(0, n), n);
   const reading = letters.length ? read() : null;
   lastPost = performance.now();
-  self.postMessage({ step: visited ?? model.step, newest: model.step, change: marks.change, copiedAt: marks.copied, config: model.config, ...seen, n, length: probe.length, patterns, guesses, reading, msPerStep, simd: !!wasmModule });
+  self.postMessage({ run, step: visited ?? model.step, newest: model.step, change: marks.change, copiedAt: marks.copied, config: model.config, ...seen, whole, ablated: [...ablated.keys()], ended, n, length: probe.length, patterns, guesses, reading, msPerStep, simd: !!wasmModule });
 }
 
 /** The patterns of all heads, layer by layer, on the first text of the last forward. */
