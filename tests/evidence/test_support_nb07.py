@@ -70,6 +70,26 @@ def test_the_price_is_the_loss_above_the_floor(model, written):
     assert swapped != pytest.approx(float(by_hand), abs=1e-3)
 
 
+def test_a_head_looks_afresh_and_takes_over_the_words_of_another(model):
+    batches = torch.randint(98, (1, 2, 9))
+    still = {"like": 0, "sign": -1, "steps": 1}
+    young, again, other = (
+        support.trained_on(model, batches, 1, **still, draw=draw) for draw in (3, 3, 4)
+    )
+    attn, before = young.blocks[0].attn, model.blocks[0].attn
+    for name, expected in (("W_V", before.W_V[0]), ("W_O", -before.W_O[0])):
+        close(getattr(attn, name)[1], expected, atol=0.02, rtol=0)  # one step of training apart
+        close(getattr(attn, name)[0], getattr(before, name)[0], atol=0.02, rtol=0)
+    assert (attn.W_Q[1] - before.W_Q[1]).abs().max() > 0.2
+    close(attn.W_Q[0], before.W_Q[0], atol=0.02, rtol=0)
+    assert attn.b_rel[1].abs().max() < 0.1 < before.b_rel[1].abs().max()
+    assert torch.equal(attn.W_Q, again.blocks[0].attn.W_Q)
+    assert not torch.equal(attn.W_Q[1], other.blocks[0].attn.W_Q[1])
+    kept = support.trained_on(model, batches, 1, steps=1)
+    close(kept.blocks[0].attn.W_V[1], before.W_V[1], atol=0.02, rtol=0)
+    assert not young.W_E.requires_grad
+
+
 def test_fillers_are_counted_back_to_the_first_other_word(model):
     texts = model.tokenizer.encode("ada keep so then at bay . so", bos=True)[None]
     assert support.fillers_before(model.tokenizer, texts).tolist() == [[0, 0, 0, 0, 1, 2, 0, 0, 0]]

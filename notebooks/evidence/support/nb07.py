@@ -1,5 +1,6 @@
 """Evidence of notebook 07: skip-trigrams from weights, and what one layer's mistakes cost."""
 
+import copy
 from typing import NamedTuple
 
 import torch
@@ -14,6 +15,8 @@ from aot_helpers.reading.circuits import full_ov, full_qk
 from aot_helpers.reading.factored import FactoredMatrix, block_rows
 from aot_helpers.text.planted import FILLERS, P_VERB
 from aot_helpers.text.tokenization import word_ids
+from aot_helpers.training.config import TrainConfig
+from aot_helpers.training.train import train
 
 # Does "keep" raise "bay" after "in" in a pretrained model, too? What `pretrained` asks.
 VERB, RIGHT = "keep", {"in": "mind", "at": "bay"}
@@ -85,6 +88,36 @@ def looks_at_verbs(
     own = shares.gather(1, before[:, None])[:, 0]
     verbs = torch.isin(texts[row], torch.tensor([number[verb] for verb in P_VERB]))
     return own.mean().item(), ((shares * verbs).sum(dim=1) - own).mean().item()
+
+
+def trained_on(
+    model: AttentionOnlyTransformer,
+    batches,
+    head: int,
+    like: int | None = None,
+    sign: int = 1,
+    steps: int = 300,
+    draw: int = 0,
+) -> AttentionOnlyTransformer:
+    """A copy of a one-layer model in which one head looks afresh, trained on for some steps.
+
+    The head starts with new random queries and keys, as of a model just made, and no bias for
+    distances. like: a head whose W_V and W_O, the latter times sign, it takes over; None: it keeps
+    its own. draw: the seed of the new weights.
+    """
+    young = copy.deepcopy(model).requires_grad_(True)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(draw)
+        fresh = AttentionOnlyTransformer(model.config).blocks[0].attn
+        attn = young.blocks[0].attn
+        for name in ("W_Q", "W_K", "b_rel"):
+            getattr(attn, name)[head] = getattr(fresh, name)[head]
+        if like is not None:
+            attn.W_V[head], attn.W_O[head] = attn.W_V[like], sign * attn.W_O[like]
+    config = TrainConfig(steps, learning_rate=4e-3, warmup_steps=10, log_every=steps)
+    with torch.enable_grad():
+        train(young, batches, config, resume=False, quiet=True)
+    return young.requires_grad_(False)
 
 
 def above_floor(
