@@ -21,7 +21,8 @@ if "torch" not in sys.modules:
 
 # Where the names stand that people type first; nothing is imported before it is used.
 _NAMES = {
-    "models.checkpoints": "load_checkpoint list_checkpoints checkpoint_steps load_measurements",
+    "models.checkpoints": "load_checkpoint list_checkpoints checkpoint_steps load_measurements "
+    "save_model load_model",
     "models.losses": "next_token_losses copy_losses copy_accuracy",
     "models.pretrained": "load_pretrained",
     "models.protocol": "Head all_heads",

@@ -11,6 +11,8 @@ from aot_helpers.models.checkpoints import (
     checkpoint_steps,
     list_checkpoints,
     load_checkpoint,
+    load_model,
+    save_model,
 )
 from aot_helpers.text.corpora import STORIES_SHA256
 from aot_helpers.text.tokenization import characters
@@ -64,6 +66,41 @@ def test_a_failed_write_leaves_the_old_file_whole(tmp_path, monkeypatch, fails):
     with pytest.raises(OSError, match="No space left"):
         write_atomically(path, b"new and longer")
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("pieces", [["abc\u03b8 \n"], None])
+def test_a_model_of_ones_own_comes_back_equal(make_model, tmp_path, pieces):
+    model, path = make_model(d_vocab=8), tmp_path / "my" / "first.safetensors"
+    model.tokenizer = pieces and characters(pieces)
+    save_model(model, path)
+    again, tokens = load_model(path), torch.tensor([[0, 3, 5, 3]])
+    assert again.config == model.config and not again.training
+    assert torch.equal(again(tokens), model.eval()(tokens))
+    if pieces is None:
+        assert again.tokenizer is None
+    else:
+        encoded = model.tokenizer.encode("cab\u03b8", bos=True)
+        assert torch.equal(again.tokenizer.encode("cab\u03b8", bos=True), encoded)
+        assert again.tokenizer.decode(encoded) == "cab\u03b8"
+        assert repr(again.tokenizer) == repr(model.tokenizer)
+
+
+def test_a_saved_model_is_not_overwritten_nor_another_file_taken_for_one(make_model, tmp_path):
+    path, other = tmp_path / "first.safetensors", tmp_path / "other.safetensors"
+    save_model(make_model(d_vocab=8), path)
+    written = path.read_bytes()
+    with pytest.raises(FileExistsError, match="first.safetensors is there already.*another name"):
+        save_model(make_model(d_vocab=9), path)
+    assert path.read_bytes() == written
+    with pytest.raises(FileNotFoundError, match="no file .*other.safetensors.*save_model"):
+        load_model(other)
+    for content in (b"text", written[:-8]):
+        other.write_bytes(content)
+        with pytest.raises(ValueError, match="other.safetensors is damaged, or save_model has not"):
+            load_model(other)
+    files.write_safetensors(other, load_file(path))
+    with pytest.raises(ValueError, match="save_model has not written it: KeyError"):
+        load_model(other)
 
 
 # ---- what goes wrong: the value and the remedy are named ----

@@ -1,14 +1,18 @@
-"""The trained models that come with the collection: hash-checked safetensors and JSON."""
+"""Trained models in files: those that come with the collection, hash-checked, and one's own."""
 
-from dataclasses import fields
+import json
+from dataclasses import asdict, fields
+from pathlib import Path
 
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load as load_safetensors
+from tokenizers import Tokenizer as Backend
 
 from aot_helpers.base import files
 from aot_helpers.base.errors import check_finite, check_one_of, check_whole
-from aot_helpers.base.files import read_json, read_verified
+from aot_helpers.base.files import check_writable, read_json, read_verified, write_safetensors
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.text.tokenization import read_tokenizer
+from aot_helpers.text.tokenization import Tokenizer, read_tokenizer
 
 
 def list_checkpoints() -> dict[str, dict]:
@@ -47,6 +51,51 @@ def load_checkpoint(name: str, step: int | None = None) -> AttentionOnlyTransfor
     except RuntimeError as error:
         raise ValueError(f"{name}, step {step}, does not fit its config: {error}") from None
     model.tokenizer = read_tokenizer(where / "tokenizer.json")
+    return model.eval()
+
+
+def save_model(model: AttentionOnlyTransformer, path: str | Path) -> None:
+    """Keep weights, config and tokenizer in one safetensors file, which `load_model` reads.
+
+    Raises FileExistsError for a file that is there, OSError for a folder that cannot be written.
+    """
+    path, own = Path(path), model.tokenizer
+    if path.exists():
+        raise FileExistsError(f"{path} is there already: take another name, or delete it first")
+    check_writable(path.parent)
+    facts = {"config": asdict(model.config), "tokenizer": None}
+    if own is not None:
+        facts["tokenizer"] = {
+            "name": own.name,
+            "source": own.source,
+            "bos": own.bos,
+            "pad": own.pad,
+        }
+        facts["backend"] = own.backend.to_str()
+    write_safetensors(path, dict(model.named_parameters()), facts)
+
+
+def load_model(path: str | Path) -> AttentionOnlyTransformer:
+    """The model that `save_model` wrote, with .config and .tokenizer.
+
+    Raises FileNotFoundError for a missing file, ValueError for one that `save_model` did not write.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(
+            f"there is no file {path}: save_model(model, {str(path)!r}) writes it"
+        )
+    try:
+        with safe_open(path, "pt") as file:
+            facts = json.loads((file.metadata() or {})["aot"])
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
+        model = AttentionOnlyTransformer(ModelConfig(**facts["config"]))
+        model.load_state_dict(weights)
+    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"{path} is damaged, or save_model has not written it: {error!r}"
+        ) from None
+    if facts["tokenizer"]:
+        model.tokenizer = Tokenizer(Backend.from_str(facts["backend"]), **facts["tokenizer"])
     return model.eval()
 
 

@@ -15,10 +15,9 @@ from torch import Tensor
 
 from aot_helpers.base.results import rounded
 from aot_helpers.models.protocol import Head, Model
-from chapters.nb24_who_says_mary.measure import OPENING, STARTS
+from chapters.nb24_who_says_mary.measure import NAMES, OPENING, STARTS
 from chapters.nb24_who_says_mary.patches import end_outputs, give
-from chapters.nb24_who_says_mary.templates import NAMES
-from chapters.nb24_who_says_mary.two_names import read_names
+from evidence.support.nb24.names import read_names
 
 _WOMEN = "Mary Anna Sarah Emma Laura Alice Kate Jane Susan Helen"
 WOMEN = tuple(_WOMEN.split())
@@ -41,18 +40,21 @@ SAID = {
 
 
 class Again(NamedTuple):
-    """Prompts of one template and order, and the same with another name at IO's last mention."""
+    """Prompts of one template and order, and the same with another name at one last mention."""
 
     tokens: Int[Tensor, "prompt pos"]
     changed: Int[Tensor, "prompt pos"]
     name: Int[Tensor, " prompt"]
     instead: Int[Tensor, " prompt"]
     pronoun: Int[Tensor, " prompt"]
-    at: int  # where the name comes again
+    at: int  # of that mention
 
 
-def prompts(model: Model, n: int = 6, seed: int = 0) -> list[Again]:
-    """So many (n, an even number) of each template and order: half with each pronoun."""
+def prompts(model: Model, slot: str = "IO", n: int = 6, seed: int = 0) -> list[Again]:
+    """So many (n, an even number) of each template and order: half with each pronoun.
+
+    slot: whose last mention is replaced; the prompts are the same for both.
+    """
     rng, encode, found = random.Random(seed), model.tokenizer.encode, []
 
     def ids(names: list[str]) -> Tensor:
@@ -62,21 +64,28 @@ def prompts(model: Model, n: int = 6, seed: int = 0) -> list[Again]:
         for first, second in (("IO", "S"), ("S", "IO")):
             rows = []
             for i in range(n):
-                said = list(PRONOUNS)[i % 2]
-                known = KNOWN
+                said, known = list(PRONOUNS)[i % 2], KNOWN
                 while known == KNOWN:
-                    (io, instead), s = (rng.sample(names, k) for names, k in
-                                        zip(PRONOUNS[said], (2, 1), strict=True))  # fmt: skip
+                    (io, *more), s = (rng.sample(names, k) for names, k in
+                                      zip(PRONOUNS[said], (2, 1), strict=True))  # fmt: skip
                     known = {io, *s}
                 who = {"IO": io, "S": s[0]}
                 begin = start.format(A=who[first], B=who[second])
-                texts = [begin + end.format(**who | {"IO": name}) for name in (io, instead)]
-                rows.append((*texts, io, instead, said))
+                same = PRONOUNS[said][slot == "S"]  # as likely to be a man or a woman
+                instead = more[0] if slot == "IO" else _another(same, s[0], i)
+                texts = [begin + end.format(**who | {slot: x}) for x in (who[slot], instead)]
+                rows.append((*texts, who[slot], instead, said))
             texts, changed, *names = map(list, zip(*rows, strict=True))
             both = [torch.stack([encode(x, bos=True) for x in each]) for each in (texts, changed)]
             (at,) = (both[0] != both[1]).any(dim=0).nonzero()[:, 0].tolist()
             found.append(Again(*both, *map(ids, names), at))
     return found
+
+
+def _another(names: Sequence[str], name: str, i: int) -> str:
+    """The i-th of the other names, over and over."""
+    others = [each for each in names if each != name]
+    return others[i % len(others)]
 
 
 def measured(model: Model, some: Sequence[Again], sets: Mapping[str, Sequence[Head]]) -> dict:
@@ -135,11 +144,13 @@ def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
         some = prompts(model, seed=seed)
         found = {
             "examples": [model.tokenizer.decode(case.tokens[0, 1:]) for case in some],
-            "n_each": len(some[0].tokens),
             "beside": list(others),
             "pairs": list(pairs),
             "runs": measured(model, some, sets | others | pairs),
             "attention": attention(model, some, [late, *early]),
             "says": continuations(model, sets),
         }
+        some = prompts(model, "S", seed=seed)
+        found["runs, the subject"] = measured(model, some, sets | pairs)
+        found["attention, the subject"] = attention(model, some, [late, *early])
     return rounded(found)
