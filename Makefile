@@ -1,11 +1,14 @@
-# Needs only GNU make and Python 3.10 or newer with venv. Everything else goes into .venv.
-#   make PYTHON=python3.12 …                          another interpreter
-#   make REQUIREMENTS=binder/requirements.txt …       torch's smaller CPU build (Linux)
+# Needs only GNU make and a Python with venv that the pins are made for. All else goes into .venv.
+#   make PYTHON=python3.12 …      another interpreter
+#   make TORCH=cpu …              torch's smaller build, from its own index (Linux without a GPU)
 PYTHON ?= python3
-REQUIREMENTS ?= requirements.txt
+TORCH ?=
+$(if $(filter-out cpu,$(TORCH)),$(error TORCH=$(TORCH) is not known: there is TORCH=cpu, or without it PyPI's torch))
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 VENV := .venv
 PY := $(VENV)/bin/python
+TOURS := $(VENV)/.tours
 MADE := $(VENV)/.made
 
 # With more threads than free cores OpenMP spins and tiny models train many times slower.
@@ -14,7 +17,7 @@ OMP_WAIT_POLICY ?= PASSIVE
 export OMP_NUM_THREADS OMP_WAIT_POLICY
 
 .DEFAULT_GOAL := help
-.PHONY: help help-all run lab check test evidence notebooks data clean
+.PHONY: help help-all environment run lab check test evidence notebooks data clean
 .PHONY: test-all checkpoints sweep bench loops browser book pins
 
 # Targets described after ## are listed by `make`, those after #: by `make help-all` as well.
@@ -27,22 +30,45 @@ help:
 help-all:
 	@$(call LIST,#[#:])
 
+# The first Python that fits, and the first that is too new.
+PYTHONS := $(shell sed -nE 's/^requires-python = ">=([0-9.]+),<([0-9.]+)"/\1 \2/p' pyproject.toml)
+FITS = -c 'import sys; first, end = [tuple(map(int, v.split("."))) for v in sys.argv[1:]]; \
+  sys.exit(not first <= sys.version_info[:2] < end)' $(PYTHONS)
+
+UNFIT = echo "Python $(word 1,$(PYTHONS)) or newer is needed, but before $(word 2,$(PYTHONS)); $(PYTHON) is \
+  $$($(PYTHON) -V 2>&1 | grep ^Python || echo missing). Install Python 3.12 and try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1
+NO_VENV = echo "Could not make $(VENV). On Debian and Ubuntu: sudo apt install python3-venv"; exit 1
+NO_TORCH = echo "The pinned torch does not come from $(TORCH_INDEX): try again later, or without \
+  TORCH=$(TORCH), which takes it from PyPI (on Linux with gigabytes of CUDA)"; exit 1
+# Alone, so that no other package is asked for at torch's own index.
+TORCH_ALONE = $(PY) -m pip install --no-deps --retries 1 --timeout 15 --index-url $(TORCH_INDEX) \
+  $$(grep '^torch==' $<) || { $(NO_TORCH); }
+
 # The stamp is written last, so a failed installation is tried again the next time.
-$(MADE): $(REQUIREMENTS)
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
-	  echo "Python 3.10 or newer is needed, but \`$(PYTHON)\` is missing or older: try make PYTHON=python3.12"; exit 1; }
-	@rm -f $(MADE)
-	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || { \
-	  echo "Could not make $(VENV). On Debian and Ubuntu: sudo apt install python3-venv"; exit 1; }
-	$(PY) -m pip install -r $(REQUIREMENTS)
-	$(PY) -m pip install --no-deps -e .
-	@touch $(MADE)
+define INSTALL
+@rm -f $@
+@{ $(PY) $(FITS) && $(PY) -m pip --version; } >/dev/null 2>&1 || { \
+  $(PYTHON) $(FITS) 2>/dev/null || { $(UNFIT); }; $(PYTHON) -m venv --clear $(VENV) || { $(NO_VENV); }; }
+$(if $(TORCH),@$(TORCH_ALONE))
+$(PY) -m pip install -r $<
+$(PY) -m pip install --no-deps -e .
+@touch $@
+endef
+
+$(TOURS): requirements-tours.txt
+	$(INSTALL)
+
+$(MADE): requirements.txt
+	$(INSTALL)
+	@touch $(TOURS)
+
+environment: $(TOURS) ## install what the tours need; the targets for more add the rest themselves
 
 run: $(MADE) ## run the tours, two at a time; copies and a summary go to runs/
 	$(PY) tools/notebooks.py
 
-lab: $(MADE) ## open JupyterLab at the first notebook
-	$(PY) -m jupyterlab --ServerApp.root_dir=. notebooks/00_start_here.ipynb
+lab: $(TOURS) ## open JupyterLab at the first notebook
+	JUPYTER_CONFIG_PATH=tools/jupyter $(PY) -m jupyterlab --ServerApp.root_dir=. notebooks/00_start_here.ipynb
 
 check: $(MADE) ## in seconds: lint, and the notebooks' structure, links, terms and numbers; ONLY="05 12"
 	$(PY) tools/check.py $(ONLY)

@@ -1,11 +1,16 @@
 """The files around the package agree with each other and with what is there."""
 
+import functools
 import json
 import os
 import re
+import shutil
 import statistics
+import subprocess
+import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -27,30 +32,39 @@ JOBS = [
 ]
 
 
+PINS = ["requirements.txt", "requirements-tours.txt", "binder/requirements.txt"]
+# "3.10" and "3.14", the first that is too new.
+FIRST, END = re.findall(r"\d\.\d+", PYPROJECT["project"]["requires-python"])
+MINORS = range(int(FIRST[2:]), int(END[2:]))
+
+
 def read_pins(name):
     """The requirement lines of a pinned file, without comments and options."""
     lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
     return [line for line in lines if line and not line.startswith(("#", "-"))]
 
 
-def test_root_and_binder_pins_agree_and_bring_no_cuda():
-    pins = read_pins("requirements.txt")
-    assert pins == read_pins("binder/requirements.txt")
-    assert "--extra-index-url" not in (ROOT / "requirements.txt").read_text()
-    assert "torch==2.13.0" in pins
-    assert not [pin for pin in pins if re.match(r"(nvidia|cuda|triton)\b", pin)]
+def test_the_sets_of_pins_agree_name_no_index_and_bring_no_cuda():
+    complete, tours, binder = map(read_pins, PINS)
+    versions = [{pin.split(" ;")[0] for pin in pins} for pins in (complete, tours)]
+    assert versions[1] < versions[0]
+    assert [pin for pin in tours if pin != "torch==2.13.0"] == binder != tours
+    assert not [pin for pin in complete if re.match(r"(nvidia|cuda|triton)\b", pin)]
+    assert not [name for name in PINS if "--" in (ROOT / name).read_text()]
 
 
-@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13"])
-def test_every_dependency_has_one_pin_inside_its_range(version):
+@pytest.mark.parametrize("extras", [["tours"], ["tours", "dev"]])
+@pytest.mark.parametrize("version", [f"3.{minor}" for minor in MINORS])
+def test_every_dependency_has_one_pin_inside_its_range(version, extras):
     here = {"python_version": version, "python_full_version": f"{version}.9", "os_name": "posix"}
     pins = {}
-    for requirement in map(Requirement, read_pins("requirements.txt")):
+    for requirement in map(Requirement, read_pins(PINS[extras == ["tours"]])):
         if requirement.marker is None or requirement.marker.evaluate(here):
             assert requirement.name not in pins, f"two pins for {requirement.name}"
             pins[requirement.name] = str(requirement.specifier).removeprefix("==")
     told = PYPROJECT["project"]
-    for line in [*told["dependencies"], *told["optional-dependencies"]["dev"]]:
+    more = [line for extra in extras for line in told["optional-dependencies"][extra]]
+    for line in [*told["dependencies"], *more]:
         dependency = Requirement(line)
         if dependency.marker is None or dependency.marker.evaluate(here):
             assert dependency.specifier.contains(pins[dependency.name]), dependency
@@ -78,6 +92,87 @@ def test_optional_packages_are_pinned_by_hash():
 def test_scripts_are_executable(name):
     assert os.access(ROOT / name, os.X_OK)
     assert (ROOT / name).read_text().startswith("#!/usr/bin/env bash\n")
+
+
+# An interpreter of another version, and one that writes down what it is asked to install.
+OTHER_PYTHON = """#!/bin/sh
+[ "$1" = -V ] && echo "Python {0}.1" && exit
+[ "$1" = -c ] && shift && exec {1} -c "import sys
+sys.version_info = tuple(map(int, '{0}.1'.split('.')))
+$1" $2 $3
+"""
+NOTING_PYTHON = """#!/bin/sh
+[ "$1" = -c ] && exec {0} "$@"
+[ "$3" = install ] && echo "$@" >> asked
+case "$*" in *{1}*) exit 1 ;; esac
+"""
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """What an installation by make reads, and `make` there, with variables."""
+    if shutil.which("make") is None:
+        pytest.skip("GNU make is not installed")
+    for name in ("Makefile", "pyproject.toml", "requirements.txt", "requirements-tours.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+
+    def make(*words):
+        return subprocess.run(
+            ["make", *words], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
+
+    return tmp_path, make
+
+
+def write_script(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+    return f"PYTHON={path}"
+
+
+@pytest.mark.parametrize("version", ["2.7", "3.9", END, "3.100", "4.0"])
+def test_make_refuses_a_python_that_the_pins_do_not_fit(copy, version):
+    folder, make = copy
+    other = write_script(folder / "python", OTHER_PYTHON.format(version, sys.executable))
+    done = make(other, "lab")
+    assert done.returncode and "PYTHON=python3.12 lab" in done.stdout
+    said = f"{FIRST} or newer is needed, but before {END}; {folder}/python is Python {version}.1"
+    assert said in done.stdout and not (folder / ".venv/.tours").exists()
+
+
+@pytest.mark.parametrize("version", [FIRST, f"3.{MINORS[-1]}"])
+def test_make_takes_the_first_and_the_last_python_that_fit(copy, version):
+    """It goes on to make the environment, which this one cannot."""
+    folder, make = copy
+    other = write_script(folder / "python", OTHER_PYTHON.format(version, sys.executable))
+    done = make(other, "lab")
+    assert "Could not make .venv" in done.stdout and "is needed" not in done.stdout
+
+
+def test_make_names_a_python_that_is_missing(copy):
+    assert "/no/python is missing. Install" in copy[1]("PYTHON=/no/python", "lab").stdout
+
+
+def test_make_installs_torch_first_and_alone_and_what_a_target_needs(copy):
+    folder, make = copy
+    write_script(folder / ".venv/bin/python", NOTING_PYTHON.format(sys.executable, "refused"))
+    assert make("TORCH=cpu", "environment").returncode == 0
+    torch, tours, package = (folder / "asked").read_text().splitlines()
+    assert re.search(r"--no-deps .*--index-url https://\S+/cpu torch==[\d.]+$", torch)
+    assert tours.endswith("install -r requirements-tours.txt") and "--no-deps -e ." in package
+    assert make("environment").returncode == make("run").returncode == 0
+    assert "requirements.txt" in (folder / "asked").read_text().splitlines()[3]
+    assert len((folder / "asked").read_text().splitlines()) == 5  # nothing was done twice
+
+
+def test_make_says_what_to_do_where_torchs_index_does_not_answer(copy):
+    folder, make = copy
+    write_script(folder / ".venv/bin/python", NOTING_PYTHON.format(sys.executable, "--index-url"))
+    done = make("TORCH=cpu", "lab")
+    assert done.returncode and len((folder / "asked").read_text().splitlines()) == 1
+    assert "try again later, or without TORCH=cpu, which takes it from PyPI" in done.stdout
+    assert "TORCH=cu128 is not known" in make("TORCH=cu128", "lab").stderr
 
 
 def test_links_name_the_repository_of_pyproject():
@@ -136,15 +231,36 @@ def test_the_readmes_claim_is_the_ledgers():
 
 
 @pytest.mark.parametrize("page", PAGES[:1] + PAGES[3:], ids=lambda page: page.name)
-def test_code_of_the_pages_runs_and_prints_what_is_shown(page, capsys):
+def test_code_of_the_pages_runs_and_prints_what_is_shown(page, capsys, tmp_path, monkeypatch):
+    """From the first block to the last, in a folder with a text, from which little is learned."""
     text = page.read_text(encoding="utf-8")
+    corpus = aot_helpers.load_corpus("stories", "test", quiet=True)
+    (tmp_path / "mytext.txt").write_text("\n".join(corpus.texts), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    little = functools.partial(aot_helpers.learn_to_copy, steps=2, quiet=True)
+    monkeypatch.setattr(aot_helpers, "learn_to_copy", little, raising=False)
+    there = {"aot": aot_helpers}
     for code in re.findall(r"```python\n(.*?)```", text, flags=re.S):
-        names = re.findall(r"\baot\.(\w+)", code)
-        assert [name for name in names if not hasattr(aot_helpers, name)] == []
-        if "mytext.txt" not in code and "chapters" not in code:
-            exec(code, {"aot": aot_helpers})
+        if "run_sweep" not in code:  # minutes; tests/slow runs sweeps
+            exec(code, there)
         printed = capsys.readouterr().out.split()
         assert "print(" not in code or " ".join(printed) in " ".join(text.split())
+    plt.close("all")
+    named = re.findall(r"`aot\.(\w+)\.(\w+)`", text)
+    assert named or page.name != "using.md"
+    assert [
+        name for of, name in named if not callable(getattr(getattr(aot_helpers, of), name))
+    ] == []
+
+
+def test_the_docs_torch_is_the_pinned_one_and_their_pythons_those_of_pyproject():
+    page = (ROOT / "docs/install.md").read_text(encoding="utf-8")
+    (index,) = re.findall(r"TORCH_INDEX \?= (\S+)", MAKEFILE)
+    (torch,) = [pin for pin in read_pins("requirements.txt") if pin.startswith("torch==")]
+    assert f"--no-deps --index-url {index} {torch}\n" in page
+    assert f"--index-url {index} " in (ROOT / "binder/postBuild").read_text()
+    for text in (README, page, (ROOT / "requirements.txt").read_text()):
+        assert f"Python {FIRST} to 3.{MINORS[-1]}" in text
 
 
 def test_every_part_of_a_page_is_installed_with_the_package():

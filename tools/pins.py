@@ -1,6 +1,7 @@
 """Write the requirements files from the dependency lists in pyproject.toml.
 
-That is requirements.txt and the same for Binder, and docs/book/requirements.txt, which has what the
+requirements.txt is the complete set, requirements-tours.txt the part of it that reads and runs the
+tours, and binder/requirements.txt that part without torch. docs/book/requirements.txt has what the
 book needs besides. Pins that are already there stay as long as pyproject.toml allows them;
 `--upgrade` takes the newest versions instead. Needs uv; `make pins` installs it.
 """
@@ -14,13 +15,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADER = """\
-# The tested set, for Python 3.10 to 3.13. Made from pyproject.toml by `make pins`; do not edit.
+# The complete tested set, for Python {}. Made from pyproject.toml by `make pins`; do not edit.
 # The CUDA packages that torch brings along on Linux are left out on purpose: torch itself pins
-# them, and a CPU build of torch does without. For the CPU build use binder/requirements.txt.
+# them, and a CPU build of torch does without. For the CPU build see docs/install.md.
+"""
+TOURS_HEADER = """\
+# Of requirements.txt what JupyterLab and the tours need. Made by `make pins`; do not edit.
 """
 BINDER_HEADER = """\
-# The pins of ../requirements.txt with torch's CPU build. Made by `make pins`; do not edit.
---extra-index-url https://download.pytorch.org/whl/cpu
+# ../requirements-tours.txt without torch (see postBuild). Made by `make pins`; do not edit.
 """
 BOOK_HEADER = """\
 # What `make book` needs besides ../../requirements.txt. Made by `make pins`; do not edit.
@@ -46,17 +49,26 @@ def resolve(kept: Path, extras: list[str], oldest: str, options: list[str]) -> l
         return [line for line in output.read_text().splitlines() if not CUDA.match(line)]
 
 
+def write(name: str, header: str, pins: list[str]) -> None:
+    """A requirements file, and a line that says so."""
+    (ROOT / name).write_text(header + "\n".join(pins) + "\n")
+    print(f"{len(pins)} pins written to {name}")
+
+
 def main() -> None:
-    pins = resolve(ROOT / "requirements.txt", ["dev"], "3.10", sys.argv[1:])
-    body = "\n".join(pins) + "\n"
-    (ROOT / "requirements.txt").write_text(HEADER + body)
-    (ROOT / "binder" / "requirements.txt").write_text(BINDER_HEADER + body)
-    book, fixed = ROOT / "docs/book/requirements.txt", ["--constraint", "requirements.txt"]
-    every = resolve(book, ["dev", "book"], "3.11", [*fixed, *sys.argv[1:]])
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    first, end = re.search(r'^requires-python = ">=3\.(\d+),<3\.(\d+)"', text, re.M).groups()
+    oldest, fixed = f"3.{first}", ["--constraint", "requirements.txt", *sys.argv[1:]]
+    pins = resolve(ROOT / "requirements.txt", ["tours", "dev"], oldest, sys.argv[1:])
+    write("requirements.txt", HEADER.format(f"{oldest} to 3.{int(end) - 1}"), pins)
+    tours = resolve(ROOT / "requirements-tours.txt", ["tours"], oldest, fixed)
+    write("requirements-tours.txt", TOURS_HEADER, tours)
+    no_torch = [line for line in tours if NAME.match(line)[0] != "torch"]
+    write("binder/requirements.txt", BINDER_HEADER, no_torch)
+    book = "docs/book/requirements.txt"
+    every = resolve(ROOT / book, ["tours", "dev", "book"], "3.11", fixed)
     known = {NAME.match(line)[0] for line in pins}
-    more = [line for line in every if NAME.match(line)[0] not in known]
-    book.write_text(BOOK_HEADER + "\n".join(more) + "\n")
-    print(f"{len(pins)} pins written to requirements.txt and binder/, {len(more)} to {book.parent}")
+    write(book, BOOK_HEADER, [line for line in every if NAME.match(line)[0] not in known])
 
 
 if __name__ == "__main__":

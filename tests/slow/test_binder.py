@@ -17,7 +17,7 @@ def test_binder_post_build_and_start(tmp_path):
     """In a fresh environment that sees the installed packages, as on Binder, with no network."""
     copy = tmp_path / "copy"
     copy.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "requirements-tours.txt", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "aot_helpers", copy / "aot_helpers", ignore=ignore)
