@@ -63,7 +63,9 @@ def test_names_and_texts_that_do_not_fit_are_refused(stories):
         measure.mentions(stories, measure.encode(stories, "No name"), "Ada")
 
 
-@pytest.mark.parametrize("name", ["Ada Lovelace", "Ελένη Νικολάου", "Maximiliane von Weißenfels"])
+@pytest.mark.parametrize(
+    "name", ["Ada Lovelace", "Ελένη Νικολάου", "Maximiliane von Weißenfels", "王小明 Wang"]
+)
 def test_the_drawings_take_any_name(stories, name):
     tokens = measure.encode(stories, measure.sentence(name, FRIEND))
     some, loss = stories.tokenizer.token_strings(tokens), measure.losses(stories, tokens)
@@ -83,6 +85,29 @@ def test_the_drawings_take_any_name(stories, name):
     view = figures.to_point_at(data, "L1H0", int(second[0]), 7.0, "title")
     assert view.data["runs"][0]["loss"] == pytest.approx(loss.tolist(), abs=0.006)
     assert "http" not in view.html(still=False)
+
+
+def test_a_letter_stands_across_its_bytes_unless_the_figures_lack_it():
+    tokens = [" ", "‹ce›", "‹98›", "y", "‹e7›", "‹8e›", "‹8b›"]  # Θ and 王 in UTF-8
+    lacking = [("‹e7›", 1, 1), ("‹8e›", 1, 1), ("‹8b›", 1, 1)]
+    assert figures.letters(tokens) == [(" ", 1, 1), ("Θ", 1, 2), ("Θ", 2, 2), ("y", 1, 1), *lacking]
+    assert figures.in_words(tokens, lacking=True)[1:] == ["Θ₁", "Θ₂", "y", "王₁", "王₂", "王₃"]
+    assert "".join(figures.in_a_row(tokens, lacking=True)) == " Θ₂y王₂₃"
+    (line,) = figures.sentences(tokens, torch.arange(7.0))
+    assert [(piece.text, piece.n_tokens, piece.loss) for piece in line[:4]] == [
+        (" ", 1, 0),
+        ("Θ", 2, 1),
+        ("", 0, 2),
+        ("y", 1, 3),
+    ]
+
+
+def test_a_brace_goes_on_in_the_next_line_and_is_named_once():
+    brace = (6, 9, "first mention")  # of ten tokens of ten letters, eight of them in the first line
+    figure = figures.shaded({"": (10 * ["0123456789"], torch.ones(10))}, "title", 7.0, "", [brace])
+    (axis, *_) = figure.axes
+    assert [len(line.get_xdata()) for line in axis.lines] == [4, 4]
+    assert sum(text.get_text() == "first mention" for text in axis.texts) == 1
 
 
 @pytest.mark.parametrize("number", ["00.1", "00.2"])

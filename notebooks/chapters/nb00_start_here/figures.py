@@ -1,8 +1,8 @@
 """Drawings of notebook 00: a text shaded by loss, eight patterns, arrows, 270 heads."""
 
-import codecs
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -22,6 +22,7 @@ SCRIPT = Path(__file__).with_name("reader.js")  # the live view, in the page its
 LOSS = LinearSegmentedColormap.from_list("loss", ["white", "#F6C9A5", "#E58A43", QUERY])
 WIDE, LETTER = 10.0, 0.602 / 72  # inches of a figure; of a letter of 1 point
 LONGEST = 88  # letters of a line
+BYTE, SUBSCRIPTS = 0.7, "₀₁₂₃₄"  # the width of a byte of a letter, in letters; how it is numbered
 
 
 def shaded(
@@ -37,8 +38,8 @@ def shaded(
     color; known says what it means. braces: (first token, last token, words), below every text.
     """
     lines = {label: sentences(*row) for label, row in rows.items()}
-    letters = max(sum(len(t) for _, t, _ in line) for each in lines.values() for line in each)
-    size = min(17.0, (WIDE - 0.4) / letters / LETTER)
+    longest = max(sum(map(width, line)) for each in lines.values() for line in each)
+    size = min(17.0, (WIDE - 0.4) / longest / LETTER)
     tall = max(size * 0.022, 0.3)  # inches of a line's ground
     step = tall + 0.17 + 0.27 * bool(braces)
     height = 0.95 + sum(0.34 * bool(label) + step * len(each) for label, each in lines.items())
@@ -50,13 +51,21 @@ def shaded(
             y -= 0.34
         for line in each:
             x, edges = 0.17, {}
-            for i, token, loss in line:
-                wide, color = LETTER * size * len(token), LOSS(min(loss / most, 1.0))
+            for at, piece in enumerate(line):
+                wide, color = LETTER * size * width(piece), LOSS(min(piece.loss / most, 1.0))
                 corner = (x, y - tall / 2)
-                axis.add_patch(Rectangle(corner, wide, tall, fc=color, ec="white", lw=1))
+                edge = {"ec": "white" if piece.n_tokens == 1 else "none", "lw": 1}
+                axis.add_patch(Rectangle(corner, wide, tall, fc=color, **edge))
                 look = {"size": size, "family": "monospace", "ha": "left"}
-                ink = "white" if loss > 0.8 * most else INK
-                say(axis, x, y - 0.015, token.replace("\n", " "), ink, **look)
+                under = line[at : at + max(piece.n_tokens, 1)]  # a letter stands across its bytes
+                ink = "white" if min(part.loss for part in under) > 0.8 * most else INK
+                middle = 0.0
+                if piece.n_tokens > 1:
+                    look["ha"], middle = "center", wide * len(under) / 2
+                    frame = {"fc": "none", "ec": "white", "lw": 1}
+                    axis.add_patch(Rectangle(corner, 2 * middle, tall, zorder=1.5, **frame))
+                say(axis, x + middle, y - 0.015, piece.text.replace("\n", " "), ink, **look)
+                i = piece.place
                 edges[i] = (x + 0.02, x + wide - 0.02)
                 x += wide
             for start, end, words in braces:
@@ -65,7 +74,7 @@ def shaded(
                     left, right, low = edges[here[0]][0], edges[here[-1]][1], y - tall / 2 - 0.03
                     ends = [low, low - 0.05, low - 0.05, low]
                     axis.plot([left, left, right, right], ends, color=INK, lw=1)
-                    if len(here) > (end - start) / 2:
+                    if line is max(each, key=lambda row: n_within(row, start, end)):
                         middle = min(max((left + right) / 2, 1.6), WIDE - 1.6)
                         say(axis, middle, low - 0.18, words, size=11)
             y -= step
@@ -76,41 +85,65 @@ def shaded(
     return diagrams.headline(figure, title)
 
 
-def readable(tokens: list[str]) -> list[str]:
-    """The tokens with letters for the bytes of a letter, which stands at the last of them.
+class Piece(NamedTuple):
+    """What is drawn of a token: a letter at the first of its bytes, and nothing at the others."""
 
-    A letter that the font lacks stays as its bytes.
+    place: int
+    text: str
+    n_tokens: int  # that the text stands for; 0 of a later byte
+    loss: float
+
+
+def width(piece: Piece) -> float:
+    """How wide a token is drawn, in letters."""
+    return len(piece.text) if piece.n_tokens == 1 else BYTE
+
+
+def n_within(line: list[Piece], start: int, end: int) -> int:
+    """How many tokens of a line stand from one place to another."""
+    return sum(start <= piece.place <= end for piece in line)
+
+
+def letters(tokens: list[str], lacking: bool = False) -> list[tuple[str, int, int]]:
+    """Each token as (letter, which of its bytes from 1 on, how many it has), or (token, 1, 1).
+
+    A letter that the figures' font lacks stays as its bytes, unless lacking: a page has more fonts.
     """
-    font, decoder, found = get_font(findfont("DejaVu Sans Mono")), None, []
+    font, found, group = get_font(findfont("DejaVu Sans Mono")), [], []
     for token in tokens:
-        parts = re.split(r"‹([0-9a-f]{2})›", token)  # text, byte, text, byte, ...
-        if len(parts) == 1:
-            decoder = None
-            found.append(token)
-            continue
-        decoder = decoder or codecs.getincrementaldecoder("utf-8")("replace")
-        told = "".join(
-            decoder.decode(bytes.fromhex(part) if i % 2 else part.encode())
-            for i, part in enumerate(parts)
-        )
-        drawn = "\ufffd" not in told and all(font.get_char_index(ord(x)) for x in told)
-        found.append((told if told.strip() else told + "…") if drawn else token)
+        found.append((token, 1, 1))
+        hexes = re.findall(r"‹([0-9a-f]{2})›", token)
+        group = [*group, hexes] if 4 * len(hexes) == len(token) else []  # bytes and nothing else
+        told = bytes.fromhex("".join(sum(group, []))).decode(errors="replace")
+        if told and "\ufffd" not in told:
+            if lacking or all(font.get_char_index(ord(x)) for x in told):
+                found[-len(group) :] = [(told, i + 1, len(group)) for i in range(len(group))]
+            group = []
     return found
 
 
-def sentences(
-    tokens: list[str], losses: Float[Tensor, " token"]
-) -> list[list[tuple[int, str, float]]]:
-    """[(place, token, loss)] for each sentence, in lines of at most LONGEST letters."""
-    lines, used, last = [[]], 0, len(tokens) - 1
-    tokens = readable(tokens)
-    for i, (token, loss) in enumerate(zip(tokens, losses, strict=True)):
-        if lines[-1] and used + len(token) > LONGEST:
+def in_words(tokens: list[str], lacking: bool = False) -> list[str]:
+    """The tokens one by one, a letter's bytes with their numbers: Θ₁ and Θ₂."""
+    return [t if n == 1 else f"{t}{SUBSCRIPTS[i]}" for t, i, n in letters(tokens, lacking)]
+
+
+def in_a_row(tokens: list[str], lacking: bool = False) -> list[str]:
+    """The tokens as parts of a text: Θ and ₂ for its two bytes."""
+    return [t if i == 1 else SUBSCRIPTS[i] for t, i, _ in letters(tokens, lacking)]
+
+
+def sentences(tokens: list[str], losses: Float[Tensor, " token"]) -> list[list[Piece]]:
+    """The tokens of each sentence, in lines of at most LONGEST letters."""
+    lines, used, last = [[]], 0.0, len(tokens) - 1
+    for i, ((token, part, n), loss) in enumerate(zip(letters(tokens), losses, strict=True)):
+        piece = Piece(i, "" if part > 1 else token, 0 if part > 1 else n, float(loss))
+        if lines[-1] and part == 1 and token != "." and used + n * width(piece) > LONGEST:
             lines.append([])
         if not lines[-1]:
-            token, used = token.lstrip() if token.strip() else token, 0
-        lines[-1].append((i, token, float(loss)))
-        used += len(token)
+            used = 0.0
+            piece = piece._replace(text=token.lstrip() if token.strip() else token)
+        lines[-1].append(piece)
+        used += width(piece)
         if token.strip().endswith(".") and i < last:
             lines.append([])
     return lines
@@ -125,14 +158,16 @@ def to_point_at(data: dict, head: str, query: int, most: float, title: str) -> P
     index, run = data["heads"].index(head), data["runs"][0]
     percents = dict(run["attends"][index][query])
     weights = [percents.get(i, 0) / 100 for i in range(len(data["tokens"]))]
-    tokens = ["▸", *data["tokens"][1:]]
-    row = {f"{head}\nfrom “{data['tokens'][query]}”": (tokens, weights)}
+    tokens = ["▸", *in_a_row(data["tokens"])[1:]]
+    named = in_words(data["tokens"], lacking=True)
+    row = {f"{head}\nfrom “{in_words(data['tokens'])[query]}”": (tokens, weights)}
     without = (f"without {each['name']}: " for each in data["runs"][1:])
     best = [each["expected"][query][0] for each in data["runs"]]
     said = zip(("expected next: ", *without), best, strict=True)
     note = "     ".join(f"{which}“{token}” {p}" for which, (token, p) in said)
     still = texts.shaded_texts(row, title, SHARE, most=1.0, key=note)
     at_first = {"head": index, "query": query, "most": most}
+    at_first |= {"tokens": in_a_row(data["tokens"], lacking=True), "named": named}
     return Page(SCRIPT, data | at_first, still, f"a text to point at. {title}")
 
 
@@ -178,7 +213,7 @@ def arrows(
     first, second: the positions of the name, of which at most 12 are drawn. Weights below `least`
     are left out; below each token stands the token outside the picture with the largest weight.
     """
-    pieces, tokens = len(first), readable(tokens)
+    pieces, tokens = len(first), [*map(shown, in_words(tokens))]
     first, second = first[:12].tolist(), second[:12].tolist()
     keys = range(first[0] - 1, first[-1] + 2)
     step = min(0.75, 8.2 / len(keys))
@@ -189,23 +224,25 @@ def arrows(
     note = f"thickness: attention weight, from {least:g} on"
     if pieces > len(first):
         note = f"the first {len(first)} of the name's {pieces} tokens; {note}"
+    if split := next((tokens[k] for k in first if tokens[k][-1:] == SUBSCRIPTS[2]), ""):
+        note = f"{split[:-1]}{SUBSCRIPTS[1]}, {split}: bytes of a letter; {note}"
     say(axis, 9.85, 2.4, note, SHARE, ha="right")
     at = {k: 1.9 + step * i for i, k in enumerate(keys)}
     look = {"width": 0.9 * step, "height": 0.36, "size": 10}
     for k, x in at.items():
         color = KEY if k in first else PALE
-        diagrams.word(axis, x, 2.0, shown(tokens[k]), color, **look)
+        diagrams.word(axis, x, 2.0, tokens[k], color, **look)
     for q, twin in zip(second, first, strict=True):
         weights = {k: float(pattern[q, k]) for k in keys}
         for k, weight in weights.items():
             if weight >= least:
                 start, end = (at[twin], 1.0), (at[k], 1.8)
                 diagrams.arrow(axis, start, end, SHARE, 0.25 + 0.65 * weight, 1 + 2.5 * weight)
-        diagrams.word(axis, at[twin], 0.8, shown(tokens[q]), QUERY, **look)
+        diagrams.word(axis, at[twin], 0.8, tokens[q], QUERY, **look)
         outside = {k: float(pattern[q, k]) for k in range(len(tokens)) if k not in weights}
         k = max(outside, key=outside.get)
         if outside[k] >= least:
-            named = "▸" if k == 0 else shown(tokens[k])
+            named = "▸" if k == 0 else tokens[k]
             low = 0.35 - 0.22 * (step < 0.7 and twin % 2)  # neighbors at two heights
             say(axis, at[twin], low, f"{named} {outside[k]:.2f}", PALE, size=10)
     return diagrams.headline(figure, title)
