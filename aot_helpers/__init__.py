@@ -18,6 +18,9 @@ __version__ = "0.1.0"
 # models train many times slower. PyTorch reads this once, when it is loaded.
 if "torch" not in sys.modules:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+for _stream in (sys.stdout, sys.stderr):  # a C locale, and a pipe of Windows, have no "■" or "…"
+    if getattr(_stream, "errors", "") == "strict" and "utf" not in _stream.encoding.lower():
+        _stream.reconfigure(errors="replace")
 
 # Where the names stand that people type first; nothing is imported before it is used.
 _NAMES = {
@@ -44,6 +47,13 @@ _NAMES = {
     "training.copying": "learn_to_copy",
     "training.train": "train",
 }
+# Fonts for scripts that matplotlib's own lacks: those of them that are installed are asked in turn.
+FONTS = (
+    "Noto Sans CJK SC", "Noto Sans CJK JP", "Droid Sans Fallback", "WenQuanYi Micro Hei",
+    "PingFang SC", "Hiragino Sans GB", "Microsoft YaHei", "Malgun Gothic", "Arial Unicode MS",
+    "Noto Sans Devanagari", "Nirmala UI", "Noto Sans Thai", "Leelawadee UI", "Noto Sans Hebrew",
+    "Noto Sans Bengali", "Noto Sans Tamil", "Noto Emoji", "Segoe UI Emoji",
+)  # fmt: skip
 _FIRST = {name: module for module, names in _NAMES.items() for name in names.split()}
 # And every module of the library by its own name, so that `aot.circuits` needs no import.
 _MODULES = {
@@ -77,8 +87,9 @@ def setup(seed: int = 0, threads: int | None = None):
     import ctypes
     import platform
     import random
+    import warnings
 
-    import matplotlib
+    import matplotlib.font_manager
     import numpy
     import torch
 
@@ -86,9 +97,15 @@ def setup(seed: int = 0, threads: int | None = None):
     from aot_helpers.parallel import join
 
     check_whole("seed", seed, 0, 2**32 - 1)
+    if threads is not None:
+        check_whole("threads", threads, 1, 1024)
+    fonts = {font.name for font in matplotlib.font_manager.fontManager.ttflist}
+    families = [*matplotlib.rcParams["font.family"], *(name for name in FONTS if name in fonts)]
     matplotlib.rcParams.update(
         {"figure.dpi": 90, "axes.spines.top": False, "axes.spines.right": False}
+        | {"font.family": list(dict.fromkeys(families))}
     )
+    warnings.filterwarnings("ignore", "Glyph .* missing from font")  # labels say so, and once
     random.seed(seed)
     numpy.random.seed(seed)
     torch.manual_seed(seed)

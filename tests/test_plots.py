@@ -229,6 +229,60 @@ def test_bars_have_the_height_of_their_values():
     assert [bar.get_width() for bar in DRAWN["bars"]().axes[0].patches] == [0.25, 0.5]
 
 
+ODD = ["$$", "$x_{$", "$a b$"]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_dollars_of_names_and_titles_are_drawn_as_typed(odd):
+    for draw in (
+        lambda: texts.shaded_texts({odd: ([odd, "b"], [1, 2])}, odd, key=odd),
+        lambda: texts.token_rows({odd: ([odd], [1])}, odd, note=odd),
+        lambda: texts.arcs([odd, "b"], np.eye(2), odd),
+        lambda: plots.attention_map(np.eye(2), [odd, "b"], odd),
+        lambda: plots.matrix(np.eye(2), [odd, "b"], [odd, "d"], odd, odd, odd, odd),
+        lambda: plots.maps([np.eye(2)], [odd], odd, odd, odd, [odd, ""]),
+        lambda: plots.bars({odd: 1, "b": 2}, odd, odd, 1, odd, {odd: (0, 2)}),
+        lambda: plots.scatter({odd: ([1, 2], [3, 4])}, odd, odd, odd),
+        lambda: plots.loss_curves({odd: [1, 2]}, {odd: 1}, odd, odd, odd),
+        lambda: plots.seed_curves({odd: {odd: ([1, 2], RUNS[:, :2])}}, odd, odd),
+        lambda: plots.token_losses([1, 2], [odd, "b"], odd, [1, 2], (odd, odd)),
+        lambda: forms.dots({odd: {odd: {odd: [1, 2]}}}, odd, odd, levels={1: odd}, note=odd),
+        lambda: forms.points(
+            {odd: {odd: ([1], [1])}}, odd, odd, odd, names={odd: {odd: (1, 1)}}, levels={1: odd}
+        ),
+        lambda: forms.grids({odd: {odd: np.eye(1)}}, odd, row_names=[odd], label=odd),
+        lambda: diagrams.two_heads(title=odd, tokens=(odd,) * 4),
+    ):
+        figure = draw()
+        figure.draw_without_rendering()
+        labels = [text for text in figure.findobj(Text) if "$" in text.get_text()]
+        drawn = [text._preprocess_math(text.get_text()) for text in labels]
+        assert labels and not any(is_mathematics for _, is_mathematics in drawn)
+        assert any(text.replace("·", " ").startswith(odd) for text, _ in drawn)
+
+
+def test_mathematics_of_a_chapter_stays_mathematics():
+    _, axis = diagrams.canvas(1, 1)
+    diagrams.say(axis, 0, 0, "$W_Q$")
+    assert axis.texts[0]._preprocess_math(axis.texts[0].get_text())[1]
+
+
+def test_control_characters_and_scripts_without_a_font_are_said():
+    assert diagrams.typed("a\tb\0c\nd") == "a�b�c\nd"
+    plots.attention_map(np.eye(2), ["שלום", "кот"]).draw_without_rendering()
+    texts.token_rows({"שלום": (["שלום", "😀"], [0, 1])}, "title").draw_without_rendering()
+    with pytest.warns(UserWarning, match="install Noto Sans"):
+        diagrams.typed("\U00012000")  # cuneiform
+
+
+def test_colors_reach_to_values_outside_zero_and_one():
+    for values, ends in ([0, 2], (0, 2)), ([-0.5, 1], (-0.5, 1)), ([0.2, 0.4], (0, 1)):
+        axis = forms.grids({"": {"": np.array([values])}}, "title").axes[0]
+        assert axis.collections[0].get_clim() == ends
+    with pytest.raises(ValueError, match="from 0 to 1, got 5"):
+        plots.attention_map(5 * np.eye(2), ["a", "b"])
+
+
 def test_shown_makes_spaces_and_line_breaks_visible_and_dollars_harmless():
     assert plots.shown(" a\n$b") == r"·a⏎\$b"
 

@@ -3,15 +3,57 @@
 Query orange, key blue, value green, attention shares purple, the stream gray.
 """
 
+import functools
+import re
+import warnings
+from collections.abc import Mapping
+
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib import font_manager
 from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.font_manager import FontProperties
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 QUERY, KEY, VALUE, SHARE = "#D55E00", "#0072B2", "#009E73", "#7B3F99"  # Okabe and Ito, and purple
 INK, PALE = "#222222", "#7D7D7D"
 SHADES = LinearSegmentedColormap.from_list("shares", ["white", "#C9A9DB", SHARE, "#3F1A57"])
 DPI = 100
+
+
+def typed(value):
+    """Text as a label that looks as typed: no $ begins mathematics, � for control characters.
+
+    Of a dict, list or tuple: every text in it; other values stay. Warns, once, where no installed
+    font has a character.
+    """
+    if isinstance(value, str):
+        if not _letters(tuple(plt.rcParams["font.family"])).issuperset(value):
+            said = "characters of labels are boxes, since no installed font draws them: install "
+            warnings.warn(f"{said}Noto Sans of their script, and start again", stacklevel=1)
+        whole = re.sub("[\0-\t\v-\x1f\x7f-\x9f\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
+        return re.sub(r"(?<!\\)\$", r"\\$", whole)
+    if isinstance(value, Mapping):
+        return {typed(name): typed(each) for name, each in value.items()}
+    return type(value)(map(typed, value)) if type(value) in (list, tuple) else value
+
+
+def as_typed(draw):
+    """A function that draws a figure, with all texts that it is given as `typed` has them."""
+
+    @functools.wraps(draw)
+    def drawn(*given, **named):
+        return draw(*typed(given), **typed(named))
+
+    return drawn
+
+
+@functools.cache
+def _letters(families: tuple[str, ...]) -> set[str]:
+    """The characters that these fonts have, and those that need no drawing."""
+    paths = [font_manager.findfont(FontProperties(family=[family])) for family in families]
+    there = {chr(n) for path in paths for n in font_manager.get_font(path).get_charmap()}
+    return there | {*map(chr, range(160)), "\u200c", "\u200d", "\ufe0f"}
 
 
 def canvas(width, height, units=None):
@@ -28,7 +70,8 @@ def canvas(width, height, units=None):
 def say(axis, x, y, text, color=INK, size=10.5, ha="center", **more):
     """A line of text around (x, y); `more` goes to matplotlib's text."""
     place = {"ha": ha, "va": "center", "fontsize": size, "color": color, "zorder": 6}
-    axis.text(x, y, text, **place, **more)
+    families = [more.pop("family", "sans-serif"), *plt.rcParams["font.family"]]
+    axis.text(x, y, text, family=list(dict.fromkeys(families)), **place, **more)
 
 
 def word(axis, x, y, text, color=INK, alpha=1.0, fill="white", width=1.3, height=0.48, size=12.5):
@@ -50,11 +93,12 @@ def headline(figure, text):
     """The title of a figure, at its upper left corner."""
     figure.set_dpi(DPI)
     height = figure.get_size_inches()[1]
-    figure.text(0.012, 1 - 0.18 / height, text, size=12, weight="bold", va="center")
+    figure.text(0.012, 1 - 0.18 / height, typed(text), size=12, weight="bold", va="center")
     plt.close(figure)  # the notebook shows the returned figure once, not twice
     return figure
 
 
+@as_typed
 def two_heads(
     previous=None,
     induction=None,

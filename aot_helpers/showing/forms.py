@@ -11,7 +11,7 @@ import numpy as np
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from aot_helpers.showing.diagrams import INK, PALE, SHADES
+from aot_helpers.showing.diagrams import INK, PALE, SHADES, as_typed
 from aot_helpers.showing.panels import (
     COLORS,
     HALO,
@@ -34,6 +34,7 @@ __all__ = [  # what figures of chapters take from here
 ]  # fmt: skip
 
 
+@as_typed
 def dots(
     data: Mapping[str, Mapping[str, Mapping[str, object]]],
     title: str,
@@ -108,6 +109,7 @@ def dots(
     return figure
 
 
+@as_typed
 def lines(
     data: Mapping[str, Mapping[str, tuple]],
     title: str,
@@ -184,6 +186,7 @@ def _band(y) -> Interval:
     return Interval(runs.min(axis=0), np.median(runs, axis=0), runs.max(axis=0))
 
 
+@as_typed
 def points(
     data: Mapping[str, Mapping[str, tuple]],
     title: str,
@@ -242,6 +245,7 @@ def _of(at, groups, hues) -> str:
     return hues[inside[-1]] if inside else INK
 
 
+@as_typed
 def grids(
     rows: Mapping[str, Mapping[str, object]],
     title: str,
@@ -261,16 +265,19 @@ def grids(
     """Matrices as colored cells, {row of panels: {panel: [row, column]}}: scores, maps, strips.
 
     number: a format such as ".2f", written into cells from `least` on. row_names, column_names: of
-    every matrix; a text such as "L{}" counts. limits: of the colors; {row of panels: limits} gives
-    each row its own, None takes the least and largest of all. label: of the color bar, without one
-    there is none. cell: width (and height) of a cell in inches. NaN stays white.
+    every matrix; a text such as "L{}" counts. limits: of the colors, wider where a value lies
+    outside 0 … 1; {row of panels: limits} gives each row its own, None takes the least and largest
+    of all. label: of the color bar, without one there is none. cell: width (and height) of a cell
+    in inches. NaN stays white.
     """
     tables = {
         row: {name: as_array(each) for name, each in some.items()} for row, some in rows.items()
     }
     every = [each for some in tables.values() for each in some.values()]
-    if limits is None:
-        limits = min(map(np.nanmin, every)), max(map(np.nanmax, every))
+    if limits in (None, (0, 1)):
+        least_most = min(map(np.nanmin, every)), max(map(np.nanmax, every))
+        inside = least_most[0] >= -0.01 and least_most[1] <= 1.01
+        limits = limits if limits and inside else least_most
     wide, high = cell if isinstance(cell, tuple) else (cell, cell)
     n_columns = max(map(len, tables.values()))
     widths = [0.0] * n_columns

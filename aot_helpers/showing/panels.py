@@ -11,7 +11,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox
 
 from aot_helpers.base.errors import check_shape
-from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE, VALUE
+from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE, VALUE, typed
 
 SMALL = 9  # points, the least of a label
 COLORS = (KEY, QUERY, VALUE, SHARE, PALE, INK, "#C2185B", "#8C6D1F")
@@ -32,8 +32,8 @@ class Interval(NamedTuple):
 
 
 def shown(token: str) -> str:
-    """A token as a label: leading space as ·, line break as ⏎, $ without its maths meaning."""
-    return token.replace(" ", "·").replace("\n", "⏎").replace("$", r"\$")
+    """A token as a label: leading space as ·, line break as ⏎, the rest as `typed`."""
+    return typed(str(token).replace(" ", "·").replace("\n", "⏎"))
 
 
 def as_array(values) -> np.ndarray:
@@ -45,9 +45,14 @@ def as_array(values) -> np.ndarray:
 
 
 def pattern_of(values, tokens: Sequence[str]) -> np.ndarray:
-    """Attention [query_pos, key_pos] between these tokens. Raises ValueError for another shape."""
+    """Attention [query_pos, key_pos] between these tokens.
+
+    Raises ValueError for another shape and for values outside 0 … 1, which would look like 0 or 1.
+    """
     pattern = as_array(values)
     check_shape("attention", pattern.shape, [len(tokens)] * 2, "give one head's, with its tokens")
+    if (outside := pattern[(pattern < -0.01) | (pattern > 1.01)]).size:
+        raise ValueError(f"attention is from 0 to 1, got {outside[0]:.3g}: plots.maps draws others")
     return pattern
 
 
@@ -106,7 +111,7 @@ def _write(figure, colors: Mapping[str, str], y: float, size: float, weight: str
     x, line, right = 0.1, 0.0165 * size + 0.04, figure.get_figwidth() - 0.1
     look = {"transform": figure.dpi_scale_trans, "size": size, "weight": weight, "va": "top"}
     for text, color in colors.items():
-        said = figure.text(x, y, text, color=color, **look)
+        said = figure.text(x, y, typed(text), color=color, **look)
         wide = said.get_window_extent().width / figure.dpi
         if x + wide > right and x > 0.1:
             x, y = 0.1, y + line

@@ -7,7 +7,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from aot_helpers.base.errors import check_shape
-from aot_helpers.showing.diagrams import SHADES
+from aot_helpers.showing.diagrams import SHADES, as_typed
 from aot_helpers.showing.forms import grids, lines
 from aot_helpers.showing.forms import points as named_points
 from aot_helpers.showing.panels import SMALL, as_array, panels, pattern_of, shown
@@ -27,6 +27,7 @@ def attention_map(pattern, tokens, title="") -> Figure:
     return attention_maps([pattern], tokens, [title], (width, height))
 
 
+@as_typed
 def attention_maps(patterns, tokens, titles, each=(3.1, 3.3)) -> Figure:
     """Several heads side by side: patterns [head, query_pos, key_pos]; each so many inches."""
     width, height = each
@@ -67,6 +68,7 @@ def matrix(
     )
 
 
+@as_typed
 def maps(
     values, titles, label, x_label="", y_label="", names=None, signed=False, own_scales=False
 ) -> Figure:
@@ -155,6 +157,7 @@ def scatter(points: dict, title, x_label, y_label, diagonal=False, complex_plane
     return figure
 
 
+@as_typed
 def token_losses(losses, tokens: list[str], title: str, other=None, names=("", "")) -> Figure:
     """A bar for the loss of each token, and a second series of bars beside it if given."""
     figure, (axis,) = _figure(min(max(6, 0.24 * len(tokens) + 1), 10), 2.9)
@@ -170,6 +173,7 @@ def token_losses(losses, tokens: list[str], title: str, other=None, names=("", "
     return figure
 
 
+@as_typed
 def bars(
     values: dict[str, float], title: str, label: str, floor=None, floor_name="", spreads=None
 ) -> Figure:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from aot_helpers.showing import diagrams
-from aot_helpers.showing.diagrams import INK, PALE, SHARE
+from aot_helpers.showing.diagrams import INK, PALE, SHARE, as_typed, typed
 from aot_helpers.showing.panels import panels, pattern_of, printable, shown
 
 SURPRISE = diagrams.QUERY  # the color of a loss
@@ -30,15 +30,14 @@ def shaded_texts(rows, title, shade=SURPRISE, most=6.0, key="", letters=84, belo
     width = max(2.1 + LETTER * longest, 0.11 * len(title) + 0.2, 0.08 * len(key) + 0.2)
     figure, axis = diagrams.canvas(width, height)
     color = INK if below else shade
-    diagrams.say(axis, 0.12, height - 0.48, key, color, size=10, ha="left")
+    diagrams.say(axis, 0.12, height - 0.48, typed(key), color, size=10, ha="left")
     y = height - top
     for (label, row), tall in zip(lines.items(), heights, strict=True):
         for i, part in enumerate(label.split("\n")):
             weight = "bold" if i == 0 else "normal"
             place = y - 0.16 - 0.22 * i
-            diagrams.say(
-                axis, 1.75, place, part, PALE if i else INK, size=10.5, ha="right", weight=weight
-            )
+            look = {"size": 10.5, "ha": "right", "weight": weight}
+            diagrams.say(axis, 1.75, place, typed(part), PALE if i else INK, **look)
         for i, (tokens, numbers) in enumerate(row):
             strip(axis, 1.95, y - 0.16 - 0.26 * i, tokens, numbers, shade, most, below)
         y -= tall
@@ -53,8 +52,8 @@ def strip(axis, x, y, tokens, numbers, shade=SURPRISE, most=6.0, below=None):
         color = below if below and number < 0 else shade
         ground = tint(color, 0.85 * round(10 * min(max(share, 0), 1)) / 10)
         axis.add_patch(Rectangle((x, y - 0.115), wide, 0.23, fc=ground, ec="white", lw=0.8))
-        look = {"size": 9.5, "family": "monospace", "color": INK, "va": "center", "zorder": 6}
-        axis.text(x, y - 0.01, printable(token), **look)
+        look = {"size": 9.5, "family": "monospace", "ha": "left"}
+        diagrams.say(axis, x, y - 0.01, typed(printable(token)), **look)
         x += wide
 
 
@@ -81,6 +80,7 @@ def _row(tokens: Sequence[str]) -> list[float]:
     return [LETTER * max(len(shown(token)), 1) + 0.1 for token in tokens]
 
 
+@as_typed
 def token_rows(
     rows: Mapping[str, tuple[Sequence[str], Sequence]],
     title: str,
@@ -138,6 +138,7 @@ def token_rows(
     return figure
 
 
+@as_typed
 def arcs(tokens: Sequence[str], pattern, title: str, *, least: float = 0.08) -> Figure:
     """Attention as arcs from each token to what it looks at, thicker for larger shares.
 
