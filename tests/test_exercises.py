@@ -7,6 +7,7 @@ import pkgutil
 import re
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -226,6 +227,12 @@ NAMED = [  # likely mistakes, and a part of what is said of them
     ("10.2", functools.partial(cut, mean=None), "Your mean is one number"),
     ("12.2", lambda p: [d - 1 for d in page("12.2")(p)], "one too small"),
     ("16.2", lambda targets, n: torch.zeros(len(targets), n), "in equal parts"),
+    ("00.1", lambda tokens: np.zeros(3), "yours is a numpy array"),
+    ("09.3", lambda *start, **how: [[1, 2], [3]], "A list of numbers is wanted"),
+    ("12.2", lambda pattern: ["x"], "A distance for each head is wanted"),
+    ("13.2", [1, 2], "Two rows of two letters"),
+    ("16.3", [["a"]], "Give the letters"),
+    ("16.4", lambda loss_of: torch.zeros(2), "True or False is wanted"),
 ]
 
 

@@ -36,6 +36,8 @@ def against(
 
 def _difference(given, expected) -> str:
     if isinstance(expected, str | list | bool | int) and not isinstance(given, Tensor):
+        if isinstance(given, np.ndarray) and (given.ndim or isinstance(expected, list)):
+            return f"expected {expected!r}, got {_kind(given)}"
         return "" if given == expected else f"expected {expected!r}, got {given!r}"
     if isinstance(expected, Tensor) and expected.ndim and not isinstance(given, Tensor):
         return f"a torch tensor is wanted, yours is {_kind(given)}"
@@ -61,7 +63,7 @@ def _difference(given, expected) -> str:
 def _kind(given) -> str:
     """What an answer is that is no tensor, and what makes one of it."""
     if isinstance(given, np.ndarray):
-        return "a numpy array (torch.from_numpy makes a tensor of it)"
+        return "a numpy array (torch.from_numpy makes a tensor of it, .tolist() a list)"
     if isinstance(given, list):
         return "a list (torch.tensor or torch.stack makes a tensor of it)"
     if isinstance(given, str | int | float | complex):

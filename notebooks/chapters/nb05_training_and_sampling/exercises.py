@@ -186,7 +186,7 @@ def _train(answer):
 
 
 def _too_fast(first, rate, losses_at):
-    if first not in (NAN, WORSE):
+    if not isinstance(first, str) or first not in (NAN, WORSE):
         raise NotYet(f"first is one of {NAN!r} and {WORSE!r}, not {first!r}.")
     rate = read_numbers(rate)
     if not 0 < rate <= 1e30:

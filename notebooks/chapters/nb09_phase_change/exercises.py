@@ -139,7 +139,10 @@ def _as_tensor(walk):
 
     def walked(*arguments):
         found = walk(*arguments)
-        return torch.tensor(found, dtype=torch.double) if isinstance(found, list) else found
+        try:
+            return torch.tensor(found, dtype=torch.double) if isinstance(found, list) else found
+        except (TypeError, ValueError):
+            raise NotYet(f"A list of numbers is wanted, got {found!r:.60}.") from None
 
     return walked
 

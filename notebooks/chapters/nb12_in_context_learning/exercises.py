@@ -92,7 +92,10 @@ _compare_distances = against(
 def _distances(answer):
     def listed(pattern):
         found = answer(pattern)
-        return [int(each) for each in found] if isinstance(found, Iterable) else found
+        try:
+            return [int(each) for each in found] if isinstance(found, Iterable) else found
+        except (TypeError, ValueError, RuntimeError):
+            raise NotYet(f"A distance for each head is wanted, got {found!r:.60}.") from None
 
     _compare_distances(listed)
     return "a head that counts has a favorite distance; a head that matches has none"

@@ -53,8 +53,11 @@ def _square(answer):
     if answer is ...:
         raise NotAttempted
     rows = answer if isinstance(answer, list | tuple) else ()
-    if [len(row) for row in rows] != [2, 2] or not all(
-        isinstance(word, str) and word in tuple("ABCDE") for row in rows for word in row
+    sizes = [len(row) for row in rows if isinstance(row, str | list | tuple)]
+    if (
+        sizes != [2, 2]
+        or len(rows) != 2
+        or not all(isinstance(word, str) and word in tuple("ABCDE") for row in rows for word in row)
     ):
         raise NotYet(f"Two rows of two letters from A to E are wanted, not {answer!r}.")
     (here, right), (below, across) = rows

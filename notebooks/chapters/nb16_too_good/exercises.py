@@ -118,7 +118,9 @@ def _passes(answer):
     if isinstance(answer, str):
         answer = set(answer.lower()) & set("abcd") or answer
     found = attempted(answer)
-    if not isinstance(found, set | list | tuple) or not set(found) <= set("abcd"):
+    if not isinstance(found, set | list | tuple) or any(
+        not isinstance(each, str) or each not in tuple("abcd") for each in found
+    ):
         raise NotYet(f'Give the letters of those that pass, such as "ab"; you give {answer!r}.')
     hints = {
         "a": "a passes nowhere: its softmax runs over T positions, not over V tokens.",
@@ -134,15 +136,19 @@ def _passes(answer):
 
 def _guard(answer):
     for name, loss_of in _suspects().items():
-        allows, wanted = attempted(_tried(answer, name, loss_of)), name == "the usual loss"
-        if bool(allows) != wanted:
+        found, wanted = attempted(_tried(answer, name, loss_of)), name == "the usual loss"
+        try:
+            allows = bool(found)
+        except (RuntimeError, ValueError):  # of more than one number
+            raise NotYet(f"True or False is wanted, got {found!r:.60}.") from None
+        if allows != wanted:
             hints = {
                 "the report's loss": " Ask for the loss of knowing nothing itself, with fewer "
                 "positions than tokens.",
                 "targets that are not shifted": " Knowing nothing costs ln V there, too. What "
                 "should knowing everything cost?",
             }
-            said = f"Your guard says {bool(allows)} to {name}; it should say {wanted}."
+            said = f"Your guard says {allows} to {name}; it should say {wanted}."
             raise NotYet(said + hints.get(name, ""))
     return "it lets one loss through and stops four; it takes a millisecond, before the first step"
 
