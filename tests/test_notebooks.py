@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from traitlets.config.loader import PyFileConfigLoader
 
 import lesson
 from aot_helpers.teaching import exercises
@@ -105,6 +106,19 @@ def test_says_of_folded_outputs_what_jupyterlab_does(path):
     metadata = [cell["metadata"] for cell in cells(path, "code")]
     folded = [each.get("jupyter", {}).get("outputs_hidden") for each in metadata]
     assert [each.get("collapsed") for each in metadata] == folded
+
+
+def test_the_lab_of_make_keeps_the_readers_python_out_of_a_notebook():
+    """JupyterLab writes the kernel's version into each notebook that it opens."""
+    hook = PyFileConfigLoader("jupyter_server_config.py", path=str(ROOT / "tools" / "jupyter"))
+    opened = {"type": "notebook", "content": read(TOUR[0])}
+    opened["content"]["metadata"]["language_info"]["version"] = "3.99.1"
+    hook.load_config().FileContentsManager.pre_save_hook(
+        model=opened, path="", contents_manager=None
+    )
+    assert opened["content"] == read(TOUR[0])
+    (line,) = re.findall(r".*-m jupyterlab.*", (ROOT / "Makefile").read_text("utf-8"))
+    assert "JUPYTER_CONFIG_PATH=tools/jupyter " in line
 
 
 @every_notebook
