@@ -22,6 +22,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+import nbformat
 import torch
 from matplotlib.figure import Figure
 from playwright.sync_api import expect, sync_playwright
@@ -109,9 +110,8 @@ def picture_of(page, explorer) -> str:
     return explorer.locator("img").first.get_attribute("src")
 
 
-def try_notebook(page, base: str) -> None:
-    """Run notebook 00, then use its two widgets as a reader would."""
-    page.goto(f"{base}/lab/tree/notebooks/evidence/00_start_here.ipynb?token={TOKEN}&reset")
+def run_all(page) -> None:
+    """Run all cells of the notebook that was opened."""
     page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
     # Running before the kernel is there would open a "Select Kernel" dialog.
     expect(page.locator(".jp-StatusBar-Widget")).to_contain_text("| Idle", timeout=60_000)
@@ -119,6 +119,12 @@ def try_notebook(page, base: str) -> None:
     page.locator("#jp-mainmenu-run").get_by_text("Run All Cells", exact=True).click()
     page.wait_for_timeout(2000)
     expect(page.locator(".jp-StatusBar-Widget")).to_contain_text("| Idle", timeout=180_000)
+
+
+def try_notebook(page, base: str) -> None:
+    """Run notebook 00, then use its two widgets as a reader would."""
+    page.goto(f"{base}/lab/tree/notebooks/evidence/00_start_here.ipynb?token={TOKEN}&reset")
+    run_all(page)
     print("all cells have run")
 
     view = page.locator(".aot-view").first
@@ -149,6 +155,29 @@ def try_notebook(page, base: str) -> None:
     page.wait_for_timeout(500)
     print("the explorer has drawn a new picture")
     page.screenshot(path=str(ROOT / "runs" / "browser.png"))
+
+
+def try_keys(page, base: str) -> list[str]:
+    """Move a live view's slider by an arrow key: JupyterLab must not take it for another cell."""
+    script = "(root) => { root.innerHTML = '<input type=range max=9 value=2 aria-label=x>'; }"
+    source = "from aot_helpers.showing.widgets import AttentionView\n"
+    source += "view = AttentionView(['a'], [[[1.0]]], ['L0H0'])\n"
+    source += f"view._script = {script!r}\nview"
+    cells = [nbformat.v4.new_code_cell(source), nbformat.v4.new_markdown_cell("The next cell")]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)"}}
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata=kernel)
+    nbformat.write(notebook, ROOT / "runs" / "keys.ipynb")
+    page.goto(f"{base}/lab/tree/runs/keys.ipynb?token={TOKEN}&reset")
+    run_all(page)
+    slider = page.locator(".jp-OutputArea input[type=range]")
+    slider.focus(timeout=60_000)
+    page.wait_for_timeout(1500)
+    slider.focus()
+    for key in ("ArrowRight", "ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+    cell = page.evaluate("document.activeElement.closest('.jp-Cell')?.innerText ?? ''")
+    wrong = [f"the slider stands at {slider.input_value()}"] * (slider.input_value() != "3")
+    return wrong + ["an arrow key leaves the slider"] * ("AttentionView" not in cell)
 
 
 def agrees(page, net, facts, outputs=(1, 1, 1), scores=(1, 1, 1)) -> str:
@@ -245,11 +274,10 @@ SHIFTS = """() => { window.shifted = 0; new PerformanceObserver((list) => {
   for (const e of list.getEntries()) if (!e.hadRecentInput) window.shifted += e.value;
 }).observe({ type: "layout-shift", buffered: true }); }"""
 NAMELESS = """() => [...document.querySelectorAll(
-    "button:not([hidden]), select, input, canvas, summary, [role=img]")]
+    "button, select, input, canvas, summary, [role=img]")]
+  .filter((e) => e.checkVisibility() && !e.closest("[aria-hidden=true]"))
   .filter((e) => !(e.ariaLabel || e.labels?.length || e.innerText?.trim()))
   .map((e) => e.outerHTML)"""
-
-
 STATE = "document.querySelector('#playground').playgroundState"
 
 
@@ -499,6 +527,7 @@ def main() -> int:
         browser.on("request", lambda r: None if r.url.startswith(own) else elsewhere.append(r.url))
         if "notebook" in parts:
             try_notebook(browser.pages[0], base)
+            wrong += [f"JupyterLab: {each}" for each in try_keys(browser.new_page(), base)]
         if "torus" in parts:
             wrong += [f"torus: {each}" for each in try_torus(browser.new_page())]
         if "playground" in parts:

@@ -20,6 +20,15 @@ from aot_helpers.showing.panels import as_array
 from aot_helpers.showing.standalone import script_data
 
 STATIC = Path(__file__).parent / "static"
+# Of every live view: how its buttons look, and that a key which is meant for it stays in it (in
+# JupyterLab an arrow key would leave the slider for another cell). NAME: the id of its element.
+LOOK = """:where(#NAME) button { font: 14px system-ui, sans-serif; color: inherit; background: #fff;
+  border: 1px solid #cfccd6; border-radius: 8px; padding: 4px 11px; min-height: 34px }
+:where(#NAME) button:not(:disabled) { cursor: pointer }
+:where(#NAME) button[aria-pressed=true] { background: #7b3f99; border-color: #7b3f99; color: #fff }
+"""
+KEYS = """document.getElementById('NAME').addEventListener('keydown', event => {
+  if (!event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation(); });"""
 
 
 def png(figure, compression: int = 6) -> bytes:
@@ -92,7 +101,9 @@ class Page:
         call = f"({self._script[self._script.index('(root') :]})"
         call += f"(document.getElementById('{name}'), {script_data(self.data)})"
         image = f"<img src='data:image/png;base64,{picture}' alt='{escape(self.said, True)}'>"
-        return f"<div id='{name}'>{image if still else ''}</div><script>{call}</script>"
+        look, keys = (each.replace("NAME", name) for each in (LOOK, KEYS))
+        place = f"<style>{look}</style><div id='{name}'>{image if still else ''}</div>"
+        return f"{place}<script>{keys}{call}</script>"
 
     def save(self, path: str | Path) -> int:
         """Write the view as one file that a browser opens and that asks for nothing; its bytes."""

@@ -15,8 +15,7 @@
   const view = document.createElement("div"); view.className = "aot-view";
   make("style", "", view).textContent = `
     .aot-view { font: 13px sans-serif; color: #111; background: #fff; }
-    .aot-head { margin: 2px; padding: 2px 8px; cursor: pointer; }
-    .aot-head[aria-pressed=true] { outline: 2px solid #d55e00; }
+    .aot-heads { display: flex; flex-wrap: wrap; gap: 6px; }
     .aot-map { display: block; margin: 6px 0; max-width: 100%; touch-action: pan-y; }
     .aot-token { padding: 1px 3px; margin: 1px; display: inline-block; white-space: pre; }
     .aot-token, .aot-out { font-family: monospace; }

@@ -134,7 +134,7 @@ def to_point_at(model: Model, tokens: Int[Tensor, " pos"], groups: dict[str, lis
         logits, cache = model.run_with_cache(tokens[None], edits=ablate(model, group))
         best = logits[0].softmax(dim=-1).topk(3)
         expected = [
-            [[strings(i[None])[0], f"{p:.2f}"] for i, p in zip(*row, strict=True)]
+            [[strings(i[None])[0], _in_hundredths(p)] for i, p in zip(*row, strict=True)]
             for row in zip(best.indices, best.values, strict=True)
         ]
         layers = range(model.config.n_layers)
@@ -145,6 +145,10 @@ def to_point_at(model: Model, tokens: Int[Tensor, " pos"], groups: dict[str, lis
         runs.append(run | {"expected": expected, "attends": attends})
     heads = [f"L{i}H{j}" for i in layers for j in range(model.config.n_heads)]
     return {"tokens": strings(tokens), "heads": heads, "runs": runs}
+
+
+def _in_hundredths(p: float) -> str:
+    return f"{p:.2f}" if p >= 0.005 else "<0.01"
 
 
 def _at_least(row: list[int], percent: int) -> list[list[int]]:

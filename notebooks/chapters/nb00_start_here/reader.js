@@ -37,7 +37,7 @@
     const { loss, expected, attends } = data.runs[run], weights = new Map(head < 0 ? [] : attends[head][at]);
     spans.forEach((s, i) => { const l = i ? loss[i - 1] / data.most : 0, w = weights.get(i) || 0;
       s.style.background = head < 0 ? tint([213, 94, 0], l) : tint([123, 63, 153], w / 100);
-      s.style.color = (head < 0 ? l > 0.8 : w > 55) ? "#fff" : head >= 0 && i > at ? "#aaa" : "#222";
+      s.style.color = (head < 0 ? l > 0.8 : w > 55) ? "#fff" : head >= 0 && i > at ? "#767676" : "#222";
       s.style.outline = i === at ? "2px solid #d55e00" : "none"; });
     const show = t => `“${t}”`, next = expected[at].map(([t, p]) => `${show(t)} ${p}`).join(", ");
     const came = at + 1 < spans.length ? ` What came: ${show(data.named[at + 1])}, loss ${loss[at].toFixed(2)} nats.` : "";

@@ -350,7 +350,7 @@ function drawLosses(canvas, { history, change, copied, last: shown, colors }) {
   if (shown.step < shown.newest) { g.setLineDash([]); line(g, across(shown.step), top, across(shown.step), bottom, pale); g.setLineDash([2, 3]); }
   const mark = across(copied ?? change ?? 0), early = mark < (left + right) / 2, x = early ? mark + 6 : across(change ?? 0) - 6, side = early ? "left" : "right";
   if (change !== null) line(g, across(change), top, across(change), bottom, ink, `change: step ${change}`, x, down(2.9), ink, side);
-  if (copied !== null) line(g, across(copied), top, across(copied), bottom, value, `90 % copied: step ${copied}`, x, down(2.4), value, side);
+  if (copied !== null) line(g, across(copied), top, across(copied), bottom, value, `90 % copied: step ${copied}`, x, Math.max(down(2.4), down(2.9) + 14), value, side);
   g.setLineDash([]);
   const ends = { first: down(now.first) + 4, second: down(now.second) + 4 };
   if (ends.second - ends.first < 15) { const middle = (ends.first + ends.second) / 2; ends.first = middle - 7.5; ends.second = middle + 7.5; }
@@ -404,8 +404,8 @@ function headCard(name, layer, head, n, length, toggle) {
   card.style.gridColumn = head + 1;
   card.style.gridRow = layer + 1;
   card.style.setProperty("--half", `${(100 * (length + 1)) / n}%`);
-  card.innerHTML = `<span class="title"><b>${name}</b> <span class="kind"></span></span><span class="frame"><canvas width="${n}" height="${n}"></canvas></span>
-    <canvas class="spark"></canvas><span class="scores"><span class="previous"><span class="unseen">, previous-token score </span>0</span><span class="induction"><span class="unseen">, induction score </span>0</span></span>`;
+  card.innerHTML = `<span class="title"><b>${name}</b> <span class="kind"></span></span><span class="frame"><canvas width="${n}" height="${n}" aria-hidden="true"></canvas></span>
+    <canvas class="spark" aria-hidden="true"></canvas><span class="scores"><span class="previous"><span class="unseen">, previous-token score </span>0</span><span class="induction"><span class="unseen">, induction score </span>0</span></span>`;
   card.onclick = () => toggle(name);
   return card;
 }
