@@ -227,7 +227,7 @@ NAMED = [  # likely mistakes, and a part of what is said of them
     ("10.2", functools.partial(cut, mean=None), "Your mean is one number"),
     ("12.2", lambda p: [d - 1 for d in page("12.2")(p)], "one too small"),
     ("16.2", lambda targets, n: torch.zeros(len(targets), n), "in equal parts"),
-    ("00.1", lambda tokens: np.zeros(3), "yours is a numpy array"),
+    ("00.1", lambda tokens: np.zeros(3), "got a numpy array"),
     ("09.3", lambda *start, **how: [[1, 2], [3]], "A list of numbers is wanted"),
     ("12.2", lambda pattern: ["x"], "A distance for each head is wanted"),
     ("13.2", [1, 2], "Two rows of two letters"),
