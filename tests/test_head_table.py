@@ -1,5 +1,6 @@
 import math
 
+import pandas
 import pytest
 import torch
 
@@ -226,3 +227,15 @@ def test_requests_that_make_no_sense_are_refused(make_model, few_tokens):
     ):
         with pytest.raises(ValueError, match=said):
             head_table(*arguments)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "ours"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_precisions_give_the_table_of_the_same_weights(make_model, few_tokens, kind, dtype):
+    make = make_model if kind == "ours" else lambda: tiny(kind)
+    model = make().to(dtype)
+    before = model.W_E.dtype
+    found = head_table(model, few_tokens)
+    assert model.W_E.dtype == before == dtype
+    wanted = head_table(model.float(), few_tokens)
+    pandas.testing.assert_frame_equal(found, wanted, atol=1e-4)

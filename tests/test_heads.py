@@ -241,3 +241,12 @@ def test_keys_that_count_by_halves_are_refused(make_model, some_tokens, unchecke
     targets = 0.5 * keys_back(some_tokens, 1)
     with pytest.raises(ValueError, match="must be True or False, got torch.float32"):
         head_scores(make_model(), some_tokens, targets)
+    with pytest.raises(ValueError, match="must be True or False, got list"):
+        head_scores(make_model(), some_tokens, [[1]])
+    with pytest.raises(ValueError, match="must be True or False"):
+        pattern_score(torch.rand(1, 2, 7, 7), torch.ones(1, 7, 7))
+
+
+def test_texts_by_length_need_a_tokenizer(make_model):
+    with pytest.raises(ValueError, match="BOS: set model.tokenizer"):
+        by_length(induction_scores, make_model(), (2,))

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from aot_helpers.base.errors import check_finite, check_whole
+from aot_helpers.base.errors import check_whole
 from aot_helpers.models.protocol import Head, HeadWeights, Model, check_head
-from aot_helpers.reading.factored import FactoredMatrix
+from aot_helpers.reading.factored import FactoredMatrix, solvable
 from aot_helpers.reading.norms import check_norm
 
 
@@ -148,10 +148,8 @@ def unit_reads(model: Model, layer: int) -> dict[str, Float[Tensor, "head rank d
 
 def unit_factors(circuits: list[FactoredMatrix]) -> Float[Tensor, "head rank d_model"]:
     """R B / ‖A B‖ for A = Q R: products on the right have the norms that A B has there."""
-    A = torch.stack([circuit.A for circuit in circuits])
-    check_finite("the circuits", A)
-    R = torch.linalg.qr(A).R
-    factors = R @ torch.stack([circuit.B for circuit in circuits])
+    A, B = (torch.stack([getattr(each, side) for each in circuits]) for side in "AB")
+    factors = torch.linalg.qr(solvable("the circuits", A)).R @ solvable("the circuits", B)
     size = factors.norm(dim=(1, 2), keepdim=True)
     return factors / size.clamp(min=torch.finfo(size.dtype).tiny)  # a head of zeros stays zero
 

@@ -88,10 +88,7 @@ class FactoredMatrix:
     def eigenvalues(self) -> Complex[Tensor, " rank"]:
         """The eigenvalues of B @ A; A @ B, which must be square, has the same ones and zeros."""
         self._check_square("eigenvalues()")
-        inner = self.B @ self.A
-        check_finite("the matrix", inner)
-        half = inner.dtype in (torch.float16, torch.bfloat16)  # which LAPACK does not know
-        return torch.linalg.eigvals(inner.float() if half else inner)
+        return torch.linalg.eigvals(solvable("the matrix", self.B @ self.A))
 
     def centered_columns(self) -> "FactoredMatrix":
         """Each row minus its mean over the columns."""
@@ -121,12 +118,16 @@ class FactoredMatrix:
             raise ValueError(f"{what} needs a square matrix, this one is {self.shape}")
 
     def _svd(self) -> tuple[Tensor, Tensor, Tensor]:
-        for factor in (self.A, self.B):
-            check_finite("the matrix", factor)
-        Q_left, R_left = torch.linalg.qr(self.A)
-        Q_right, R_right = torch.linalg.qr(self.B.T)
+        Q_left, R_left = torch.linalg.qr(solvable("the matrix", self.A))
+        Q_right, R_right = torch.linalg.qr(solvable("the matrix", self.B.T))
         U, values, Vh = torch.linalg.svd(R_left @ R_right.T, full_matrices=False)
         return Q_left @ U, values, Vh @ Q_right.T
+
+
+def solvable(name: str, matrix: Tensor) -> Tensor:
+    """The matrix as LAPACK takes it: not in half precision. Raises ValueError unless finite."""
+    check_finite(name, matrix)
+    return matrix.float() if matrix.dtype in (torch.float16, torch.bfloat16) else matrix
 
 
 def block_rows(n_columns: int) -> int:

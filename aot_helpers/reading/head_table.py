@@ -1,5 +1,6 @@
 """Every head of a model, measured in every way, each number beside its null: one table."""
 
+import copy
 from functools import partial
 
 import torch
@@ -68,12 +69,15 @@ def head_table(
     labels: for models that see both ways: the true token where `tokens` hides it, -100 elsewhere.
         Loss is on these tokens; for causal models, which take no labels, on every next token.
     leave_out: keys of PARTS to skip; "ablation" runs the model five times for each head and text.
-    What a model has not is NaN, and table.attrs["notes"] says why. Raises ValueError for labels
-    that do not fit, an unknown part, a model without layers, texts where no token returns.
+    Half precision is measured as float32. What a model has not is NaN, and table.attrs["notes"]
+    says why. Raises ValueError for labels that do not fit, an unknown part, a model without layers,
+    texts where no token returns.
     """
     import pandas
 
     _check(model, tokens, labels, leave_out)
+    if model.W_E.dtype in (torch.float16, torch.bfloat16):  # sums of many terms need more digits
+        model = copy.deepcopy(model).float()
     heads, missing = all_heads(model), _missing(model, labels)
     table = pandas.DataFrame(index=pandas.MultiIndex.from_tuples(heads, names=["layer", "head"]))
     table.attrs["notes"] = []
@@ -149,7 +153,7 @@ def _evaluator(model, tokens, labels, draw) -> dict:
     c = model.config
     # Raised logits of the tokens attended to, of those that an even look attends to, of all.
     real, null, whole = torch.zeros(3, c.n_layers, c.n_heads, device=tokens.device)
-    even = uniform_pattern(tokens.shape[1], c.causal).to(tokens.device)
+    even = uniform_pattern(tokens.shape[1], c.causal).to(model.W_E)
     for text in tokens:
         _, cache = model.run_with_cache(text[None])
         found, place = text.unique(return_inverse=True)

@@ -67,6 +67,7 @@ def counted_queries(
 ) -> Bool[Tensor, "batch query"]:
     """True at the queries from first_query on that have a target. ValueError if there are none."""
     check_whole("first_query", first_query, 0)
+    _check_keys(targets)
     counted = targets.any(dim=-1)
     counted[:, :first_query] = False
     if not counted.any():
@@ -75,6 +76,11 @@ def counted_queries(
             "look at: no token that returns, or too short; give a longer text or repeated_tokens"
         )
     return counted
+
+
+def _check_keys(targets) -> None:
+    if (dtype := getattr(targets, "dtype", type(targets).__name__)) != torch.bool:
+        raise ValueError(f"keys to look at must be True or False, got {dtype}")
 
 
 def pattern_score(
@@ -136,8 +142,7 @@ def head_scores(
         behavior = HEAD_PATTERNS[behavior](tokens)
     else:
         shape = (*tokens.shape, tokens.shape[1])
-        if behavior.dtype != torch.bool:
-            raise ValueError(f"keys to look at must be True or False, got {behavior.dtype}")
+        _check_keys(behavior)
         check_shape("keys to look at", behavior.shape, shape, "give [batch, query, key]")
     with torch.no_grad():
         _, cache = model.run_with_cache(tokens)
@@ -173,9 +178,10 @@ def by_length(
     lengths = list(lengths)
     for length in lengths:
         check_whole("length", length, 1, (n_ctx - 1) // 2, " of tokens of a segment written twice")
-    bos = model.tokenizer.bos
-    texts = {n: repeated_tokens(d_vocab, n, n_texts, bos, seed) for n in lengths}
-    return {length: score(model, tokens) for length, tokens in texts.items()}
+    if model.tokenizer is None or model.tokenizer.bos is None:
+        raise ValueError("by_length begins texts with the tokenizer's BOS: set model.tokenizer")
+    texts = {n: repeated_tokens(d_vocab, n, n_texts, model.tokenizer.bos, seed) for n in lengths}
+    return {n: score(model, tokens.to(model.W_E.device)) for n, tokens in texts.items()}
 
 
 def head_output(
