@@ -1,18 +1,23 @@
 import bz2
 import math
+import random
+import time
 
 import pytest
 import torch
+from tokenizers import models, pre_tokenizers, trainers
 
 from aot_helpers.text import corpora
 from aot_helpers.text.batches import (
     MaskedWindows,
     Windows,
     pad_batch,
+    repeat_segments,
     repeated_tokens,
     token_stream,
 )
 from aot_helpers.text.corpora import N_STORIES, STORIES_SHA256, load_corpus
+from aot_helpers.text.tokenization import BOS, _byte_level, train_bpe
 
 STREAM = 1 + torch.randint(20, (500,), generator=torch.Generator().manual_seed(0))  # ids 1 to 20
 
@@ -285,8 +290,40 @@ def test_sixteen_bits_without_their_mark_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [({"bos": 1024}, "bos must be a whole number"), ({"bos": 0.5}, "bos must be a whole number"),
-     ({"stream": torch.rand(400)}, "stream must be token ids")],
+     ({"stream": torch.rand(400)}, "stream must be token ids"),
+     ({"stream": [1, 2]}, "stream must be token ids, .*got list"),
+     ({"stream": torch.ones(2, 400, dtype=torch.long)}, r"stream must have 1 axes, got \(2, 400\)"),
+     ({"repeat_share": "0.5"}, "repeat_share must be between 0 and 1, got '0.5'"),
+     ({"repeat_share": (0.5,)}, "repeat_share must be"), ({"random_share": None}, "got None"),
+     ({"repeat_lengths": 8}, "two whole numbers .*got 8"),
+     ({"repeat_lengths": (1.5, 3)}, "two whole numbers"), ({"seed": "x"}, "seed must be")],
 )  # fmt: skip
 def test_windows_of_what_is_no_token_are_refused(unchecked, changes, said):
     with pytest.raises(ValueError, match=said):
         windows(**changes)
+
+
+@pytest.mark.parametrize("make", [token_stream, pad_batch, repeat_segments])
+@pytest.mark.parametrize("tokens", [[[1, 2]], ["ab"], None, torch.rand(2, 3), 5])
+def test_batches_of_what_is_no_token_are_refused(unchecked, make, tokens):
+    with pytest.raises(ValueError, match="must be token ids, a tensor of whole numbers"):
+        make(tokens, 0)
+    with pytest.raises(ValueError, match="must be a whole number >= 0, got 0.5"):
+        make(torch.ones(2, 3, dtype=torch.long), 0.5)
+
+
+def test_a_run_without_spaces_is_learned_in_time_and_other_texts_as_before():
+    letters = "".join(random.Random(0).choices("abcdefgh", k=200_000))
+    started = time.perf_counter()
+    assert train_bpe([letters], 300).d_vocab == 300  # as one run it takes four times the minute
+    assert time.perf_counter() - started < 30
+    text = "the cat sat on the mat, and then " + "x" * 1999 + " the cat sat again"
+    backend = _byte_level(models.BPE())
+    how = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=[BOS],
+        show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )
+    backend.train_from_iterator([text], how)
+    assert train_bpe([text], 300).backend.to_str() == backend.to_str()

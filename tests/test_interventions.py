@@ -299,6 +299,18 @@ def test_edits_that_make_no_sense_are_refused(linear, some_tokens):
             attempt()
 
 
+def test_an_edit_or_a_reference_of_another_model_is_named(linear, some_tokens):
+    model, other = linear(), linear(n_heads=3)
+    _, cache = other.run_with_cache(some_tokens)
+    for attempt, said in (
+        (lambda: model(some_tokens, edits=ablate(other, [Head(0, 1)])), "for this model"),
+        (lambda: ablate(model, [Head(0, 1)], "mean", cache), "L0.z of the reference .*this model"),
+        (lambda: ablate(model, [Head(1, 1)], "mean", {"L0.z": cache["L0.z"]}), "L1.z .*whole run"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            attempt()
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -556,8 +556,47 @@ def test_an_index_that_leads_elsewhere_is_refused(tmp_path, named):
     torch.save({}, tmp_path / "weights.bin")
     index = {"metadata": {}, "weight_map": {"transformer.wte.weight": named}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(ValueError, match="only .safetensors files beside it are read"):
+    # As a folder, and as a name of the hub, whose files are read from a folder too.
+    for where in (tmp_path, str(tmp_path)):
+        with pytest.raises(ValueError, match="only .safetensors files beside it are read"):
+            pretrained._read(where)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"n_layer": 10**9}, {"n_head": 0}, {"activation_function": "no such"}, {"n_embd": 10**9}],
+)
+def test_an_impossible_config_is_refused_at_once(tmp_path, changes):
+    tiny("gpt2").save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    with pytest.raises(ValueError, match="config.json"):
         load_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["[]", "null", "{", "[" * 100_000])
+def test_a_config_that_is_none_is_refused(tmp_path, content):
+    tiny("gpt2").save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises((ValueError, OSError), match="config.json"):
+        load_pretrained(tmp_path)
+
+
+def test_a_folder_below_the_home_is_found_by_its_tilde(tmp_path, monkeypatch, capsys):
+    tiny("gpt2").save_pretrained(tmp_path / "mine")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    assert load_pretrained("~/mine").config.n_layers == 2
+    assert capsys.readouterr().out.startswith("mine: GPT2LMHeadModel")
+
+
+@pytest.mark.parametrize("hashes", [{}, {"sha256": {}}, {"sha256": {"config.json": "0"}}])
+def test_shipped_files_without_a_hash_are_not_read(tmp_path, monkeypatch, hashes):
+    shutil.copytree(files.DATA / "pretrained", tmp_path / "pretrained")
+    (tmp_path / "pretrained/docstrings-gpt2/provenance.json").write_text(json.dumps(hashes))
+    monkeypatch.setattr(files, "DATA", tmp_path)
+    with pytest.raises(ValueError, match="provenance.json is damaged .*git checkout"):
+        load_pretrained("docstrings-gpt2")
 
 
 def test_weights_that_are_cut_wrong_or_not_finite_are_named(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from aot_helpers.base import results
+from aot_helpers.base.files import read_json
 from aot_helpers.base.statistics import bootstrap_interval, correlation, rank_correlation
 
 
@@ -61,14 +62,26 @@ def test_a_bootstrap_of_two_values_covers_what_their_resamples_can_be():
     assert bootstrap_interval(torch.tensor([5.0, 5.0, 5.0])) == (5.0, 5.0)
 
 
+def test_a_bootstrap_takes_numbers_of_any_kind(unchecked):
+    wanted = bootstrap_interval(torch.tensor([1.0, 2.0, 4.0]))
+    assert bootstrap_interval([1, 2, 4]) == bootstrap_interval(torch.tensor([1, 2, 4])) == wanted
+
+
+def test_json_nested_without_end_is_damaged(tmp_path):
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match="deep.json is damaged .*recursion"):
+        read_json(tmp_path / "deep.json")
+
+
 @pytest.mark.parametrize(
     ("values", "settings", "message"),
     [
         ([1.0], {}, "at least 2 .*got 1"),
+        ([[1.0, 2.0]], {}, r"a row of at least 2 .*got 2 in shape \(1, 2\)"),
         ([1.0, float("nan")], {}, "finite"),
         ([1.0, 2.0], {"n_resamples": 0}, "n_resamples .* got 0"),
     ],
 )
-def test_a_bootstrap_of_nothing_is_refused(values, settings, message):
+def test_a_bootstrap_of_nothing_is_refused(unchecked, values, settings, message):
     with pytest.raises(ValueError, match=message):
         bootstrap_interval(torch.tensor(values), **settings)

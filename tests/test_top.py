@@ -39,3 +39,20 @@ def test_threads_that_wait_sleep_unless_told_otherwise(first, there, expected):
         [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True
     )
     assert done.stdout.strip() == expected, done.stderr
+
+
+@pytest.mark.parametrize("threads", [0, -1, "2", 2.5, True, 10**9])
+def test_a_number_of_threads_that_is_none_is_refused(threads):
+    with pytest.raises(ValueError, match=f"threads must be a whole number .*got {threads!r}"):
+        aot_helpers.setup(threads=threads)
+    with pytest.raises(ValueError, match=f"threads must be a whole number .*got {threads!r}"):
+        aot_helpers.TrainConfig(threads=threads)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+@pytest.mark.parametrize("command", [["progress"], ["ledger", "10.5"]])
+def test_commands_print_in_any_encoding(command, encoding):
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0", "LC_ALL": "C"}
+    command = [sys.executable, "-m", f"aot_helpers.teaching.{command[0]}", *command[1:]]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True)
+    assert done.returncode == 0 and done.stdout, done.stderr

@@ -439,3 +439,20 @@ def test_a_target_that_is_left_out_is_no_loss_of_zero(unchecked):
         next_token_losses(logits, tokens)
     with pytest.raises(ValueError, match="must have shape"):
         next_token_losses(logits[:, :3], tokens.abs() % 11)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [{"n_layers": 10**9}, {"n_ctx": 10**30}, {"d_model": 10**9}, {"d_vocab": 10**12}],
+)
+def test_a_model_that_no_memory_holds_is_refused_at_once(sizes):
+    with pytest.raises(ValueError, match=str(next(iter(sizes.values())))):
+        ModelConfig(**{"d_vocab": 11, **sizes})
+
+
+def test_tokens_and_masks_of_another_device_are_named(make_model, some_tokens):
+    model, mask = make_model(), torch.ones_like(some_tokens, dtype=torch.bool)
+    with pytest.raises(ValueError, match=r"tokens must be .*cpu, not on meta: tokens.to\('cpu'\)"):
+        model(some_tokens.to("meta"))
+    with pytest.raises(ValueError, match="attention_mask must be on"):
+        model(some_tokens, mask.to("meta"))

@@ -49,6 +49,27 @@ def check_one_of(kind: str, name: str, known: Iterable[str]) -> None:
         raise unknown_name(kind, name, known)
 
 
+def is_number(value) -> bool:
+    """True for an int or float that is no bool."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_ids(name: str, ids, n_axes: int) -> None:
+    """Raise ValueError unless it is a tensor of whole numbers with so many axes."""
+    is_tensor = hasattr(ids, "is_floating_point")
+    if not is_tensor or ids.is_floating_point() or str(ids.dtype) == "torch.bool":
+        raise ValueError(
+            f"{name} must be token ids, a tensor of whole numbers, got "
+            f"{ids.dtype if is_tensor else type(ids).__name__}: torch.tensor(…) makes one of "
+            "lists, .long() of other numbers, a tokenizer of text"
+        )
+    if ids.ndim != n_axes:
+        remedy = (
+            "pass one sequence as tokens[None]" if n_axes == 2 else "take one row, or flatten()"
+        )
+        raise ValueError(f"{name} must have {n_axes} axes, got {tuple(ids.shape)}: {remedy}")
+
+
 def check_finite(name: str, values) -> None:
     """Raise ValueError for a tensor with NaN or infinity in it.
 

@@ -13,7 +13,7 @@ def read_json(path: Path) -> dict:
     """The object in a JSON file. Raises ValueError naming the file and the remedy."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         content = error
     if not isinstance(content, dict):
         raise ValueError(

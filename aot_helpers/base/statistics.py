@@ -16,13 +16,16 @@ def bootstrap_interval(
     other: one per text or per seed, say, not one per token. Raises ValueError for fewer than 2
     values, values that are not finite and n_resamples < 1.
     """
-    n = len(values)
-    if n < 2:
-        raise ValueError(f"a spread needs at least 2 values, got {n}: measure more texts or seeds")
+    values = torch.as_tensor(values).detach().double().cpu()
+    if values.ndim != 1 or len(values) < 2:
+        raise ValueError(
+            f"a spread needs a row of at least 2 values, got {values.numel()} in shape "
+            f"{tuple(values.shape)}: measure more texts or seeds"
+        )
     check_finite("values", values)
     check_whole("n_resamples", n_resamples, 1)
+    n = len(values)
     generator = torch.Generator().manual_seed(seed)
-    values = values.detach().double().cpu()
     draws = [torch.randint(n, (n,), generator=generator) for _ in range(n_resamples)]
     means = torch.stack([values[draw].mean() for draw in draws])
     return means.quantile(0.025).item(), means.quantile(0.975).item()

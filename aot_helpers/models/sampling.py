@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from aot_helpers.base.errors import check_finite, check_whole
+from aot_helpers.base.errors import check_finite, check_whole, is_number
 from aot_helpers.models.protocol import Model, check_causal
 
 
@@ -38,7 +38,7 @@ def generate(
         )
     check_causal(model)
     check_whole("n", n, 0, unit=" of tokens")
-    if not isinstance(temperature, int | float) or not temperature >= 0:  # NaN is not either
+    if not is_number(temperature) or not temperature >= 0:  # NaN is not either
         raise ValueError(f"temperature must be a number >= 0, got {temperature!r}; 0 is greedy")
     if top_k is not None:
         check_whole("top_k", top_k, 1, model.config.d_vocab, unit=" (or None)")

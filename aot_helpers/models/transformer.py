@@ -22,6 +22,7 @@ from aot_helpers.models.protocol import (
     text_positions,
 )
 
+MOST_WEIGHTS, MOST_LAYERS = 10**11, 1000  # far above what is read or trained here
 POSITIONS = ("standard", "shortformer", "relative", "none")
 
 
@@ -51,13 +52,17 @@ class ModelConfig:
     def __post_init__(self):
         for name in ("d_vocab", "d_model", "n_heads", "d_head", "n_ctx"):
             check_whole(name, getattr(self, name), 1)
-        for name in ("n_layers", "d_mlp"):
-            check_whole(name, getattr(self, name), 0)
+        check_whole("n_layers", self.n_layers, 0, MOST_LAYERS)
+        check_whole("d_mlp", self.d_mlp, 0)
         for name in ("layer_norm", "causal", "smeared_keys"):
             check_flag(name, getattr(self, name))
         check_one_of("kind of positions", self.positions, POSITIONS)
         if self.positions == "shortformer" and self.d_model % 2:
             raise ValueError(f"shortformer is sinusoidal: make d_model even, not {self.d_model}")
+        of_layer = 4 * self.n_heads * self.d_head + 2 * self.d_mlp
+        weights = (self.n_layers * of_layer + 2 * self.d_vocab + self.n_ctx) * self.d_model
+        if weights > MOST_WEIGHTS:
+            raise ValueError(f"{weights:,} weights fit into no memory: make {self} smaller")
 
 
 def sinusoids(n_ctx: int, d_model: int, base: float = 200.0) -> Float[Tensor, "n_ctx d_model"]:
@@ -197,7 +202,8 @@ class AttentionOnlyTransformer(nn.Module, Model):
         """
         c, edits = self.config, edits or {}
         if not torch.compiler.is_compiling():
-            check_call(c, tokens, attention_mask, edits, self.activation_names() if edits else [])
+            names = self.activation_names() if edits else []
+            check_call(c, tokens, attention_mask, edits, names, self.W_E.device)
         tokens = tokens.long()  # PyTorch looks up no ids of eight or sixteen bits
         see, n_pos = recorder(edits, cache), tokens.shape[1]
         everywhere = attention_mask is None and not c.causal

@@ -19,7 +19,7 @@ from aot_helpers.reading.norms import check_pre_norm, frozen_norm
 ABLATIONS = ("zero", "mean", "resample")
 REPLACEMENTS = ("zero", "mean")
 ROUTES = ("Q", "K", "V")
-SAME_TOKENS = "make the edit from tokens of the same batch size and length"
+SAME_TOKENS = "make the edit for this model, from tokens of the same batch size and length"
 STREAM_NAMES = ("embed", "resid_pre", "attn_out", "mlp_out", "final_resid")
 
 
@@ -47,7 +47,8 @@ def ablate(
 ) -> Edits:
     """Edits that replace the output z of the heads by what says nothing.
 
-    by: "zero"; or "mean", the head's mean z over all positions and texts of a run on `reference`;
+    by: "zero"; or "mean", the head's mean z over all positions and texts of a run on `reference`
+    (padding counts: leave it out);
     or "resample", in row b the z of row b of that run: other texts of the same shape. Zero is
     something a head may never say; the other two keep what it says of every text. The reference may
     also be the cache of such a run, which then serves many ablations. Raises ValueError for a head
@@ -62,6 +63,10 @@ def ablate(
     if reference is None:
         raise ValueError(f"ablation by {by!r} takes the values from other texts: give reference")
     new = reference if isinstance(reference, dict) else _clean(model, reference)
+    inside = (model.config.n_heads, model.config.d_head)
+    for name in names:
+        found = new[name].shape[-2:] if name in new else ()
+        check_shape(f"{name} of the reference", found, inside, "give a whole run of this model")
     if by == "mean":
         new = {name: new[name].mean(dim=(0, 1)) for name in names}
     return _new_z(model, heads, new)
@@ -166,8 +171,7 @@ def _in_turn(value: Tensor, steps: list) -> Tensor:
 
 def _put(old: Tensor, new: Tensor, where: Bool[Tensor, "*places"]) -> Tensor:
     """The new value where `where` is True. A new value with fewer axes is the same everywhere."""
-    if new.ndim == old.ndim:
-        check_shape("what this edit changes", old.shape, new.shape, SAME_TOKENS)
+    check_shape("what this edit changes", old.shape[-new.ndim :], new.shape, SAME_TOKENS)
     return torch.where(where.to(old.device), new.to(old), old)
 
 

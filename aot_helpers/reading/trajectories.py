@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable
 
+from aot_helpers.base.errors import check_one_of
 from aot_helpers.models.checkpoints import load_measurements
 
 QUANTITIES: dict[str, Callable[[dict], float]] = {  # what was measured while a run trained
@@ -20,17 +21,29 @@ for corpus in ("stories", "docstrings"):  # the text that a run has learned, 63 
 def measured(
     names: list[str], quantity: str, first: int = 0, last: int = 4000
 ) -> tuple[list[int], list[list[float]]]:
-    """The measured steps from first to last, and one of QUANTITIES: [step], [run, step]."""
+    """The measured steps from first to last, and one of QUANTITIES: [step], [run, step].
+
+    Raises ValueError for unknown runs and quantities, no run, and no step in between.
+    """
+    check_one_of("quantity", quantity, QUANTITIES)
     runs = [load_measurements(name) for name in names]
-    kept = [i for i, step in enumerate(runs[0]["steps"]) if first <= step <= last]  # alike in all
+    steps = runs[0]["steps"] if runs else []  # alike in all
+    kept = [i for i, step in enumerate(steps) if first <= step <= last]
+    if not kept:
+        raise ValueError(f"nothing is measured of {names} from step {first} to {last}: {steps}")
     read = QUANTITIES[quantity]
     values = [[read(run["measured"][i]) for i in kept] for run in runs]
-    return [runs[0]["steps"][i] for i in kept], values
+    return [steps[i] for i in kept], values
 
 
 def reached(steps: list[int], values: list[float], share: float) -> int:
-    """The first step at which that share of the way from the first value to the last is done."""
+    """The first step at which that share of the way from the first value to the last is done.
+
+    Raises ValueError where the last value is the first, and for a share above 1.
+    """
     whole = values[-1] - values[0]
+    if not whole or not share <= 1:
+        raise ValueError(f"no step has done {share} of the way from {values[0]} to {values[-1]}")
     return next(s for s, v in zip(steps, values, strict=True) if (v - values[0]) / whole >= share)
 
 

@@ -1,24 +1,34 @@
 """Token tensors to batches: windows, padding, repeated segments, masked tokens."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from aot_helpers.base.errors import check_token_ids, check_whole
+from aot_helpers.base.errors import check_ids, check_token_ids, check_whole, is_number
 
 
 def token_stream(texts: list[Int[Tensor, " _"]], bos: int) -> Int[Tensor, " n_tokens"]:
     """All documents in one line, each begun by the beginning-of-sequence token."""
+    check_whole("bos", bos, 0)
+    _check_texts(texts)
     start = torch.tensor([bos])
     return torch.cat([part for tokens in texts for part in (start, tokens)])
+
+
+def _check_texts(texts) -> None:
+    for i, tokens in enumerate(texts if isinstance(texts, Iterable) else [texts]):
+        check_ids(f"text {i}", tokens, 1)
 
 
 def pad_batch(
     texts: list[Int[Tensor, " _"]], pad: int, n_ctx: int | None = None
 ) -> tuple[Int[Tensor, "batch pos"], Bool[Tensor, "batch pos"]]:
     """Texts of 1 to n_ctx tokens as one tensor, and a mask that is True at real tokens."""
+    check_whole("pad", pad, 0)
+    _check_texts(texts)
     lengths = [len(tokens) for tokens in texts]
     if not lengths or min(lengths) == 0:
         raise ValueError("every text needs at least one token: leave empty ones out")
@@ -30,6 +40,8 @@ def pad_batch(
 
 def repeat_segments(segments: Int[Tensor, "batch length"], bos: int) -> Int[Tensor, "batch pos"]:
     """BOS, then each segment twice: [batch, 1 + 2 · length]."""
+    check_ids("segments", segments, 2)
+    check_whole("bos", bos, 0)
     start = torch.full((len(segments), 1), bos, device=segments.device)
     return torch.cat([start, segments, segments], dim=1)
 
@@ -73,25 +85,31 @@ class Windows:
     seed: int = 0
 
     def __post_init__(self):
-        check_whole("n_ctx", self.n_ctx, 1)
+        check_ids("stream", self.stream, 1)
+        for name, least in {"n_ctx": 1, "batch_size": 1, "d_vocab": 2, "seed": 0}.items():
+            check_whole(name, getattr(self, name), least)
         if (n := len(self.stream)) <= self.n_ctx:
             raise ValueError(f"{n} tokens are too few for windows of n_ctx = {self.n_ctx}")
-        check_whole("batch_size", self.batch_size, 1)
-        if self.stream.is_floating_point() or self.stream.dtype == torch.bool:
-            raise ValueError(f"stream must be token ids, whole numbers, got {self.stream.dtype}")
         check_token_ids(self.stream, self.d_vocab)
         check_whole("bos", self.bos, 0, self.d_vocab - 1)
-        steps = [step for step, _ in self._schedule]
+        pairs = [each if isinstance(each, tuple | list) else () for each in self._schedule]
+        whole = all(len(each) == 2 and all(map(is_number, each)) for each in pairs)
+        steps = [step for step, _ in pairs] if whole else []
         rising = steps[:1] == [0] and steps == sorted(set(steps))
         if not (rising and all(0 <= share <= 1 for _, share in self._schedule)):
             raise ValueError(
                 f"repeat_share must be between 0 and 1, got {self.repeat_share!r}; or a schedule "
                 "of (from step, share) whose steps begin at 0 and rise: ((0, 0.9), (300, 0.2))"
             )
-        if not 0 <= self.random_share <= 1:
-            raise ValueError(f"random_share must be between 0 and 1, got {self.random_share}")
-        if not 1 <= self.repeat_lengths[0] <= self.repeat_lengths[1] < len(self.stream):
-            raise ValueError(f"repeat_lengths must be (lowest, highest), got {self.repeat_lengths}")
+        if not is_number(self.random_share) or not 0 <= self.random_share <= 1:
+            raise ValueError(f"random_share must be between 0 and 1, got {self.random_share!r}")
+        ends = self.repeat_lengths if isinstance(self.repeat_lengths, tuple | list) else ()
+        whole = len(ends) == 2 and all(type(end) is int for end in ends)
+        if not whole or not 1 <= ends[0] <= ends[1] < n:
+            raise ValueError(
+                f"repeat_lengths must be (lowest, highest), two whole numbers from 1 to less than "
+                f"the {n} tokens of the stream, got {self.repeat_lengths!r}"
+            )
 
     @property
     def _schedule(self) -> tuple[tuple[int, float], ...]:
@@ -104,6 +122,7 @@ class Windows:
         return [share for start, share in self._schedule if start <= step][-1]
 
     def __getitem__(self, step: int) -> Int[Tensor, "batch pos"]:
+        check_whole("step", step, 0)
         generator = torch.Generator().manual_seed(self.seed * 10_000_019 + step)
         n, n_starts = self.batch_size, len(self.stream) - self.n_ctx
         starts = torch.randint(n_starts, (n, 1), generator=generator)
@@ -141,8 +160,11 @@ class MaskedWindows:
     share: float = 0.15
 
     def __post_init__(self):
-        if not 0 < self.share < 1:
-            raise ValueError(f"share must be between 0 and 1, such as 0.15, got {self.share}")
+        if not isinstance(self.windows, Windows):
+            raise ValueError(f"windows must be Windows(…), got a {type(self.windows).__name__}")
+        check_whole("mask", self.mask, 0)
+        if not is_number(self.share) or not 0 < self.share < 1:
+            raise ValueError(f"share must be between 0 and 1, such as 0.15, got {self.share!r}")
         if (self.windows.stream == self.mask).any():
             raise ValueError(
                 f"mask = {self.mask} stands in the text: give an id that no text has, such as "

@@ -94,8 +94,11 @@ def _from_file(path: Path) -> Corpus:
     """The reader's own text, one document, in UTF-8, with a byte-order mark or without."""
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
+    except ValueError as error:
         raise ValueError(f"{path} is not UTF-8 text ({error}): save it as UTF-8") from error
+    except OSError as error:
+        what = f"{path} cannot be read ({error.strerror})"
+        raise OSError(f"{what}: give the path of a text file, or a list of strings") from error
     if "\0" in text:
         raise ValueError(f"{path} has NUL characters, as UTF-16 without its mark: save it as UTF-8")
     return Corpus(path.name, "all", [text], str(path), "yours")

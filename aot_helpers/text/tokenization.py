@@ -11,7 +11,13 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 from tokenizers import Tokenizer as Backend
 from torch import Tensor
 
-from aot_helpers.base.errors import check_one_of, check_text, check_token_ids, check_whole
+from aot_helpers.base.errors import (
+    check_ids,
+    check_one_of,
+    check_text,
+    check_token_ids,
+    check_whole,
+)
 from aot_helpers.offline import network
 
 BOS, UNK = "<|bos|>", "<|unk|>"
@@ -41,7 +47,10 @@ class Tokenizer:
         return self.backend.get_vocab_size()
 
     def encode(self, text: str, bos: bool = False) -> Int[Tensor, " pos"]:
-        """Token ids of the text; bos=True puts the beginning-of-sequence token first."""
+        """Token ids of the text; bos=True puts the beginning-of-sequence token first.
+
+        Text that spells a special token, such as <|bos|>, becomes that token, as in transformers.
+        """
         check_text("text", text)
         if not text:
             raise ValueError("text must have at least one character, got ''")
@@ -79,7 +88,13 @@ class Tokenizer:
         return strings
 
     def _known(self, tokens) -> list[int]:
-        ids = torch.as_tensor(tokens)
+        if isinstance(tokens, list) and not tokens:
+            return []
+        try:
+            ids = torch.as_tensor(tokens)
+        except (TypeError, ValueError, RuntimeError):  # texts, None
+            ids = tokens
+        check_ids("tokens", ids, 1)
         check_token_ids(ids, max(self.d_vocab, self.n_rows))
         return ids.tolist()
 
@@ -158,7 +173,10 @@ def train_wordpiece(texts: Iterable[str], d_vocab: int = 1024) -> Tokenizer:
 
 def _trained(name, backend, trainer, texts: Iterable[str], d_vocab, special) -> Tokenizer:
     how = trainer(vocab_size=d_vocab, special_tokens=special, show_progress=False)
-    backend.train_from_iterator(_some(texts), how)
+    # Learning takes the square of the longest run without a space: none is longer than this.
+    runs = re.compile(r"(\S{2000}|\s{2000})")
+    pieces = (piece for text in _some(texts) for piece in runs.split(text) if piece)
+    backend.train_from_iterator(pieces, how)
     return Tokenizer(backend, name, "these texts", bos=0, pad=0)
 
 
@@ -223,6 +241,8 @@ def _some(texts: Iterable[str]) -> list[str]:
 
 
 def _checked(texts: list[str]) -> list[str]:
+    if not isinstance(texts, list | tuple):
+        raise ValueError(f"texts must be a list of strings, got {texts!r:.40}: put one in [ ]")
     for i, text in enumerate(texts):
         check_text(f"text {i} of {len(texts)}", text)
     return texts

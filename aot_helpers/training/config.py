@@ -3,12 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from aot_helpers.base.errors import check_flag, check_one_of, check_whole
+from aot_helpers.base.errors import check_flag, check_one_of, check_whole, is_number
 from aot_helpers.training.objectives import OBJECTIVES
-
-
-def _is_number(value) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ class TrainConfig:
             check_whole(name, getattr(self, name), 1, unit=" of steps")
         check_whole("warmup_steps", self.warmup_steps, 0, unit=" of steps")
         if self.threads is not None:
-            check_whole("threads", self.threads, 1)
+            check_whole("threads", self.threads, 1, 1024)
         check_flag("compile", self.compile)
         if self.bf16 is not None:
             check_flag("bf16", self.bf16)
@@ -59,14 +55,14 @@ class TrainConfig:
         check_one_of("objective", self.objective, OBJECTIVES)
         for name in ("learning_rate", "clip_norm", "learning_rate_relative", "learning_rate_heads"):
             value = getattr(self, name)
-            if not _is_number(value) or not 0 < value < math.inf:
+            if not is_number(value) or not 0 < value < math.inf:
                 raise ValueError(f"{name} must be a number above 0, got {value!r}")
         shares = {"final_share": self.final_share, "weight_decay": self.weight_decay}
-        if len(self.betas) != 2 or 1 in self.betas:
+        if not isinstance(self.betas, tuple | list) or len(self.betas) != 2 or 1 in self.betas:
             raise ValueError(f"betas must be two numbers from 0 to below 1, got {self.betas!r}")
         shares |= {f"betas[{i}]": beta for i, beta in enumerate(self.betas)}
         for name, value in shares.items():
-            if not _is_number(value) or not 0 <= value <= 1:
+            if not is_number(value) or not 0 <= value <= 1:
                 raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}")
 
     def learning_rate_at(self, step: int) -> float:
