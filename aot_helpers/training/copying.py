@@ -80,12 +80,30 @@ def learn_to_copy(
 ) -> AttentionOnlyTransformer:
     """A two-layer model of the corpus with an induction head, trained by `copying_recipe`.
 
-    corpus: about a million characters, in any language with an alphabet. The last line printed says
-        how much of random tokens the model copies; where that is little, try another seed or more
-        steps (`make bench` measures how many it takes).
+    corpus: about a million characters, in any language with an alphabet; elsewhere, as in Chinese,
+        a letter is up to three tokens, its bytes. Printed are what the text gives, the loss on it
+        beside that of token frequencies alone, and how much of random tokens the model copies;
+        where that is little, try another seed or more steps (`make bench` measures how many it
+        takes). Raises ValueError for a text shorter than one window.
     """
+    if not isinstance(corpus, Corpus):
+        raise ValueError(f"corpus must be a Corpus, got {corpus!r:.40}: load_corpus(…) makes it")
     tokenizer = train_bpe(corpus.texts, d_vocab)
     stream = token_stream(tokenizer.encode_many(corpus.texts), tokenizer.bos)
+    n, n_tokens = corpus.n_characters, len(stream)
+    if n_tokens <= 64:  # a window of the recipe
+        raise ValueError(f"a text of {n} characters, {n_tokens} tokens, is too short: give more")
+    if not quiet:
+        counts = stream.bincount()
+        p = counts[counts > 0] / n_tokens
+        print(
+            f"{n:,} characters are {n_tokens:,} tokens, {len(p):,} different ones, which their "
+            f"frequencies alone predict with {-(p * p.log()).sum():.2f} nats"
+        )
+        if n < 100_000:
+            print("that is little text: below 100,000 characters it is learned by heart")
+        if n < n_tokens:
+            print("a letter is often several tokens here, its bytes")
     model, windows, training = copying_recipe(stream, tokenizer, steps, seed)
     train(model, windows, training, quiet=quiet)
     if not quiet:
