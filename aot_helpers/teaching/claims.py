@@ -1,12 +1,11 @@
 """Claims as the evidence makes them: judged, printed and kept; and their tables."""
 
-import difflib
 from collections.abc import Mapping
 
 from aot_helpers.base.errors import check_whole
 from aot_helpers.teaching import ledger
 from aot_helpers.teaching.ledger import Entry, measured, results_folder
-from aot_helpers.teaching.rules import Numbers, as_numbers, judge, load_claims
+from aot_helpers.teaching.rules import Numbers, as_numbers, declared_claims, judge, load_claims
 
 __all__ = ["claim", "claims_table", "judge", "load_claims", "results_folder"]
 
@@ -42,10 +41,7 @@ def claim(
     three. Raises ValueError for an id that is not declared, names that are not as many as the
     numbers, a count that is not whole, and as judge does.
     """
-    declared = load_claims(id[:2])
-    if id not in declared:
-        near = ", ".join(difflib.get_close_matches(id, load_claims(), cutoff=0)) or "none"
-        raise ValueError(f"claim {id!r} is not in data/claims/ (nearest: {near}): declare it")
+    declared = declared_claims(id)
     one = declared[id]
     numbers = [v if v is None else as_numbers(f"claim {id}", v) for v in (values, control)]
     verdict = judge(one, *numbers)

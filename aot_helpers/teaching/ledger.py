@@ -23,6 +23,7 @@ from aot_helpers.teaching.rules import (
     Numbers,
     Term,
     as_numbers,
+    declared_claims,
     load_claims,
 )
 
@@ -197,9 +198,7 @@ def describe(id: str) -> str:
 
     Raises ValueError for a claim that is not declared.
     """
-    declared = load_claims(id[:2])
-    if id not in declared:
-        raise ValueError(f"claim {id!r} is not in data/claims/: there are {', '.join(declared)}")
+    declared = declared_claims(id)
     entry = read_ledger(PUBLISHED, id[:2]).get(id, {})
     known = asdict(declared[id]) | entry | {"weights": weights_of({id: entry})}
     return "\n".join(f"{name}: {each}" for name, each in known.items() if each not in ("", None))

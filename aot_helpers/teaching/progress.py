@@ -147,7 +147,7 @@ def read(path: Path) -> dict[str, dict]:
             whole = isinstance(kept["tries"], int) and isinstance(kept["last"], str)
             if kept["status"] not in ("solved", "tried") or not whole:
                 raise ValueError(f"{number}: {kept}")
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{path} is damaged ({type(error).__name__}: {error}): mend it, or delete it and all "
             "exercises are open again"

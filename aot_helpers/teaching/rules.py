@@ -1,5 +1,6 @@
 """The declared claims of data/claims, and the rules that judge what is measured."""
 
+import difflib
 import math
 import re
 import statistics
@@ -112,6 +113,16 @@ def load_claims(notebook: str | None = None, folder: Path | None = None) -> dict
             if bad := [name for name in entry if type(entry[name]) is not types.get(name)]:
                 raise ValueError(f"claim {id} of data/claims: {bad} must be among {types}")
             claims[id] = Claim(id, **entry)
+    return claims
+
+
+def declared_claims(id: str) -> dict[str, Claim]:
+    """The claims of the notebook of an id such as "10.5". Raises ValueError where it is unknown."""
+    claims = load_claims(id[:2]) if isinstance(id, str) else {}
+    if id not in claims:
+        near = difflib.get_close_matches(str(id), load_claims(), cutoff=0)
+        said = f"claim {id!r} is not in data/claims/ (nearest: {', '.join(near) or 'none'})"
+        raise ValueError(f"{said}: declare it, or give an id in quotation marks, such as '10.5'")
     return claims
 
 
