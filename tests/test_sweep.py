@@ -152,6 +152,24 @@ def test_the_command_shows_what_it_would_do(make, tmp_path, capsys, monkeypatch)
 # What workers do to each other, without kernels
 
 
+def test_a_sweep_whose_first_trials_all_fail_alike_stops_and_names_why(make, monkeypatch):
+    sweep, lines, ran = make({"x": list(range(6))}), [], []
+
+    def fail(sweep, trial, folder):
+        ran.append(trial.params["x"])
+        raise ValueError("no such luck")
+
+    monkeypatch.setattr(engine, "_run", fail)
+    for times in (1, 2):  # what failed before this run does not count
+        with pytest.raises(ValueError, match="first trials all failed, with ValueError: no such"):
+            run_sweep(sweep, log=lines.append)
+        assert len(ran) == 3 * times
+    assert not any("about 0 s" in line for line in lines) and "time left unknown" in lines[0]
+    monkeypatch.setattr(engine, "_run", lambda sweep, trial, folder: {"loss": 1.0})
+    run_sweep(sweep, log=lines.append)
+    assert_every_point_is_complete_exactly_once(sweep)
+
+
 def test_a_trial_taken_for_dead_counts_once_and_its_result_is_kept(make, monkeypatch):
     """As when the storage was away from one worker only, and another called the trial dead."""
     sweep, lines, run = make(), [], []

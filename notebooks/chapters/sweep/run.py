@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -41,6 +42,7 @@ from chapters.sweep.study import (
     check_settings,
     claim,
     enqueue,
+    failing_alike,
     key_of,
     opened,
     progress,
@@ -119,10 +121,13 @@ def _conduct(sweep: Sweep, storage, study, trial: FrozenTrial, ask: Patience, fo
 
 
 def work(sweep: Sweep, log: Callable[[str], None] = say) -> None:
-    """Run trials until none waits and none runs, here or elsewhere."""
+    """Run trials until none waits and none runs, here or elsewhere.
+
+    Raises ValueError where all that have ended since then failed alike, three or more.
+    """
     folder = Path(sweep.folder).resolve() / sweep.name
     check_writable(folder)
-    ask, said = Patience(sweep.patience, log), False
+    ask, said, begun = Patience(sweep.patience, log), False, datetime.now()
     with opened(sweep, log) as (storage, study):
         while True:
             ask(check_settings, study, sweep)
@@ -131,6 +136,10 @@ def work(sweep: Sweep, log: Callable[[str], None] = say) -> None:
                 ask(fail_stale_trials, study)
             ask(enqueue, study, sweep)
             trials = ask(study.get_trials, deepcopy=False)
+            if reason := failing_alike(trials, begun):
+                raise ValueError(
+                    f"the first trials all failed, with {reason}: mend it; the same command goes on"
+                )
             waiting = [trial for trial in trials if trial.state == TrialState.WAITING]
             running = sum(trial.state == TrialState.RUNNING for trial in trials)
             if not waiting and not running:

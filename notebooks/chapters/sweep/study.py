@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import pandas
@@ -189,6 +190,14 @@ def tell(storage, trial: FrozenTrial, state: TrialState, value=None, **facts) ->
     return True
 
 
+def failing_alike(trials: list[FrozenTrial], since: datetime) -> str:
+    """Why all trials that have ended since then failed, if at least three did, for one reason."""
+    ended = [t for t in trials if t.datetime_complete and t.datetime_complete >= since]
+    reasons = {t.user_attrs.get("reason") for t in ended if t.state == TrialState.FAIL}
+    alike = len(ended) >= 3 and all(t.state == TrialState.FAIL for t in ended)
+    return next(iter(reasons - {None, INTERRUPTED}), "") if alike and len(reasons) == 1 else ""
+
+
 def progress(study: optuna.Study, sweep: Sweep) -> str:
     """How far the sweep is: points done, workers, time left and failures."""
     standing = standing_trials(study.get_trials(deepcopy=False)).values()
@@ -197,7 +206,8 @@ def progress(study: optuna.Study, sweep: Sweep) -> str:
     total, done, failed = len(sweep.points()), len(seconds), states[TrialState.FAIL]
     left, workers = total - done - failed, states[TrialState.RUNNING] + 1
     about = duration(sum(seconds) / max(done, 1) * left / min(workers, max(left, 1)))
-    crew = f"{workers} worker{'s' * (workers > 1)}; about {about} left; {failed} failed"
+    time_left = f"about {about} left" if done else "time left unknown"
+    crew = f"{workers} worker{'s' * (workers > 1)}; {time_left}; {failed} failed"
     return f"{done} of {total} points done; {crew}"
 
 
