@@ -104,7 +104,7 @@ def _as_floats(answer, shape: tuple[int, ...], name: str = "") -> Tensor:
         said = f"{begin} tensor of shape {shape} is wanted, got {tuple(answer.shape)}"
         raise NotYet(f"{said}{': exchange its axes' * turned}.")
     if answer.dtype == torch.bool or answer.is_complex():
-        raise NotYet(f"{begin} tensor of floats is wanted, yours has {answer.dtype}.")
+        raise NotYet(f"{begin} tensor of numbers is wanted, yours has {answer.dtype}.")
     return answer.detach().float()
 
 
