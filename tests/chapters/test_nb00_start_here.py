@@ -84,6 +84,10 @@ def test_the_drawings_take_any_name(stories, name):
     data = measure.to_point_at(stories, tokens, {"none": [], "L0H3": [Head(0, 3)]})
     view = figures.to_point_at(data, "L1H0", int(second[0]), 7.0, "title")
     assert view.data["runs"][0]["loss"] == pytest.approx(loss.tolist(), abs=0.006)
+    chances = stories(tokens[None])[0].softmax(dim=-1).topk(3).values.tolist()
+    for row, said in zip(chances, view.data["runs"][0]["expected"], strict=True):
+        few = [p == "<0.01" for _, p in said]
+        assert few == [p < 0.005 for p in row] and "0.00" not in [p for _, p in said]
     assert "http" not in view.html(still=False)
 
 
