@@ -100,9 +100,13 @@ def test_in_place(project, capsys):  # noqa: F811
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
-def test_ctrl_c_stops_the_kernel_too(project):  # noqa: F811
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_stop_the_kernel_too(project, number):  # noqa: F811
     write(project, "00_first", "import time\ntime.sleep(100)")
-    code = "import sys, pathlib, notebooks\nsys.exit(notebooks.main([], pathlib.Path('.')))"
+    # In the background of a shell, processes ignore SIGINT unless told otherwise.
+    code = "import signal, sys, pathlib, notebooks\n"
+    code += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += "sys.exit(notebooks.main([], pathlib.Path('.')))"
     process = subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=project,
@@ -116,7 +120,7 @@ def test_ctrl_c_stops_the_kernel_too(project):  # noqa: F811
     while time.monotonic() < deadline and not (copy.exists() and "running" in copy.read_text()):
         time.sleep(0.2)
     kernels = psutil.Process(process.pid).children(recursive=True)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
     assert "stopped" in out and "Traceback" not in err
