@@ -336,3 +336,10 @@ def test_a_tour_ends_with_the_published_table(number):
     (tour,) = NOTEBOOKS.glob(f"{number}_*.ipynb")
     (cell,) = [c for c in cells(tour) if "claims_table(" in "".join(c["source"])]
     assert "".join(cell["outputs"][0]["data"]["text/markdown"]) == claims_table(number).data
+
+
+@pytest.mark.parametrize("use", [lambda id: claim(id, 1), ledger.describe])
+@pytest.mark.parametrize("id", [10.5, None, "99.9"])
+def test_an_id_that_is_none_is_named_with_its_form(unchecked, use, id):
+    with pytest.raises(ValueError, match=f"claim {id!r} is not in data/claims/.*quotation marks"):
+        use(id)
