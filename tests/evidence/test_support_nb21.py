@@ -13,7 +13,8 @@ from chapters.nb21_information_flow import exercises, figures, flow, graphs, mea
 from chapters.nb21_information_flow.flow import run_of
 from chapters.nb21_information_flow.flow_graph import flow_graph, prune
 from chapters.nb21_information_flow.measure import Prompt
-from evidence.support.nb21 import ablation, checks, heads, identities, plots
+from evidence.support.nb21 import ablation, alone, checks, heads, identities, plots
+from evidence.support.nb21 import edges as weighed
 from evidence.support.nb21 import prompts as written
 from evidence.support.nb21 import results as study
 from figure_checks import check_figures
@@ -40,7 +41,7 @@ def test_of_the_handmade_model_the_graph_is_the_known_circuit(seed):
     assert {n.pos for n in graph.nodes} == {at, at + 1, len(tokens) - 1}
     # What is long and says nothing of the target is kept by the norm.
     assert identities.circuit_errors(prune(whole, "norm"), at) > 0
-    edges = measure.last_edges(model, Prompt(tokens, target))
+    edges = weighed.last_edges(model, Prompt(tokens, target))
     kept = graphs.graph_masks(graph)
     masks = [kept, *(graphs.random_masks(*kept, seed=i) for i in range(5))]
     (only, *random), (first, *_) = (each.tolist() for each in checks.alone(model, edges, masks))
@@ -53,7 +54,7 @@ def test_keeping_all_edges_changes_nothing_and_keeping_none_leaves_the_rest(
     make_model, some_tokens, changes
 ):
     model = make_model(**changes)
-    edges = measure.last_edges(model, Prompt(some_tokens[0], 4))
+    edges = weighed.last_edges(model, Prompt(some_tokens[0], 4))
     aim, _ = ablation.curves(model, edges, draws=2)
     assert aim.shape == (len(ablation.ORDERS) + 2, len(ablation.LEVELS))
     torch.testing.assert_close(aim[:, -1], torch.full((9,), edges.aim))
@@ -62,7 +63,7 @@ def test_keeping_all_edges_changes_nothing_and_keeping_none_leaves_the_rest(
     torch.testing.assert_close(paper[:, -1], torch.full((7,), edges.aim))
     if not model.config.d_mlp:  # without norms and MLPs what is left is the embedding
         alone = edges.run.cache["embed"][0, -1] @ model.W_U
-        torch.testing.assert_close(aim[0, 0], measure.aim_of(alone, edges.prompt))
+        torch.testing.assert_close(aim[0, 0], weighed.aim_of(alone, edges.prompt))
 
 
 def test_orders_are_what_they_say():
@@ -116,12 +117,12 @@ def test_a_sum_with_a_wrong_part_does_not_close(tiny_gpt2, monkeypatch):
 @pytest.mark.parametrize("kind", ["GPT-2", "attention only"])
 def test_what_a_cut_changes_adds_up(tiny_gpt2, make_model, some_tokens, kind):
     model = tiny_gpt2 if kind == "GPT-2" else make_model(layer_norm=False)
-    edges = measure.last_edges(model, Prompt(some_tokens[0], 4))
+    edges = weighed.last_edges(model, Prompt(some_tokens[0], 4))
     found = checks.after_cut(model, edges)
     parts = found["later heads"] + found["later MLPs"] + found["norm"] - found["direct"]
     assert found["cut"] - found["aim"] == pytest.approx(parts, abs=1e-3)
     assert found["to target"] == pytest.approx(found["direct"], abs=1e-4)
-    against = checks.after_cut(model, measure.last_edges(model, Prompt(some_tokens[0], 4, 2)))
+    against = checks.after_cut(model, weighed.last_edges(model, Prompt(some_tokens[0], 4, 2)))
     apart = against["to target"] - against["to rival"]
     assert apart == pytest.approx(against["direct"], abs=1e-4)
     names, _, aim, _ = checks.one_edge(model, edges, 2, 0)
@@ -133,16 +134,16 @@ def test_what_a_cut_changes_adds_up(tiny_gpt2, make_model, some_tokens, kind):
 
 def test_the_readers_page_runs_the_edges_of_a_graph_alone(make_model, some_tokens):
     model = make_model(layer_norm=False)
-    edges = [measure.last_edges(model, Prompt(text, 4)) for text in some_tokens]
+    edges = [weighed.last_edges(model, Prompt(text, 4)) for text in some_tokens]
     kept = graphs.graph_masks(prune(flow_graph(edges[0].run, [4]), most=1, least=1.0))
-    rest = measure.means_of([each.run for each in edges[1:]]).values
+    rest = weighed.means_of([each.run for each in edges[1:]]).values
     zero, _ = checks.alone(model, edges[0], [kept])
     mean, _ = checks.alone_at_means(model, edges[0], [kept], edges[1:])
     for expected, fill in ((zero, torch.zeros_like(rest)), (mean, rest)):
         edits = measure.attend_edits(exercises.attend, kept[0], fill)
         with torch.no_grad():
             logits = model(some_tokens[:1], edits=edits)[0, -1]
-        assert measure.aim_of(logits, edges[0].prompt).item() == pytest.approx(
+        assert weighed.aim_of(logits, edges[0].prompt).item() == pytest.approx(
             expected.item(), abs=1e-4
         )
 
@@ -152,18 +153,47 @@ def test_graphs_are_run_alone_with_means(make_model, some_tokens):
     targets = [int(model(text[None])[0, -1].argmax()) for text in some_tokens]
     targets[0] = (targets[1] + 1) % 7  # two different ones at least
     prompts = [Prompt(*pair) for pair in zip(some_tokens, targets, strict=True)]
-    measured = [measure.last_edges(model, prompt) for prompt in prompts]
+    measured = [weighed.last_edges(model, prompt) for prompt in prompts]
     found, first = study.graphs_at_means(model, measured), []
     for i, edges in enumerate(measured):
         (name, own), *_, (last, _) = graphs.graphs_of(measured, i, draws=2)
         assert (name, last) == ("with keys", graphs.RANDOM)
         assert torch.equal(own, graphs.graph_masks(graphs.pruned(edges))[0])
-        rest = measure.means_of([each.run for each in measured if each is not edges]).values
+        rest = measure.mean_values([each.run for each in measured if each is not edges])
         edits = measure.attend_edits(exercises.attend, own, rest)
         with torch.no_grad():
             first.append(int(model(edges.run.tokens[None], edits=edits)[0, -1].argmax()))
     right = [a == b for a, b in zip(first, targets, strict=True)]
     assert found["with keys"]["first"] == pytest.approx(sum(right) / len(right))
+
+
+def test_smaller_graphs_and_graphs_for_another_word_are_run_alone(make_model, some_tokens):
+    model = make_model(layer_norm=False)
+    targets = [int(model(text[None])[0, -1].argmax()) for text in some_tokens]
+    prompts = [Prompt(*pair) for pair in zip(some_tokens, targets, strict=True)]
+    measured = [weighed.last_edges(model, prompt) for prompt in prompts]
+    few, other, right, says = alone.few_edges(model, measured), {}, [], []
+    for i, edges in enumerate(measured):
+        logits = edges.run.cache["logits"][0, -1]
+        third = int(logits.argsort(descending=True)[2])
+        mean = measure.mean_values([each.run for each in measured if each is not edges])
+        for word, found in ((targets[i], right), (third, says)):
+            whole = flow_graph(edges.run, [word])
+            graph = prune(whole, most=graphs.MOST, least=graphs.LEAST)
+            if found is right:
+                graph = prune(graph, least=0.5)
+            kept, row = graphs.graph_masks(graph)[0], []
+            for rest in (torch.zeros_like(mean), mean):
+                edits = measure.attend_edits(exercises.attend, kept, rest)
+                with torch.no_grad():
+                    row.append(int(model(edges.run.tokens[None], edits=edits)[0, -1].argmax()))
+            found.append([each == word for each in row])
+    for i, rest in enumerate(alone.RESTS):
+        share = sum(row[i] for row in right) / len(right)
+        assert few["with keys"][rest] == pytest.approx(share)
+        share = sum(row[i] for row in says) / len(says)
+        other = alone.for_another_word(model, measured, n=3)[rest]
+        assert other["its guess"] == pytest.approx(share)
 
 
 def test_the_interval_of_a_share_is_wilsons():
@@ -180,9 +210,9 @@ def test_a_difference_of_shares_is_as_of_independent_samples():
 def test_the_second_guess_is_the_largest_beside_the_target(tiny_gpt2):
     tokens = text_of(6)
     first, second = run_of(tiny_gpt2, tokens).cache["logits"][0, -1].topk(2).indices.tolist()
-    edges = measure.last_edges(tiny_gpt2, Prompt(tokens, first))
+    edges = weighed.last_edges(tiny_gpt2, Prompt(tokens, first))
     assert checks.second_guess(edges) == second
-    assert checks.second_guess(measure.last_edges(tiny_gpt2, Prompt(tokens, second))) == first
+    assert checks.second_guess(weighed.last_edges(tiny_gpt2, Prompt(tokens, second))) == first
     n_pos, c = len(tokens), tiny_gpt2.config
     every = (
         torch.ones(c.n_layers, c.n_heads, n_pos, n_pos, dtype=torch.bool),
@@ -196,7 +226,7 @@ def test_the_second_guess_is_the_largest_beside_the_target(tiny_gpt2):
 def test_another_share_knows_nothing_of_the_rival(tiny_gpt2):
     tokens = text_of(6)
     with_rival, without = (
-        heads.head_facts(tiny_gpt2, measure.last_edges(tiny_gpt2, Prompt(tokens, 3, rival)), 7)
+        heads.head_facts(tiny_gpt2, weighed.last_edges(tiny_gpt2, Prompt(tokens, 3, rival)), 7)
         for rival in (5, None)
     )
     torch.testing.assert_close(with_rival["other share"], without["other share"])
@@ -238,15 +268,15 @@ def test_a_folder_of_a_gpt2_fills_the_file_that_the_evidence_shows(tmp_path, mon
 @pytest.mark.parametrize("changes", [{"layer_norm": False}, {"d_mlp": 16}], ids=["ours", "MLPs"])
 def test_what_is_dropped_is_at_its_mean(make_model, some_tokens, changes):
     model = make_model(**changes)
-    edges = measure.last_edges(model, Prompt(some_tokens[0], 4))
-    others = [measure.last_edges(model, Prompt(text, 4)) for text in some_tokens[1:]]
+    edges = weighed.last_edges(model, Prompt(some_tokens[0], 4))
+    others = [weighed.last_edges(model, Prompt(text, 4)) for text in some_tokens[1:]]
     c, n_pos = model.config, some_tokens.shape[1]
     values = torch.rand(1, c.n_layers, c.n_heads, n_pos, n_pos) > 0.5
     neurons = torch.rand(1, c.n_layers, n_pos, c.d_mlp) > 0.5
     every = torch.ones_like(values[0]), torch.ones_like(neurons[0])
     aim, _ = checks.alone_at_means(model, edges, [every], others)
     assert aim.item() == pytest.approx(edges.aim, abs=1e-5)
-    of = measure.means_of([each.run for each in others])
+    of = weighed.means_of([each.run for each in others])
     with torch.no_grad():
         edits = checks.mean_edits(values, neurons, of)
         _, cache = model.run_with_cache(some_tokens[:1], edits=edits)

@@ -237,28 +237,26 @@ def _legend(axis, target: str, lines: set[str]) -> None:
 def by_size(counts: Mapping[str, Mapping[str, int]], n: int, title: str) -> Figure:
     """In how many of n prompts each graph alone says the right token: {graph: {rest: prompts}}."""
     look = {"apart": True, "number": ".0f", "x_range": (-1, n + 2), "width": 8.2}
-    colors = {"rest at zero": KEY, "rest at its mean": QUERY}
+    colors = {"rest at its mean": QUERY, "rest at zero": KEY}
     label = f"prompts, of {n}, in which the right token comes first"
     return forms.dots({"": counts}, title, label, colors=colors, **look)
-
-
-def word_or_answer(counts: Mapping[str, Mapping], n: int, title: str) -> Figure:
-    """What graphs say that were drawn for other words: {model: {word: {what it says: prompts}}}."""
-    look = {"apart": True, "number": ".0f", "x_range": (-1.5, n + 3), "width": 9.6}
-    colors = {"says the word it was drawn for": QUERY, "says the model’s own word": INK}
-    return forms.dots(counts, title, f"prompts, of {n}", colors=colors, **look)
 
 
 def attention_alone(
     runs: Mapping[str, Sequence[float]], tokens: Sequence[str], title: str, head: str
 ) -> Figure:
-    """Where a head attends to from the last token, in several runs: {run: [key]}."""
+    """Where a head attends to from the last token, in several runs: {run: [key]}.
+
+    Keys that get less than 0.1 in every run are added up in a last column.
+    """
+    weights = np.stack([np.asarray(row) for row in runs.values()])
+    some = weights.max(axis=0) >= 0.1
+    shares = np.column_stack([weights[:, some], weights[:, ~some].sum(axis=1)])
+    names = [f"{shown(token)} @{i}" for i, token in enumerate(tokens) if some[i]]
     return forms.grids(
-        {"": {"": np.stack([np.asarray(row) for row in runs.values()])}}, title,
-        number=".2f", least=0.05, row_names=list(runs),
-        column_names=[f"{shown(token)} @{i}" for i, token in enumerate(tokens)],
-        label=f"attention weight\nof {head}", cell=(0.42, 0.42),
-        x_label=f"attended to from the last token, @{len(tokens) - 1}",
+        {"": {"": shares}}, title, number=".2f", row_names=list(runs),
+        column_names=[*names, f"{(~some).sum()} others"], label=f"attention weight\nof {head}",
+        cell=(0.62, 0.42), x_label=f"attended to from the last token, @{len(tokens) - 1}",
     )  # fmt: skip
 
 

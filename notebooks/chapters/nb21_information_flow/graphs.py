@@ -8,13 +8,13 @@ from torch import Tensor
 
 from aot_helpers.models.protocol import Edits
 from chapters.nb21_information_flow.flow_graph import Graph, flow_graph, prune
-from chapters.nb21_information_flow.measure import LastEdges
+from chapters.nb21_information_flow.measure import Traced
 
 MOST, LEAST = 4, 0.1  # of the graphs whose edges are tested alone
 RANDOM = "random"
 
 
-def pruned(edges: LastEdges, keys: bool = True, target: int | None = None) -> Graph:
+def pruned(edges: Traced, keys: bool = True, target: int | None = None) -> Graph:
     """The graph of a prompt that is tested: by the share of the target's logit, or of another's,
     from the mean logit. Drawn once.
     """
@@ -99,7 +99,7 @@ def pruned_to_size(graph: Graph, by: str, n: int) -> Graph:
 
 
 def graphs_of(
-    measured: Sequence[LastEdges], i: int, draws: int = 5, seed: int = 0
+    measured: Sequence[Traced], i: int, draws: int = 5, seed: int = 0
 ) -> list[tuple[str, Tensor]]:
     """Of prompt i of a model without MLPs: graphs to be run alone, [(name, the values kept)]."""
     names, kept, _ = graphs_and_masks(measured[i], another_target(measured, i), draws, seed + i)
@@ -107,7 +107,7 @@ def graphs_of(
 
 
 def graphs_and_masks(
-    edges: LastEdges, other: int, draws: int, seed: int
+    edges: Traced, other: int, draws: int, seed: int
 ) -> tuple[list[str], list[tuple[Tensor, Tensor]], Graph]:
     """The graphs of a prompt by name, their `graph_masks`, and the first as it is.
 
@@ -133,7 +133,7 @@ def graphs_and_masks(
     return [*masks, *[RANDOM] * draws], [*masks.values(), *lots], own
 
 
-def another_target(measured: Sequence[LastEdges], i: int) -> int:
+def another_target(measured: Sequence[Traced], i: int) -> int:
     """A target of another prompt."""
     mine = measured[i].prompt.target, measured[i].prompt.rival
     others = [e.prompt.target for e in measured if e.prompt.target not in mine]

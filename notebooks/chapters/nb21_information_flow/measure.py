@@ -1,4 +1,4 @@
-"""Notebook 21's prompts, the edges into their last positions, and runs with some edges alone."""
+"""Notebook 21's prompts, mean values, and runs with some edges alone."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,6 @@ from torch import Tensor
 
 from aot_helpers.models.protocol import Edits, Model
 from chapters.nb21_information_flow.flow import Run, run_of
-from chapters.nb21_information_flow.flow_graph import MEASURES, logit_directions
 
 
 class Prompt(NamedTuple):
@@ -53,72 +52,30 @@ def copy_prompts(
 
 
 @dataclass(frozen=True)
-class LastEdges:
-    """The edges into a run's last position, each weighed by MEASURES, shares signed.
-
-    values: [measure, layer, head, key]. neurons: [measure, layer, neuron], the last axis empty
-    without MLPs. aim: the logit of the target less the mean or its rival, in the whole run. drawn:
-    graphs of this run that `graphs.pruned` has drawn.
-    """
+class Traced:
+    """A prompt's run, and the graphs that `graphs.pruned` has drawn of it."""
 
     run: Run
     prompt: Prompt
-    values: Float[Tensor, "measure layer head key"]
-    neurons: Float[Tensor, "measure layer neuron"]
-    aim: float
-    drawn: dict = field(default_factory=dict, repr=False, compare=False)
-
-    @property
-    def n_edges(self) -> int:
-        """How many values and neurons there are."""
-        return self.values[0].numel() + self.neurons[0].numel()
+    drawn: dict = field(default_factory=dict, repr=False, compare=False, kw_only=True)
 
 
-def aim_of(logits: Float[Tensor, "*batch d_vocab"], prompt: Prompt) -> Float[Tensor, "*batch"]:
-    """The target's logit, less its rival's or else the mean one."""
-    rival = logits.mean(dim=-1) if prompt.rival is None else logits[..., prompt.rival]
-    return logits[..., prompt.target] - rival
+def traced(model: Model, prompt: Prompt) -> Traced:
+    """Run the model on a prompt, to draw its graphs."""
+    return Traced(run_of(model, prompt.tokens), prompt)
 
 
-def last_edges(model: Model, prompt: Prompt) -> LastEdges:
-    """Weigh every edge into the last position of a prompt."""
-    run, c = run_of(model, prompt.tokens), model.config
-    toward = logit_directions(run, [prompt.target], prompt.rival)[:, 0]
-    values, neurons = [], []
-    with torch.no_grad():
-        for layer in range(c.n_layers):
-            a, v = run.cache[f"L{layer}.pattern"][0, :, -1], run.cache[f"L{layer}.v"][0]
-            W_O = model.layer_weights(layer).W_O
-            parts = a[..., None] * torch.einsum("khe,hed->hkd", v, W_O)
-            values.append(torch.stack([a, parts.norm(dim=-1), parts @ toward]))
-            if c.d_mlp:
-                active, writes = run.cache[f"L{layer}.mlp_hidden"][0, -1], model.mlp_values(layer)
-                norms, shares = active.abs() * writes.norm(dim=-1), active * (writes @ toward)
-                neurons.append(torch.stack([active.abs(), norms, shares]))
-        aim = aim_of(run.cache["logits"][0, -1], prompt).item()
-    none = torch.zeros(len(MEASURES), c.n_layers, 0)
-    neurons = torch.stack(neurons, dim=1) if neurons else none
-    return LastEdges(run, prompt, torch.stack(values, dim=1), neurons, aim)
+def mean_values(runs: Sequence[Run]) -> Float[Tensor, "layer place head d_head"]:
+    """The mean value of each head over some runs: at the first position (0), and all others (1).
+
+    First positions stand apart, since many heads use them as an attention sink.
+    """
+    layers = range(runs[0].model.config.n_layers)
+    return torch.stack([by_place([run.cache[f"L{i}.v"][0] for run in runs]) for i in layers])
 
 
-class Means(NamedTuple):
-    """Mean values and activations: at the first position (0), and at all others (1)."""
-
-    values: Float[Tensor, "layer place head d_head"]
-    neurons: Float[Tensor, "layer place neuron"]  # the last axis is empty without MLPs
-
-
-def means_of(runs: Sequence[Run]) -> Means:
-    """The means over some runs, the first position apart: it is an attention sink."""
-    c = runs[0].model.config
-    values = [_by_place([run.cache[f"L{i}.v"][0] for run in runs]) for i in range(c.n_layers)]
-    if not c.d_mlp:
-        return Means(torch.stack(values), torch.zeros(c.n_layers, 2, 0))
-    hidden = ([run.cache[f"L{i}.mlp_hidden"][0] for run in runs] for i in range(c.n_layers))
-    return Means(torch.stack(values), torch.stack([_by_place(rows) for rows in hidden]))
-
-
-def _by_place(rows: Sequence[Float[Tensor, "pos ..."]]) -> Float[Tensor, "two ..."]:
+def by_place(rows: Sequence[Float[Tensor, "pos ..."]]) -> Float[Tensor, "place ..."]:
+    """The mean of the first rows, and of all others."""
     first = torch.stack([row[0] for row in rows]).mean(dim=0)
     return torch.stack([first, torch.cat([row[1:] for row in rows]).mean(dim=0)])
 

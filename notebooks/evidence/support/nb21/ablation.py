@@ -15,7 +15,7 @@ from torch import Tensor
 from aot_helpers.base.errors import unknown_name
 from aot_helpers.models.protocol import Edits, Model
 from chapters.nb21_information_flow.flow_graph import MEASURES
-from chapters.nb21_information_flow.measure import LastEdges, aim_of
+from evidence.support.nb21.edges import LastEdges, aim_of
 
 # How edges are ordered, the strongest first. "per step": each head's and each MLP's strongest, then
 # each one's second …, as VISIT keeps so many at each step; "overall": all heads' values in one

@@ -10,8 +10,9 @@ from torch import Tensor
 from aot_helpers.models.protocol import Model
 from chapters.nb21_information_flow.flow_graph import prune
 from chapters.nb21_information_flow.graphs import graph_masks, n_kept, pruned
-from chapters.nb21_information_flow.measure import LastEdges, Prompt
+from chapters.nb21_information_flow.measure import Prompt
 from evidence.support.nb21.checks import alone, alone_at_means
+from evidence.support.nb21.edges import LastEdges
 
 RESTS = ("zero", "mean")
 

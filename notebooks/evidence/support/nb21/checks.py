@@ -13,15 +13,9 @@ from aot_helpers.models.protocol import Edits, Head, Model
 from chapters.nb21_information_flow.flow import Run
 from chapters.nb21_information_flow.flow_graph import MEASURES, logit_directions
 from chapters.nb21_information_flow.graphs import RANDOM, mask_edits
-from chapters.nb21_information_flow.measure import (
-    LastEdges,
-    Means,
-    Prompt,
-    aim_of,
-    last_edges,
-    means_of,
-)
+from chapters.nb21_information_flow.measure import Prompt
 from evidence.support.nb21.ablation import aims, keep
+from evidence.support.nb21.edges import LastEdges, Means, aim_of, last_edges, means_of
 
 SHARE, NORM = MEASURES.index("share"), MEASURES.index("norm")
 

@@ -11,8 +11,8 @@ from aot_helpers.models.protocol import Edits, Model
 from aot_helpers.reading import logit_lens as lens
 from chapters.nb21_information_flow.flow import Run
 from chapters.nb21_information_flow.flow_graph import logit_directions
-from chapters.nb21_information_flow.measure import LastEdges
 from evidence.support.nb21.ablation import aims, keep
+from evidence.support.nb21.edges import LastEdges
 
 
 def head_facts(

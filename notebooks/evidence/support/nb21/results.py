@@ -22,10 +22,11 @@ from chapters.nb21_information_flow.graphs import (
     pruned,
     random_masks,
 )
-from chapters.nb21_information_flow.measure import LastEdges, Prompt, last_edges
+from chapters.nb21_information_flow.measure import Prompt
 from evidence.support.nb21 import ablation, checks
 from evidence.support.nb21.ablation import LEVELS, ORDERS
 from evidence.support.nb21.checks import alone_at_means
+from evidence.support.nb21.edges import LastEdges, last_edges
 from evidence.support.nb21.heads import head_facts, kept_writers
 from evidence.support.nb21.identities import gate_signs, largest_gap, swapped
 from evidence.support.nb21.prompts import written_prompts
