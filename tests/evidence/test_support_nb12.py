@@ -159,3 +159,37 @@ def test_farther_context_comes_at_once_and_the_path_turns_there_without_the_star
     null = support.at_its_own_pace(steps, path)
     angles = [support.turn(steps, (each - mean) @ axes.T, at=500) for each in (path, null)]
     assert angles[0] > 45 > 30 > angles[1]
+
+
+def test_who_continues_a_friend_called_by_words_and_who_could(two):
+    renamed = study.cast(two.tokenizer, renamed=True, n_texts=6)
+    models = {"many": two} | {
+        name: load_checkpoint(f"stories-2l-{name}") for name in ("fixed-length", "no-repeats")
+    }
+    alone, told, short = (
+        {
+            name: support.continued(model, renamed.tokens, renamed.friend, edits)
+            for name, model in models.items()
+        }
+        for edits in (None, *(support.told_where(renamed.friend, back) for back in (0, 1)))
+    )
+    assert alone["many"] > 0.8 > 0.2 > alone["fixed-length"] and alone["no-repeats"] == 0
+    assert told["fixed-length"] > 0.8 > 0.2 > told["no-repeats"]
+    assert max(short.values()) < 0.2  # the token that stands there already
+    first, later = support.first_and_later(two, renamed.tokens, renamed.friend)
+    assert first > 5 > 1 > later
+
+
+def test_where_names_go_on_is_counted_and_told_by_hand():
+    follows = torch.zeros(1, 6, 6, dtype=torch.bool)
+    follows[0, 4, 2] = follows[0, 5, 2] = follows[0, 5, 3] = True  # the last query asks no more
+    tokens = torch.tensor([[0, 1, 2, 3, 1, 2]])
+    logits = torch.nn.functional.one_hot(torch.tensor([[9, 9, 9, 9, 2, 9]]), 10).float()
+    assert support.continued(lambda texts, edits: logits, tokens, follows) == 1
+    assert support.continued(lambda texts, edits: logits.roll(1, dims=-1), tokens, follows) == 0
+    before = torch.full((1, 2, 6, 6), 0.25)
+    for back in (0, 1):
+        told = support.told_where(follows, back)["L1.pattern"](before)
+        assert torch.equal(told[:, :, :4], before[:, :, :4])
+        assert told[0, 1, 4].tolist() == [1.0 if key == 2 - back else 0 for key in range(6)]
+        assert told[0, 0, 5].sum() == 1 and told[0, 0, 5, 3 - back] == 0.5

@@ -5,7 +5,7 @@ import math
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aot_helpers.models.checkpoints import checkpoint_steps, load_checkpoint, load_measurements
@@ -117,6 +117,43 @@ def roles(model: Model, repeats: Texts) -> tuple[list[Head], list[Head], list[He
     previous = [Head(0, head_scores(model, repeats, "previous").scores[0].argmax().item())]
     others = [head for head in all_heads(model) if head not in induction + previous]
     return induction, previous, others
+
+
+def continued(
+    model: Model,
+    texts: Texts,
+    follows: Bool[Tensor, "text query key"],
+    edits: Edits | None = None,
+) -> float:
+    """How often the best guess is right where a name goes on that was read before; see `Cast`."""
+    again = follows.any(dim=-1)[:, :-1]
+    with torch.no_grad():
+        right = model(texts, edits=edits)[:, :-1].argmax(dim=-1) == texts[:, 1:]
+    return right[again].float().mean().item()
+
+
+def told_where(follows: Bool[Tensor, "text query key"], back: int = 0) -> Edits:
+    """Edits that put the attention of layer 1, where a name goes on, on what followed last time.
+
+    back: so many places before that.
+    """
+    again, where = follows.any(dim=-1), follows.roll(-back, dims=-1).float()
+    place = where / where.sum(dim=-1, keepdim=True).clamp(min=1)
+
+    def tell(pattern):
+        return torch.where(again[:, None, :, None], place[:, None], pattern)
+
+    return {"L1.pattern": tell}
+
+
+def first_and_later(
+    model: Model, texts: Texts, follows: Bool[Tensor, "text query key"]
+) -> tuple[float, float]:
+    """Mean loss (nats) of the tokens inside a name: when first mentioned, and when it goes on."""
+    losses = losses_of(model, texts)
+    text, query = follows.any(dim=-1).nonzero(as_tuple=True)
+    first = follows[text, query].float().argmax(dim=-1)  # where the token stood the first time
+    return losses[text, first - 1].mean().item(), losses[text, query].mean().item()
 
 
 def at_step(name: str, step: int, length: int = 32) -> tuple[float, float, float]:
