@@ -9,6 +9,7 @@ from PIL import Image
 
 import book
 import book_checks
+import book_finish
 import book_ledger
 import book_pages
 import publish
@@ -19,6 +20,10 @@ from aot_helpers.teaching.rules import load_claims
 README = (ROOT / "README.md").read_text("utf-8")
 TOURS, PROOFS = publish.floors(ROOT / "notebooks")
 NOTEBOOKS = [*PROOFS, *TOURS]
+TITLES = {path.stem[:2]: book_pages.title_of(path) for path in TOURS}
+UNTRIED_TEXT = (
+    "exercise 10.1: not attempted\n→ from here on, `key_matrix` is the package's version\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +31,10 @@ def pages():
     """Every notebook as a page of the book, by its path."""
     inside = {path.resolve() for path in NOTEBOOKS}
     return {path: book_pages.page_of(path, ROOT, inside) for path in NOTEBOOKS}
+
+
+def is_untried(line):
+    return line.endswith(": not attempted") or line.startswith("→ from here on, ")
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +72,20 @@ def test_an_alternative_text_is_the_title_and_one_sentence():
     before = new_markdown_cell(
         "## 2 · Which key *answers*?\n\nKeys have a dot product. It is `q @ k`, no less."
     )
-    after = new_markdown_cell("**Rows** attend to [columns](x.html), as in $a$. More.\n\n- a list")
+    after = new_markdown_cell(
+        "**Rows** attend to [columns](x.html), as in a map. More.\n\n- a list"
+    )
     titled, bare = drawing('f(title="Scores, by key.")'), drawing("f(x)")
     said = [book_pages.alt_text([before, cell, after], 1) for cell in (titled, bare)]
-    assert said[0] == "Scores, by key. Rows attend to columns, as in $a$."
-    assert said[1] == "Which key answers? Rows attend to columns, as in $a$."
+    assert said[0] == "Scores, by key. Rows attend to columns, as in a map."
+    assert said[1] == "Which key answers? Rows attend to columns, as in a map."
+    holed = drawing('f(title=f"{n} of the keys")')
+    assert book_pages.alt_text([before, holed, after], 1) == said[1]
+    formula = new_markdown_cell("The gap is $\\sqrt{d}$ at the end. Nothing else is to be seen.")
+    drawn = drawing('f(title="Scores by key", x_label="key", y_label="query")')
+    assert book_pages.alt_text([drawn, formula], 0) == (
+        "Scores by key. Across: key. Up: query. Nothing else is to be seen."
+    )
     assert book_pages.alt_text([before, titled], 1) == "Scores, by key. It is q @ k, no less."
     long = book_pages.alt_text([drawing(f'f(title="{"word " * 99}")')], 0)
     assert len(long) <= book_pages.LONGEST_ALT + 2 and long.endswith(" …")
@@ -80,7 +98,7 @@ def test_every_picture_has_words_that_say_what_it_shows(pages):
             if any("image/png" in out.get("data", {}) for out in cell.get("outputs", [])):
                 alt = cell.metadata["mystnb"]["image"]["alt"]
                 alike.setdefault((path, alt), []).append(cell)
-                if len(alt.split()) < 6 or "<Figure" in alt:
+                if len(alt.split()) < 6 or "<Figure" in alt or "$" in alt or "L0H…" in alt:
                     bare.append((publish.key(path), alt))
     assert bare == [] and len(alike) > 300
     assert [
@@ -96,8 +114,9 @@ def test_a_page_folds_its_set_up_and_loses_no_output(pages):
         code = [cell for cell in page.cells if cell.cell_type == "code"]
         assert not [cell for cell in code if book_pages.SET_UP in cell.source], path.name
         assert "hide-input" in code[0].metadata.tags, path.name
-        before = sum(len(c.get("outputs", [])) for c in publish.nbformat.read(path, 4).cells)
-        assert sum(len(cell.outputs) for cell in code) == before, path.name
+        outputs = [o for c in publish.nbformat.read(path, 4).cells for o in c.get("outputs", [])]
+        told = [o for o in outputs if not all(map(is_untried, o.get("text", "?").splitlines()))]
+        assert sum(len(cell.outputs) for cell in code) == len(told), path.name
 
 
 def test_what_follows_a_prediction_is_folded():
@@ -145,19 +164,25 @@ def test_the_source_of_the_book_has_every_page(tmp_path):
         suffix = ".ipynb" if name.startswith("notebooks/") else ".md"
         assert page.with_suffix(suffix).is_file(), name
     start = (tmp_path / "source/index.md").read_text("utf-8")
-    assert "{{ " not in start and "(picture.png)" in start
+    assert "{{ " not in start and 'src="picture.webp"' in start
     assert f"all {len(load_claims())} of" in start
 
 
-def test_the_start_page_shows_the_last_frame_of_a_loop(tmp_path):
+def test_the_start_page_shows_a_loop_that_moves(tmp_path):
     frames = [Image.new("RGB", (20, 10), color) for color in ("red", "blue")]
-    frames[0].save(tmp_path / "loop.gif", save_all=True, append_images=frames[1:])
+    loop = {"save_all": True, "append_images": frames[1:], "duration": [70, 900]}
+    frames[0].save(tmp_path / "loop.gif", **loop)
     alt = "A loop in which red turns into blue, twice"
     (tmp_path / "README.md").write_text(f"# Title\n\n[![badge](b.svg)](x)\n\n![{alt}](loop.gif)\n")
     shown = book.picture(tmp_path, tmp_path)
-    assert shown == f"[![{alt}](picture.png)](loop.gif)"
-    with Image.open(tmp_path / "picture.png") as still:
+    assert f'<img src="picture.webp" alt="{alt}" width="20" height="10">' in shown
+    assert '(prefers-reduced-motion: reduce)" srcset="picture.png"' in shown
+    with (
+        Image.open(tmp_path / "picture.png") as still,
+        Image.open(tmp_path / "picture.webp") as loop,
+    ):
         assert still.convert("RGB").getpixel((5, 5)) == pytest.approx((0, 0, 255), abs=8)
+        assert loop.n_frames == 2 and loop.convert("RGB").getpixel((5, 5)) == (255, 0, 0)
 
 
 # ---- the ledger ----
@@ -276,22 +301,97 @@ def test_a_style_that_asks_another_host_is_found(built):
     assert book_checks.problems(built, []) == ["style.css loads https://e.org/f.woff2"]
 
 
-def test_printed_claims_and_lighter_pages(tmp_path):
-    (tmp_path / "notebooks").mkdir()
-    (tmp_path / "_static/scripts").mkdir(parents=True)
-    (tmp_path / "_static/scripts/fontawesome.js").touch()
-    script = '<script defer src="_static/scripts/fontawesome.js?digest=1"></script>\n'
-    search = '<script src="searchindex.js"></script>\n'
-    page = '<article class="bd-article"><pre>10.5 holds: of 99.9\n99.9 holds: not</pre></article>'
+@pytest.fixture
+def written(tmp_path):
+    """A book as Sphinx leaves it: three pages with the theme's scripts and two styles."""
+    for folder in ("notebooks", "_static/scripts", "_static/styles", "_static/vendor"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in (*book_finish.SCRIPTS, "scripts/fontawesome.js"):
+        (tmp_path / "_static" / name).write_text(f"// {name}")
+    (tmp_path / "_static/base.css").write_text("p { color: red }")
+    style = '@import "../base.css";@font-face{src:url(../vendor/fontawesome/a.woff2)}'
+    (tmp_path / "_static/styles/theme.css").write_text(style + 'a { background: url("b.png") }')
+    Image.new("RGB", (30, 20)).save(tmp_path / "a.png")
     for name in ("index.html", "search.html", "notebooks/a.html"):
-        (tmp_path / name).write_text(script + search + page)
-    book.finish(tmp_path, {"10.5"})
-    told = {p.name: p.read_text() for p in tmp_path.rglob("*.html")}
-    assert not [name for name, text in told.items() if "fontawesome" in text]
-    assert [name for name, text in told.items() if "searchindex" in text] == ["search.html"]
+        up = "../" * name.count("/")
+        (tmp_path / name).write_text(
+            f'<head><link href="{up}_static/styles/theme.css?d=1" rel="stylesheet" />\n'
+            f'<link rel="stylesheet" type="text/css" href="{up}_static/base.css" />\n'
+            f'<script defer src="{up}_static/scripts/fontawesome.js?digest=1"></script>\n'
+            f'<script src="{up}searchindex.js"></script>\n'
+            f'<script src="{up}_static/doctools.js"></script></head>'
+            f'<article class="bd-article"><img alt="a" src="{up}a.png" />'
+            "<pre>10.5 holds: of 99.9\n99.9 holds: not</pre></article>"
+            '<summary aria-label="Toggle hidden content"><p>Show</p></summary>'
+        )
+    book_finish.finish(tmp_path, {"10.5"})
+    return tmp_path
+
+
+def test_pages_load_one_style_and_one_script(written):
+    told = {p.name: p.read_text() for p in written.rglob("*.html")}
+    style = (written / "_static/all.css").read_text()
+    assert style.startswith('p { color: red }a { background: url("styles/b.png") }')
+    assert not (written / "_static/vendor").exists() and "fontawesome" not in str(told)
+    script = (written / "_static/all.js").read_text()
+    assert [script.index(f"// {name}") for name in book_finish.SCRIPTS] == sorted(
+        script.index(f"// {name}") for name in book_finish.SCRIPTS
+    )
+    assert re.findall(r'(?:src|href)="([^"?]+\.(?:js|css))', told["a.html"]) == [
+        "../_static/all.css",
+        "../_static/all.js",
+    ]
+    assert "searchindex.js" in told["search.html"] and "doctools.js" in told["search.html"]
+
+
+def test_finished_pages_have_links_names_sizes_and_kinds(written):
+    told = {p.name: p.read_text() for p in written.rglob("*.html")}
     linked = '<pre><a href="../ledger.html#claim-10-5">10.5</a> holds: of 99.9\n99.9 holds'
     assert linked in told["a.html"] and "<pre>10.5 holds" in told["index.html"]
-    assert "data-pagefind-body" in told["index.html"]
+    assert 'data-pagefind-body data-pagefind-filter="kind:tour"' in told["a.html"]
+    kinds = ("glossary.html", "notebooks/evidence/10.html", "ledger.html")
+    assert [book_finish.kind(name) for name in kinds] == ["glossary", "evidence", "other"]
+    assert 'src="../a.png" width="30" height="20"' in told["a.html"]
+    assert "<summary><p>Show" in told["a.html"]
+
+
+def test_cells_of_the_ledger_are_apart_for_a_search():
+    shown = book_ledger.ledger_page(ROOT, {p.stem[:2]: p.stem for p in TOURS}, TITLES)
+    assert not re.findall(r"\w<(?:/dd>)?(?:dt|dd|td|th|tr)\b", shown)
+
+
+def test_untried_exercises_say_nothing():
+    said = new_output("stream", name="stdout", text=UNTRIED_TEXT + "3 rows\n")
+    only = new_output("stream", name="stdout", text=UNTRIED_TEXT)
+    cells = [new_code_cell("f()", outputs=[said]), new_code_cell("g()", outputs=[only])]
+    book_pages.leave_out_the_untried(cells)
+    assert [[out.text for out in cell.outputs] for cell in cells] == [["3 rows\n"], []]
+
+
+def test_a_page_is_described_by_its_first_statements():
+    badges = "# 10 · How?\n\n[![Colab](b.svg)](https://c.org)\n\n"
+    badges += "A head looks back. It copies what it finds."
+    cells = [new_markdown_cell(badges), new_markdown_cell("More follows here.")]
+    assert book_pages.description(cells) == "A head looks back. It copies what it finds."
+
+
+def test_the_books_address_waits_for_its_owner(tmp_path):
+    for owner, address in {"OWNER": "", "Me": "https://me.github.io/it/"}.items():
+        (tmp_path / "pyproject.toml").write_text(f'[tool.aot]\nrepository = "{owner}/it"\n')
+        assert book_pages.address(tmp_path) == address
+
+
+# ---- formulas ----
+
+
+def test_a_formula_is_drawn_on_its_line_and_can_be_heard():
+    book_math = pytest.importorskip("book_math", reason="`make book` installs ziamath")
+    picture = book_math.drawn(r"\frac{a}{\sqrt{d_\text{head}}}", True)
+    assert "currentColor" in picture and "vertical-align:-" in picture
+    assert "<msqrt>" in picture and "<mtext>head</mtext>" in picture and "<script" not in picture
+    assert "vertical-align" not in book_math.drawn("a", False)
+    with pytest.raises(ValueError, match=r"nonsense"):
+        book_math.drawn(r"\nonsense{x}", True)
 
 
 def test_standalone_pages_are_written_by_their_functions(tmp_path):

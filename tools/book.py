@@ -6,7 +6,7 @@ another host would be asked, a picture has no alternative text, or the book is t
 """
 
 import argparse
-import importlib.metadata
+import html
 import importlib.util
 import re
 import shutil
@@ -18,9 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
-from PIL import Image
+from PIL import Image, ImageSequence
 
 import book_checks
+import book_finish
 import book_ledger
 import book_pages
 import here  # noqa: F401
@@ -43,13 +44,11 @@ PARTS = {  # of the tours, by their first numbers
     "Reports, tested": range(16, 100),
 }
 ZIP = "attention-only-transformers.zip"
-# On pages that do not search: icons, the index, marks of an earlier search.
-USELESS = "fontawesome|searchindex|searchtools|language_data|sphinx_highlight"
 
 
 def needs() -> str:
     """What has to be installed first; "" where all is there."""
-    lacking = [name for name in ("sphinx", "myst_nb", "sphinx_book_theme", "pagefind")
+    lacking = [name for name in ("sphinx", "myst_nb", "sphinx_book_theme", "pagefind", "ziamath")
                if importlib.util.find_spec(name) is None]  # fmt: skip
     return f"{', '.join(lacking)} not installed: `make book` does it" if lacking else ""
 
@@ -87,18 +86,26 @@ def cards(readme: str, titles: dict[str, str]) -> str:
 
 
 def picture(root: Path, source: Path) -> str:
-    """The README's first picture for the start page, in Markdown; of a loop its last frame.
+    """The README's first picture for the start page, as HTML; its files come to `source`.
 
-    A loop is larger than a start page may be, so that the frame links to it.
+    picture.png is it, or the last frame of a loop; a loop moves, as picture.webp, which is half as
+    large, unless the reader's system asks for less motion.
     """
     alt, file = re.search(
         r"!\[([^]]{30,})\]\((\S+)\)", (root / "README.md").read_text("utf-8")
     ).groups()
     with Image.open(root / file) as image:
-        image.seek(getattr(image, "n_frames", 1) - 1)
-        image.convert("RGB").quantize(256, dither=0).save(source / "picture.png", optimize=True)
-    shown = f"![{alt}](picture.png)"
-    return f"[{shown}]({file})" if file.endswith(".gif") else shown
+        frames = [frame.convert("RGB") for frame in ImageSequence.Iterator(image)]
+        times = [f.info.get("duration", 100) for f in ImageSequence.Iterator(image)]
+    wide, high = frames[-1].size
+    frames[-1].quantize(256, dither=0).save(source / "picture.png", optimize=True)
+    shown = f'<img src="picture.png" alt="{html.escape(alt)}" width="{wide}" height="{high}">'
+    if len(frames) == 1:
+        return shown
+    loop = {"save_all": True, "append_images": frames[1:], "duration": times, "loop": 0}
+    frames[0].save(source / "picture.webp", lossless=True, method=4, **loop)
+    still = '<source media="(prefers-reduced-motion: reduce)" srcset="picture.png">'
+    return f"<picture>{still}{shown.replace('picture.png', 'picture.webp')}</picture>"
 
 
 def start_page(root: Path, source: Path, titles: dict[str, str]) -> str:
@@ -172,45 +179,6 @@ def write_source(root: Path, source: Path) -> list[str]:
     return [*built, *(f"{name}.html" for name in pages), "search.html"]
 
 
-def mathjax() -> Path:
-    """MathJax as one script, from the package that brings it."""
-    files = importlib.metadata.files("sphinx-mathjax-offline") or []
-    return Path(next(f for f in files if f.name == "tex-svg-full.js").locate())
-
-
-def finish(book: Path, ids: set[str]) -> None:
-    """Mend the pages that Sphinx wrote: fewer scripts, what is searched, printed claims as links.
-
-    The theme's script of icons is larger than all else together, and its index is only for the
-    page that searches. The evidence's "10.5 holds:", or 10.5 in a table, leads to the ledger.
-    """
-    for name in ("webpack-macros.html", "sbt-webpack-macros.html"):
-        (book / "_static" / name).unlink(missing_ok=True)
-    (book / "_static/scripts/fontawesome.js").unlink()
-    for path in sorted(book.rglob("*.html")):
-        text, inside = path.read_text("utf-8"), path.relative_to(book)
-        up = "../" * (len(inside.parts) - 1)
-        useless = "fontawesome" if inside.name == "search.html" else USELESS
-        text = re.sub(rf"<(script|link)[^>]*(?:{useless})\.js[^>]*>(</script>)?\n?", "", text)
-        text = text.replace(
-            '<article class="bd-article"', '<article data-pagefind-body class="bd-article"'
-        )
-
-        def linked(match: re.Match, up=up) -> str:
-            if match[2] not in ids:
-                return match[0]
-            return (
-                f'{match[1]}<a href="{up}ledger.html#{book_pages.anchor(match[2])}">{match[2]}</a>'
-            )
-
-        if inside.parts[0] == "notebooks":
-            text = re.sub(r"(?<=[>\n])()(\d\d\.\d+)(?= [a-z ]+: )", linked, text)
-            text = re.sub(
-                r"(<td>(?:<p>)?)<a [^>]*>(?:<span[^>]*>)?(\d\d\.\d+)(?:</span>)?</a>", linked, text
-            )
-        path.write_text(text, "utf-8")
-
-
 def build(root: Path, target: Path) -> list[str]:
     """Build the book of `root` in `target`; what is wrong with it."""
     source, doctrees = (
@@ -224,8 +192,9 @@ def build(root: Path, target: Path) -> list[str]:
     sphinx += ["-c", str(root / "docs/book"), "-d", str(doctrees), str(source), str(target)]
     if subprocess.run(sphinx).returncode:
         return ["Sphinx found the problems above"]
-    shutil.copyfile(mathjax(), target / "_static" / "tex-svg-full.js")
-    finish(target, {row.claim.id for row in book_ledger.rows()})
+    for picture in source.glob("picture.*"):
+        shutil.copy(picture, target)
+    book_finish.finish(target, {row.claim.id for row in book_ledger.rows()})
     for name, save in STANDALONE.items():
         save(target / name)
     index = [sys.executable, "-m", "pagefind", "--site", str(target), "--silent"]

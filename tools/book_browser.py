@@ -129,6 +129,23 @@ def try_search(page, width: int, server: str) -> list[str]:
     return wrong
 
 
+def try_order(page, server: str) -> list[str]:
+    """Search for terms: the first answer is the glossary's, the first notebook is a tour."""
+    wrong = []
+    for term in ("induction head", "K-composition", "residual stream"):
+        for base, found in (
+            (server, "#found h3 a"),
+            (f"file://{BOOK}", "#search-results li > a"),
+        ):
+            page.goto(f"{base}/search.html?q={term}")
+            page.locator(found).nth(5).wait_for(timeout=60_000)
+            links = [link.get_attribute("href") for link in page.locator(found).all()]
+            first = next((link for link in links if "notebooks/" in link), "")
+            if "glossary.html" not in links[0] or not first or "/evidence/" in first:
+                wrong.append(f"{base}: {term!r} finds {links[:6]}")
+    return wrong
+
+
 def main() -> int:
     names = ("chromium", "chromium-browser", "chrome")
     chromium = next(filter(None, map(shutil.which, names)), None)
@@ -161,6 +178,7 @@ def main() -> int:
                 shot(page, name, width)
             problems += try_views(page, width) + try_ledger(page, width)
             problems += try_term(page, width) + try_search(page, width, base)
+            problems += try_order(page, base)
             page.close()
         browser.close()
     server.shutdown()

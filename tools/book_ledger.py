@@ -211,6 +211,8 @@ def ledger_page(root: Path, stems: dict[str, str], titles: dict[str, str]) -> st
 {filters(every, names, titles)}
 <div id="claims">{"".join(line(row, stems) for row in every)}</div></section>"""
     body = re.sub(r"\n\s*\n", "\n", body)
+    apart = r"\s*(?=<(?:d[dt]|t[dhr]|summary|details|option|a class)\b)"  # for the search
+    body = re.sub(apart, "\n", body)
     return f"""\
 # The ledger
 

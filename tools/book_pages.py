@@ -1,7 +1,8 @@
 """The book's pages from committed notebooks: nothing is executed, no output is changed.
 
-A page loses its set-up cell, folds what stands before the first text and what follows a prediction,
-gets alternative texts for its pictures, a place for the ledger to link to, and a line of routes.
+A page loses its set-up cell and what its exercises say to somebody who runs them, folds what stands
+before the first text and what follows a prediction, and gets alternative texts for its pictures,
+places for the ledger to link to, and a line of routes.
 """
 
 import ast
@@ -23,13 +24,15 @@ LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 MARKUP = re.compile(r"!\[[^]]*\]\([^)]*\)|\[([^]]*)\]\([^)]*\)|[*`]|<[^>]+>")
 SENTENCE = re.compile(r"(?<=[.?!])\s+(?=[A-Z*`“])")
 LONGEST_ALT = 300
+UNTRIED = re.compile(r"(?m)^(exercise \d\d\.\d+: not attempted|→ from here on, .*)\n?")
+HOLE = "…"  # in a title: what only the run fills in
 
 
 # ---- alternative texts ----
 
 
 def spoken(node: ast.expr, known: dict[str, str]) -> str:
-    """A text in code as it is shown, with … for what the notebook fills in; "" if it is no text.
+    """A text in code as it is shown, with a HOLE for what the run fills in; "" if it is no text.
 
     known: texts by the names of variables.
     """
@@ -38,7 +41,7 @@ def spoken(node: ast.expr, known: dict[str, str]) -> str:
     if isinstance(node, ast.Name):
         return known.get(node.id, "")
     if isinstance(node, ast.JoinedStr):
-        parts = [part.value if isinstance(part, ast.Constant) else "…" for part in node.values]
+        parts = [part.value if isinstance(part, ast.Constant) else HOLE for part in node.values]
         return "".join(parts)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return spoken(node.left, known) + spoken(node.right, known)
@@ -74,7 +77,9 @@ def sentences(markdown: str) -> list[str]:
     """The statements of a Markdown cell's paragraphs, without marks: no headings, lists, tables."""
     cut = re.sub(r"(?s)<details>.*?</details>|\$\$.*?\$\$|```.*?```", "", markdown)
     paragraphs = [
-        p for p in re.split(r"\n\s*\n", cut) if p.strip() and p.strip()[0] not in "#-|>1!$"
+        p
+        for p in re.split(r"\n\s*\n", cut)
+        if p.strip() and p.strip()[0] not in "#-|>1!$" and not p.startswith("[![")
     ]
     plain = [" ".join(MARKUP.sub(r"\1", each).split()) for each in paragraphs]
     said = [sentence for each in plain for sentence in SENTENCE.split(each)]
@@ -88,22 +93,33 @@ def heading(markdown: str) -> str:
     return MARKUP.sub(r"\1", found[-1]) if found else ""
 
 
+def axes(source: str) -> str:
+    """What a code cell writes at its figure's axes: "Across: step. Up: loss."; "" if nothing."""
+    found = [re.findall(rf'\b{axis}_label="([^"]+)"', source) for axis in "xy"]
+    said = zip(("Across", "Up"), found, strict=True)
+    return " ".join(f"{way}: {'; '.join(dict.fromkeys(names))}." for way, names in said if names)
+
+
 def alt_text(cells: list, index: int) -> str:
-    """What stands for a cell's picture: its title, and one sentence of the text around it.
+    """What stands for a cell's picture: its title, its axes, and a sentence of the text around it.
 
     The sentence is the first of the text after the picture, which says what there is to see, or
-    the last before it. A picture without a title has the heading of its section.
+    the last before it; none with a formula, which nobody can listen to. A picture whose title is
+    missing, or is not whole without the run, has the heading of its section.
     """
     title = figure_title(cells[index].source)
-    if not title:
+    if not title or HOLE in title or "$" in title:
         above = (heading(c.source) for c in reversed(cells[:index]) if c.cell_type == "markdown")
-        title = next(filter(None, above), "")
+        title = next((each for each in above if each and "$" not in each), "")
     after = [c.source for c in cells[index + 1 : index + 2] if c.cell_type == "markdown"]
     before = [c.source for c in cells[:index] if c.cell_type == "markdown"]
-    near = [said for text in after for said in sentences(text)][:1]
-    near = near or [said for text in before for said in sentences(text)][-1:]
+    near = [said for text in after for said in sentences(text) if "$" not in said][:1]
+    near = near or [said for text in before for said in sentences(text) if "$" not in said][-1:]
     title = re.sub(r"[\s.:]+$", "", title)
-    said = [title if title.endswith(("?", "!")) else f"{title}."] + near
+    told = axes(cells[index].source)
+    if any(re.match("Across|Rows|Columns|Axes", each) for each in near):
+        told = ""  # the sentence says it
+    said = [title if title.endswith(("?", "!")) else f"{title}.", told, *near]
     text = " ".join(each for each in said if each.strip(". "))
     return text if len(text) <= LONGEST_ALT else text[: text.rindex(" ", 0, LONGEST_ALT)] + " …"
 
@@ -173,6 +189,24 @@ def describe_pictures(cells: list) -> None:
             settings["image"] = {"alt": alt_text(cells, index)}
 
 
+def leave_out_the_untried(cells: list) -> None:
+    """Take out what an exercise says to somebody who runs it and has not tried: here nobody can."""
+    for cell in cells:
+        for out in cell.get("outputs", []):
+            if out.output_type == "stream":
+                out.text = UNTRIED.sub("", out.text)
+        if cell.cell_type == "code":
+            cell.outputs = [o for o in cell.outputs if o.output_type != "stream" or o.text.strip()]
+
+
+def description(cells: list) -> str:
+    """A page in one or two sentences, for search engines and previews: its first statements."""
+    said = [each for c in cells if c.cell_type == "markdown" for each in sentences(c.source)]
+    said = [each for each in said if "$" not in each]
+    text = " ".join(said[:2])
+    return text if len(text) <= 200 else text[: text.rindex(" ", 0, 200)] + " …"
+
+
 # ---- links and routes ----
 
 
@@ -227,6 +261,7 @@ def page_of(path: Path, root: Path, inside: set[Path], foot: str = "") -> nbform
     """A committed notebook as a page of the book."""
     notebook = nbformat.read(path, as_version=4)
     cells = fold_set_up(notebook.cells)
+    leave_out_the_untried(cells)
     fold_answers(cells)
     describe_pictures(cells)
     for cell in cells:
@@ -239,6 +274,12 @@ def page_of(path: Path, root: Path, inside: set[Path], foot: str = "") -> nbform
     cells = with_claim_anchors(cells)
     notebook.cells = [*cells, nbformat.v4.new_markdown_cell(foot)] if foot else cells
     return notebook
+
+
+def address(root: Path) -> str:
+    """Where the book is published, with a slash at its end; "" while the owner is not named."""
+    owner, project = publish.repository_name(root).split("/")
+    return "" if owner == "OWNER" else f"https://{owner.lower()}.github.io/{project}/"
 
 
 # ---- the glossary ----

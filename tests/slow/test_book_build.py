@@ -19,7 +19,8 @@ def test_the_book_is_built_and_nothing_is_wrong_with_it(tmp_path):
     assert 'Claim <a href="../ledger.html#claim-10-5">10.5</a>' in tour
     assert "mybinder.org" in tour and "colab.research" in tour and "google.colab" not in tour
     assert "document.getElementById" in read("notebooks/13_torus_network.html")  # alive
-    assert "_static/tex-svg-full.js" in read("glossary.html")
+    assert "<math" in read("glossary.html") and "mathjax" not in read("glossary.html").lower()
+    assert '<meta name="description"' in tour and 'rel="icon"' in tour
     assert (target / "pagefind/pagefind.js").is_file() and (target / "searchindex.js").is_file()
     with zipfile.ZipFile(target / book.ZIP) as packed:
         assert "attention-only-transformers/index.html" in packed.namelist()

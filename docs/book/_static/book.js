@@ -78,9 +78,19 @@ async function search(results) {
   results.before(found);
   try {
     const pagefind = await import(new URL("pagefind/pagefind.js", location.href).href);
-    const { results: all } = await pagefind.search(query);
-    found.textContent = all.length ? `${all.length} pages on “${query}”` : `Nothing on “${query}”.`;
-    for (const result of await Promise.all(all.slice(0, 20).map(each => each.data()))) {
+    const kinds = ["glossary", "tour", "other", "evidence"]; // in this order
+    const lists = await Promise.all(kinds.map(kind => pagefind.search(query, { filters: { kind } })));
+    let [[glossary], ...rest] = lists.map(list => list.results);
+    glossary = glossary && await glossary.data();
+    const slug = query.trim().toLowerCase().replace(/[^\p{L}\p{N}_]+/gu, "-");
+    const term = [`term-${slug}`, `term-${slug.replace(/s$/, "")}`].find(id =>
+      glossary && glossary.anchors.some(each => each.id === id));
+    const count = rest.flat().length + Boolean(glossary);
+    found.textContent = count ? `${count} pages on “${query}”` : `Nothing on “${query}”.`;
+    const pages = await Promise.all(rest.flat().slice(0, 20).map(each => each.data()));
+    if (term) pages.unshift({ ...glossary, url: `${glossary.url.split("#")[0]}#${term}` });
+    else if (glossary) pages.splice(rest[0].length, 0, glossary); // after the tours
+    for (const result of pages) {
       const title = document.createElement("h3"), link = document.createElement("a");
       link.href = result.url; link.textContent = result.meta.title;
       if (/\/evidence\//.test(result.url) && !/evidence/.test(link.textContent))
