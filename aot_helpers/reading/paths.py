@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aot_helpers.base.errors import check_shape, check_token_ids
+from aot_helpers.base.errors import check_ids, check_shape, check_token_ids
 from aot_helpers.models.protocol import Head, Model, check_tokens
 from aot_helpers.reading.circuits import check_unembedding
 from aot_helpers.reading.heads import head_output
@@ -131,5 +131,6 @@ def _targets(tokens: Tensor, targets: Tensor | None, d_vocab: int) -> Int[Tensor
         targets = tokens[:, 1:]
     else:
         check_shape("targets", targets.shape, tokens.shape, "give one token per position")
+    check_ids("targets", targets, 2)
     check_token_ids(targets, d_vocab)
     return targets
