@@ -1,13 +1,13 @@
 """Notebook 08: values of other tokens, codes said again; its exercises, drawings."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.protocol import Head
-from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
+from aot_helpers.reading.circuits import copying_score
+from aot_helpers.reading.factored import FactoredMatrix
+from aot_helpers.teaching.exercises import grade
 from aot_helpers.text.corpora import Corpus
 from aot_helpers.text.planted import PlantedTruth
 from aot_helpers.text.tokenization import word_ids
@@ -76,28 +76,10 @@ def test_a_code_is_repeated_if_it_was_said_since_the_mark(model):
     assert by_list == {3: [1, 0]}  # the second code, and the third
 
 
-def test_what_a_layer_reads_of_a_token_alone_is_its_embedding_in_layer_0():
-    config = ModelConfig(27, 2, 12, 3, 4, 40, positions="relative", layer_norm=False)
-    small = AttentionOnlyTransformer(config).requires_grad_(False)
-    small.tokenizer = SimpleNamespace(bos=0)
-    torch.testing.assert_close(copying_heads.read_alone(small, 0, block=10), small.W_E.detach())
-    tokens = torch.tensor([[0, 5]])
-    _, cache = small.run_with_cache(tokens)
-    read = copying_heads.read_alone(small, 1, block=10)
-    torch.testing.assert_close(read[5], cache["L1.ln1_out"][0, 1])
-
-
-def test_a_text_stands_beside_others_and_a_head_has_other_values():
-    batch = copying_heads.beside(torch.ones(2, 4, dtype=torch.long), torch.tensor([[5, 6]]), 9)
-    assert batch.tolist() == [[1] * 4, [1] * 4, [5, 6, 9, 9]]
-    v, of_head = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 5)
-    new = copying_heads.with_head(v, 1, of_head)
-    assert torch.equal(new[:, :, 1], of_head)
-    assert torch.equal(new[:, :, [0, 2, 3]], v[:, :, [0, 2, 3]])
-
-
-def test_a_page_is_the_readers_once_it_is_right(check_page):
-    check_page("08.3")
+def test_texts_stand_beside_others():
+    others = [torch.tensor([5, 6]), torch.tensor([7])]
+    batch = copying_heads.beside(torch.ones(2, 4, dtype=torch.long), others, 9)
+    assert batch.tolist() == [[1] * 4, [1] * 4, [5, 6, 9, 9], [7, 9, 9, 9]]
 
 
 def test_the_patch_of_the_tour_keeps_the_texts_pattern(model, text):
@@ -110,23 +92,11 @@ def test_the_patch_of_the_tour_keeps_the_texts_pattern(model, text):
     torch.testing.assert_close(logits, model(text, edits={"L0.z": z}))
 
 
-def zeros(v, here):
-    """A page that ablates by zero."""
-    v = v.clone()
-    v[here] = 0
-    return v
-
-
-def in_place(v, here):
-    """A page that changes what it was given."""
-    v[here] = v[here].mean(dim=0)
-    return v
-
-
 SENTENCE, LIST = "ada keep so then again", "list pe le ki la ; pe le ki"
 GIVEN = {"08.1": SENTENCE, "08.4": LIST}
+SAID = {3: "pe", 4: "pe", 5: "ki", 6: "ki"}
 LOW = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, -9]]
-HIGH = [[0, 0, 0, 1]] * 4
+HIGH = [[-1, -1, -1, 3]] * 3 + [[-3, -3, -3, 9]]
 ONES = torch.eye(4).tolist()
 ANSWERS = [
     ("08.1", ("ada keep so then of",), "solved"),
@@ -143,9 +113,14 @@ ANSWERS = [
     ("08.2", ((-torch.eye(4)).tolist(), HIGH), "not yet"),
     ("08.2", ([[0] * 4] * 4, HIGH), "not yet"),
     ("08.2", (LOW[:3], HIGH), "not yet"),
-    ("08.3", (zeros,), "not yet"),
-    ("08.3", (in_place,), "not yet"),
-    ("08.3", (lambda v, here: v,), "not yet"),
+    ("08.2", (LOW, [[0, 0, 0, 1]] * 3 + [[0, 0, 0, 3]]), "solved"),
+    ("08.2", (LOW, [[0, 0, 0, 1]] * 4), "not yet"),  # less its mean: 0 / 0
+    ("08.3", (SAID,), "solved"),
+    ("08.3", (SAID | {4: "ki"},), "not yet"),
+    ("08.3", (SAID | {5: "le"},), "not yet"),
+    ("08.3", (SAID | {3: "la"},), "not yet"),
+    ("08.3", ({3: "pe"},), "not yet"),
+    ("08.3", (dict.fromkeys(SAID, ...),), "not attempted"),
     ("08.4", ("list pe le ki la ; pe la ki",), "solved"),
     ("08.4", ("list pe le ki la ; la le ki",), "not yet"),
     ("08.4", ("list pe le ki la ; pe le",), "not yet"),
@@ -159,7 +134,33 @@ def test_an_answer_is_judged(model, verdict, number, answer, expected):
     given = {}
     if number in GIVEN:
         given = {"model": model, "text": GIVEN[number], "head": Head(0, 1)}
+    if number == "08.3":
+        given = {"truth": SAID}
     assert verdict(number, *answer, **given) == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "answer", "named"),
+    [
+        ("08.2", (LOW, [[0, 0, 0, 1]] * 4), "0 / 0 is no score"),
+        ("08.2", ([[0] * 4] * 4, HIGH), "0 of the four words raise themselves"),
+        ("08.3", (SAID | {5: "le"},), "no code follows itself"),
+        ("08.3", (SAID | {4: "ki"},), "list of 4: ki is not the farthest"),
+        ("08.3", (SAID | {3: "la"},), "list of 3: how many words back does la stand"),
+    ],
+)
+def test_a_mistake_is_named(capsys, number, answer, named):
+    grade(number, *answer, **({"truth": SAID} if number == "08.3" else {}))
+    assert named in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_score_of_an_answer_is_that_of_the_tour():
+    """The package's score of the table as two factors, its rows less their means."""
+    for table in (LOW, HIGH, torch.randn(4, 4).tolist()):
+        factored = FactoredMatrix(torch.tensor(table).double(), torch.eye(4).double())
+        by_package = copying_score(factored.centered_columns())
+        score = exercises._score("table", torch.tensor(table).double())
+        assert score == pytest.approx(by_package, abs=1e-6)
 
 
 def test_figures_can_be_read():

@@ -1,8 +1,11 @@
 """Evidence of notebook 08: guesses of a group, a part of a table, values dealt within models."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
+from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.circuits import copying_score
 from aot_helpers.reading.factored import FactoredMatrix
 from chapters.nb08_copying_heads import measure
@@ -44,3 +47,14 @@ def test_heads_are_shuffled_within_their_models_only():
     for group in range(3):
         sorted_ = orders[:, of_model == group].sort(dim=1)[0]
         assert torch.equal(sorted_.unique(dim=0)[0], values[of_model == group])
+
+
+def test_what_a_layer_reads_of_a_token_alone_is_its_embedding_in_layer_0():
+    config = ModelConfig(27, 2, 12, 3, 4, 40, positions="relative", layer_norm=False)
+    small = AttentionOnlyTransformer(config).requires_grad_(False)
+    small.tokenizer = SimpleNamespace(bos=0)
+    torch.testing.assert_close(support.read_alone(small, 0, block=10), small.W_E.detach())
+    tokens = torch.tensor([[0, 5]])
+    _, cache = small.run_with_cache(tokens)
+    read = support.read_alone(small, 1, block=10)
+    torch.testing.assert_close(read[5], cache["L1.ln1_out"][0, 1])

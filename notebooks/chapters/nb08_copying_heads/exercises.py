@@ -1,10 +1,10 @@
-"""The exercises of notebook 08: z against v, tables that mislead, a mean, a trap."""
+"""The exercises of notebook 08: z against v, tables that mislead, lists that go wrong, a trap."""
 
 import torch
 from torch import Tensor
 
-from aot_helpers.teaching.exercises import NotYet
-from aot_helpers.teaching.exercises.references import against, draw, read_numbers
+from aot_helpers.teaching.exercises import NotYet, attempted
+from aot_helpers.teaching.exercises.references import read_numbers
 
 KEPT, LOST = 0.8, 0.35  # of 08.1: the probability of the name, with v patched and with z
 LOW, HIGH = -0.5, 0.9  # of 08.2: the scores to reach
@@ -54,80 +54,67 @@ def _z_and_not_v(answer, model, text, head):
     return f"{measured}: z brings along where the head looks in the donor"
 
 
+def _score(name, table):
+    """The copying score of a table whose rows are taken less their means, as in the tour."""
+    table = table.double()
+    centered = table - table.mean(dim=1, keepdim=True)
+    values = torch.linalg.eigvals(centered)
+    if values.abs().sum() <= 1e-9 * table.abs().max():
+        raise NotYet(
+            f"{name}: with each row less its mean all eigenvalues are 0, and 0 / 0 is no score. "
+            "The sum of the diagonal has to differ from 0: say a word louder in its own row."
+        )
+    return (values.real.sum() / values.abs().sum()).item()
+
+
 def _tables_that_mislead(low, high):
     tables = [read_numbers(each, 4, 4, name=name) for each, name in ((low, "low"), (high, "high"))]
-    scores, raised = [], []
-    for name, table in zip(("low", "high"), tables, strict=True):
-        if not table.any():
-            raise NotYet(f"{name}: all numbers are 0, so that there is nothing to divide by.")
-        values = torch.linalg.eigvals(table.double())
-        scores.append((values.real.sum() / values.abs().sum()).item())
+    raised = []
+    for table in tables:
         others = table.masked_fill(torch.eye(4, dtype=torch.bool), -torch.inf).amax(dim=1)
         raised.append(
             (int((table.diagonal() > others).sum()), int((table.diagonal() < others).sum()))
         )
     if raised[0][0] < 3:
         raise NotYet(f"low: {raised[0][0]} of the four words raise themselves most; make it three.")
-    if scores[0] > LOW:
+    if (low_score := _score("low", tables[0])) > LOW:
         raise NotYet(
-            f"low: the score is {scores[0]:+.2f}. What can the fourth word do to a *sum* of four?"
+            f"low: the score is {low_score:+.2f}. What can the fourth word do to a *sum* of four?"
         )
     if raised[1][1] < 3:
         raise NotYet(
             f"high: {raised[1][1]} of the four words raise another more than themselves; make it "
             "three. Which table always says the same word?"
         )
-    if scores[1] < HIGH:
+    if (high_score := _score("high", tables[1])) < HIGH:
         raise NotYet(
-            f"high: the score is {scores[1]:+.2f}. Only one eigenvalue needs to be left, if all "
+            f"high: the score is {high_score:+.2f}. Only one eigenvalue needs to be left, if all "
             "rows are multiples of one row."
         )
-    return f"scores {scores[0]:+.2f} and {scores[1]:+.2f}"
+    return f"scores {low_score:+.2f} and {high_score:+.2f}"
 
 
-def averaged(v, here):
-    """Values [text, pos, d_head] of one head that are the same at all places in `here`."""
-    v = v.clone()
-    v[here] = v[here].mean(dim=0)
-    return v
-
-
-def _filled(v, here, value):
-    v = v.clone()
-    v[here] = value
-    return v
-
-
-WRONG_AVERAGES = {
-    "These are the values as they were.": lambda v, here: v,
-    "You put zeros there. The head should still carry what all codes have in common: their mean.": (
-        lambda v, here: _filled(v, here, 0)
-    ),
-    "Your mean is of all places; take it over the places in `here` only.": (
-        lambda v, here: _filled(v, here, v.mean(dim=(0, 1)))
-    ),
-    "You put one number there. The mean is a vector: average over places, not over d_head.": (
-        lambda v, here: _filled(v, here, v[here].mean())
-    ),
-    "All values are exchanged; those outside `here` should stay.": (
-        lambda v, here: v[here].mean(dim=0).expand_as(v)
-    ),
-    "You exchanged the places outside `here`.": lambda v, here: averaged(v, ~here),
-}
-
-
-def _averaged(answer):
-    trials = []
-    for s in (1, 2):
-        v = draw(3, 5, 4, seed=s)
-        trials.append((v, draw(3, 5, seed=s + 7) > 0))
-    against(averaged, trials, WRONG_AVERAGES)(lambda v, here: answer(v.clone(), here.clone()))
-    v, here = trials[0]
-    before = v.clone()
-    answer(v, here)
-    if not torch.equal(v, before):
-        raise NotYet("Your function changes the values that it was given: work on `v.clone()`.")
-    return "the head still carries “a code”, but not which one"
+def _said_without_codes(said, truth):
+    """said, truth: {codes in the list: the word that the model says}."""
+    if not isinstance(said, dict) or set(said) != set(truth):
+        raise NotYet(f"A word is wanted for each of the lists of {', '.join(map(str, truth))}.")
+    for each in said.values():
+        attempted(each)
+    wrong = [n for n in truth if said[n] != truth[n]]
+    if not wrong:
+        return "where the farthest code in reach has had its turn, the model goes back to it"
+    if any(said[n] == "le" for n in wrong):
+        raise NotYet("le is the present code, and no code follows itself: who lowers it?")
+    if any(said[n] == "ki" for n in wrong):
+        n = next(n for n in wrong if said[n] == "ki")
+        raise NotYet(
+            f"list of {n}: ki is not the farthest code within three to six words back. Which one "
+            "is, and who lowers it now?"
+        )
+    raise NotYet(
+        f"list of {wrong[0]}: how many words back does {said[wrong[0]]} stand? The others look "
+        "three to six words back, and raise the farthest code most."
+    )
 
 
 def _crossed_off(answer, model, text, head):
@@ -151,7 +138,6 @@ def _crossed_off(answer, model, text, head):
 CHECKS = {
     "08.1": _z_and_not_v,
     "08.2": _tables_that_mislead,
-    "08.3": _averaged,
+    "08.3": _said_without_codes,
     "08.4": _crossed_off,
 }
-PAGES = {"08.3": averaged}

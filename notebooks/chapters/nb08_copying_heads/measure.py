@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aot_helpers.models.protocol import Edits, Model
+from aot_helpers.models.protocol import Edits
 from aot_helpers.models.transformer import AttentionOnlyTransformer
 from aot_helpers.text.batches import pad_batch
 from aot_helpers.text.corpora import Corpus
@@ -110,28 +110,11 @@ def repeats_by_list(logits, texts, copies, codes, mark) -> dict[int, list[float]
     return {n: [sum(x) / len(x) for x in found[n].values()] for n in sorted(found)}
 
 
-def read_alone(model: Model, layer: int, block: int = 128) -> Float[Tensor, "d_vocab d_model"]:
-    """What the heads of a layer read of each token when it stands alone, right after BOS."""
-    name, rows = f"L{layer}.ln1_out", []
-    for ids in torch.arange(model.config.d_vocab).split(block):
-        alone = torch.stack([torch.full_like(ids, model.tokenizer.bos), ids], dim=1)
-        rows.append(model.run_with_cache(alone)[1][name][:, 1].clone())
-    return torch.cat(rows)
-
-
 def beside(
-    texts: Int[Tensor, "text pos"], other: Int[Tensor, "1 short"], pad: int
-) -> Int[Tensor, "text_and_one pos"]:
-    """The texts and one shorter text more, the last row, padded to their length."""
-    row = torch.full_like(texts[:1], pad)
-    row[:, : other.shape[1]] = other
-    return torch.cat([texts, row])
-
-
-def with_head(
-    v: Float[Tensor, "text pos head d"], h: int, of_head: Float[Tensor, "text pos d"]
-) -> Float[Tensor, "text pos head d"]:
-    """A copy of all heads' values in which one head has others."""
-    v = v.clone()
-    v[:, :, h] = of_head
-    return v
+    texts: Int[Tensor, "text pos"], others: list[Int[Tensor, " short"]], pad: int
+) -> Int[Tensor, "text_and_others pos"]:
+    """The texts and some shorter ones more, the last rows, padded to their length."""
+    rows = torch.full((len(others), texts.shape[1]), pad)
+    for row, other in zip(rows, others, strict=True):
+        row[: len(other)] = other
+    return torch.cat([texts, rows])

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from aot_helpers.models.protocol import Model
 from aot_helpers.reading.circuits import copying_score
 from aot_helpers.reading.factored import FactoredMatrix
 
@@ -16,6 +17,15 @@ def logit_difference(
     """Of each next word: the logit of the donor's minus that of the text's."""
     theirs, own = (logits[:, :-1].gather(2, some[:, 1:, None]) for some in (donors, texts))
     return (theirs - own)[..., 0]
+
+
+def read_alone(model: Model, layer: int, block: int = 128) -> Float[Tensor, "d_vocab d_model"]:
+    """What the heads of a layer read of each token when it stands alone, right after BOS."""
+    name, rows = f"L{layer}.ln1_out", []
+    for ids in torch.arange(model.config.d_vocab).split(block):
+        alone = torch.stack([torch.full_like(ids, model.tokenizer.bos), ids], dim=1)
+        rows.append(model.run_with_cache(alone)[1][name][:, 1].clone())
+    return torch.cat(rows)
 
 
 def guesses(
