@@ -3,9 +3,10 @@
 import pytest
 import torch
 
+from aot_helpers.base.results import read
 from aot_helpers.teaching.exercises import grade
 from chapters.nb24_who_says_mary import exercises, figures, measure, name_logits
-from chapters.nb24_who_says_mary.two_names import read_names
+from evidence.support.nb24.names import read_names
 from figure_checks import check_figures
 
 PROMPT = "When Mary and John went to the store, John was tired, and Anna gave Tom's drink to"
@@ -58,14 +59,6 @@ def test_the_shipped_logits_give_what_was_measured_of_every_prompt():
             assert rise.mean().item() == pytest.approx(expected, abs=2e-3)
 
 
-def test_other_heads_are_named_with_what_they_cost():
-    two = read_names()
-    found = name_logits.lost_by_others(two)["L23H3"]["roles swapped"]
-    assert max(found, key=found.get) == "L29H1"
-    expected = two.falls_of_others["roles swapped"]["suppress"]
-    assert list(found.values()) == pytest.approx(expected.tolist())
-
-
 COST = {"same names": 0.05, "other names": 2.33, "roles swapped": 4.08}
 
 
@@ -108,26 +101,43 @@ def test_an_answer_is_judged(verdict, number, answer, expected):
     assert verdict(number, answer) == expected
 
 
+def test_where_a_name_comes_again_what_heads_lower_is_a_rise_of_the_shipped_logits():
+    again, shipped = measure.read_again(), read("pretrained/24-again-smollm2")
+    assert [(one.name, one.prompt) for one in again.names] == [
+        ("Mary", "… John saw Mary and gave a drink to"),
+        ("John", "… John saw Mary and gave a drink to"),
+    ]
+    for one, of in zip(again.names, ("", ", the subject"), strict=True):
+        runs = shipped[f"runs{of}"]
+        for role, who in (("suppress", "L23H3"), ("s_inhibition", "early")):
+            pairs = zip(runs["whole"]["logits"], runs[who]["logits"], strict=True)
+            rises = [(b[0] - b[1]) - (a[0] - a[1]) for a, b in pairs]
+            assert one.lowers[role] == pytest.approx(sum(rises) / 48, abs=1e-4)
+        assert len(one.others["s_inhibition"]) == 3
+    first = again.first["whole"].tolist()
+    logits = torch.tensor(shipped["runs"]["whole"]["logits"])
+    for place, row in zip(first, logits, strict=True):
+        assert place < 0 or place == row.argmax()
+
+
 def test_figures_can_be_read():
+    again = measure.read_again().names
+    both = {who: [2.0, -0.5] for who in measure.SETS}
     asked, later = (measure.read_asked(later=x) for x in (False, True))
     every, rings, examples = (
         measure.attention_and_effect(names) for names in ([*asked, *later], later, asked[:2])
-    )
-    falls, others = (
-        {"L0H1": {"same": 1.0, "swapped": 2.0}},
-        {"L0H1": {"swapped": {"L0H0": 0.1, "L0H2": 0.3}}},
     )
     check_figures(
         figures.roles("Mary gave John a", [("John", "S", "red")], "title", "b"),
         figures.hypotheses(asked[:6], {who: range(6) for who in measure.SETS}, "title"),
         figures.proportional(every, rings, examples, (9.4, 4.2), "title"),
         figures.hypotheses(asked[6:], {who: range(3) for who in measure.SETS}, "title"),
+        figures.hypotheses(again, both, "title", {who: [3.0, 2.0] for who in measure.SETS}),
         figures.raised({"L0H1": (1.0, -2.0), "all": (1.0, -2.0)}, "title"),
-        figures.donors(falls, others, {"L0H1": {"same": 0.0, "swapped": 2.0}}, 3.8, "title"),
         figures.filled(
             measure.OPENING,
             [("Mary", "IO", "g"), ("John", "S1", "r"), ("John", "S2", "r"), ("to", "end", "k")],
-            dict.fromkeys(("movers", "late", "early"), "L0H1: does this"),
+            dict.fromkeys(("movers", "late", "early", "turn"), "L0H1: does this"),
             "title",
         ),
     )

@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,18 +11,20 @@ from aot_helpers.base.results import plain, rounded
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate, patch_heads
 from aot_helpers.reading.paths import direct_logit_attribution
-from chapters.nb24_who_says_mary import measure, name_logits, patches, templates
-from chapters.nb24_who_says_mary.two_names import HeadTable, Roles, parsed, read_names
+from chapters.nb24_who_says_mary import measure, name_logits, patches
 from evidence.support.nb24 import (
     above,
     name_movers,
+    named_again,
     patching,
     plots,
     prompts,
+    templates,
     three_names,
     two_names,
 )
 from evidence.support.nb24 import name_logits as support_logits
+from evidence.support.nb24.names import HeadTable, Roles, parsed, read_names
 from figure_checks import check_figures
 from tiny_models import tiny_30 as tiny
 
@@ -243,6 +246,57 @@ def test_logits_are_measured_kept_and_read(shipped, monkeypatch, tmp_path):
     found = gap(run.after["L23H3"], run.name, run.instead)
     found = found - gap(run.before, run.name, run.instead)
     torch.testing.assert_close(found[: len(rises)], rises)
+
+
+class Words:
+    """A tokenizer with a token for each word, and that is all."""
+
+    def __init__(self):
+        self.known = []
+
+    def encode(self, text: str, bos: bool = False):
+        words = text.split()
+        self.known += [word for word in words if word not in self.known]
+        return torch.tensor([self.known.index(word) for word in words])
+
+
+@pytest.mark.parametrize("slot", ["IO", "S"])
+def test_in_a_donor_the_last_mention_of_one_name_is_another(slot):
+    model = SimpleNamespace(tokenizer=Words())
+    some = named_again.prompts(model, slot, n=2)
+    assert len(some) == 8
+    for case in some:
+        places = case.tokens != case.changed
+        assert places.any(dim=0).nonzero().tolist() == [[case.at]] and places.sum() == 2
+        assert torch.equal(case.tokens[:, case.at], case.name)
+        assert torch.equal(case.changed[:, case.at], case.instead)
+        assert ((case.tokens == case.name[:, None]).sum(dim=1) == 2).all()
+        assert not (case.tokens == case.instead[:, None]).any()
+    said = [model.tokenizer.known[each] for case in some for each in case.pronoun]
+    assert said == ["her", "him"] * 8
+    other = named_again.prompts(model, "S" if slot == "IO" else "IO", n=2)
+    assert all(torch.equal(a.tokens, b.tokens) for a, b in zip(some, other, strict=True))
+    texts = {
+        " ".join(model.tokenizer.known[i] for i in row) for case in some for row in case.tokens
+    }
+    assert not any({"Mary", "John"} <= set(text.split()) for text in texts)  # known before
+
+
+def test_what_follows_the_name_is_measured_as_with_three_names(shipped):
+    (case, *_) = three_names.cases(shipped, "third gives", "C", n=3)
+    place = int((case.tokens != case.changed).any(dim=0).nonzero()[-1])
+    pronoun = shipped(case.tokens)[:, -1].argmax(dim=-1).roll(1)
+    again = named_again.Again(case.tokens, case.changed, case.name, case.instead, pronoun, place)
+    sets = {"one": [Head(2, 1)], "all": [Head(3, h) for h in range(6)]}
+    with torch.no_grad():
+        runs = named_again.measured(shipped, [again], sets)
+        guess = shipped(case.tokens)[:, -1].argmax(dim=-1)
+    expected = three_names.suppressed(shipped, [case], sets)
+    for who, rises in measure.lowered(runs).items():
+        torch.testing.assert_close(rises, expected[who], atol=1e-4, rtol=0)
+    columns = torch.stack([case.name, case.instead, pronoun], dim=1)
+    for at, row, said in zip(runs["whole"]["first"], columns, guess, strict=True):
+        assert row[at] == said if at >= 0 else said not in row
 
 
 def test_a_unit_of_attention_is_a_number_for_each_prompt(shipped):

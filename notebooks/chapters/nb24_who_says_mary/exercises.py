@@ -4,7 +4,7 @@ import re
 
 from aot_helpers.teaching.exercises import NotYet, attempted
 from aot_helpers.teaching.exercises.references import near, read_guesses
-from chapters.nb24_who_says_mary.templates import NAMES
+from chapters.nb24_who_says_mary.measure import NAMES
 
 CLOSE, NEAR = 0.7, 1.0  # of 24.1 and of 24.3, in logits
 PAGES = {}
@@ -62,6 +62,14 @@ def _apart(answer):
 
 def _foretold(answer, truth):
     """Two numbers, in logits. truth: {question: number}."""
+    (first, together), (second, held) = read_guesses(answer, truth)
+    if abs(held) < NEAR:
+        raise NotYet(
+            f"{second}: so it is in a chain, where holding the second link stops the first. Do the "
+            "early heads tell L23H3 whom to lower?"
+        )
+    if together < truth[first] - 2 * NEAR:
+        raise NotYet(f"{first}: so it is in a chain. What do two separate routes cost together?")
     near(answer, truth, NEAR)
     return "measured: " + ", ".join(f"{what} {x:+.1f}" for what, x in truth.items())
 

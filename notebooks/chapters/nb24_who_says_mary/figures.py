@@ -47,12 +47,19 @@ def roles(text: str, marks: Sequence[tuple[str, str, str]], title: str, said: st
     return headline(figure, title)
 
 
-def hypotheses(rows: Sequence[Asked], lowered: Mapping[str, Sequence[float]], title: str) -> Figure:
+def hypotheses(
+    rows: Sequence[Asked],
+    lowered: Mapping[str, Sequence[float]],
+    title: str,
+    foretold: Mapping[str, Sequence[float]] | None = None,
+) -> Figure:
     """Prompts with one name marked, what is true of it, and how far each set of heads lowers it.
 
-    The last mention of the name is marked. lowered: {a key of SETS: logits, row by row}.
+    The last mention of the name is marked. lowered: {a key of SETS: logits, row by row}; foretold:
+    the same, as black marks.
     """
-    note = "red: the name that is lowered; gray dots: three other heads or pairs of heads"
+    note = "red: the name that is lowered; gray dots: other heads or pairs of heads (left of zero: "
+    note += "they raise it)" + ("; black mark: foretold" if foretold else "")
     height = 0.5 * len(rows) + 0.75
     more = 0.0 if max(len(row.prompt) for row in rows) < 34 else 1.25  # room for a long prompt
     figure, ((words, *axes),) = panels(
@@ -68,14 +75,18 @@ def hypotheses(rows: Sequence[Asked], lowered: Mapping[str, Sequence[float]], ti
     for y, row in enumerate(rows):
         _marked(words, 0, y, row.prompt, row.name)
     for axis, (said, values), color in zip(axes, lowered.items(), (QUERY, SHARE), strict=True):
-        bars = axis.barh(range(len(rows)), values, 0.46, color=color)
-        axis.bar_label(bars, fmt="{:+.1f}", padding=4, fontsize=10)
+        axis.barh(range(len(rows)), values, 0.46, color=color)
+        for y, x in enumerate(values):
+            right = max(x, *(each[y] for who, each in (foretold or {}).items() if who == said), 0)
+            axis.text(right + 0.2, y, f"{x:+.1f}", va="center", fontsize=10)
         for y, row in enumerate(rows):
             others = row.others[SETS[said][0]]
             axis.scatter(others, [y + 0.36] * len(others), s=10, color="0.6", zorder=3)
+        for y, x in enumerate((foretold or {}).get(said, ())):
+            axis.plot((x, x), (y - 0.33, y + 0.33), color=INK, lw=2.4, zorder=4)
         axis.axvline(0, color="0.4", lw=0.9)
         axis.tick_params(axis="y", length=0)
-        axis.set(xlim=(-1.9, 6), xlabel="lowers the name by (logits)")
+        axis.set(xlim=(-2.9, 6), xlabel="lowers the name by (logits)")
         axis.set_title(said, size=10.5, color=color, weight="bold", pad=9)
     return figure
 
@@ -143,56 +154,13 @@ def raised(rows: Mapping[str, tuple[float, float]], title: str) -> Figure:
     return figure
 
 
-def donors(
-    falls: Mapping[str, Mapping[str, float]],
-    others: Mapping[str, Mapping[str, Mapping[str, float]]],
-    foretold: Mapping[str, Mapping[str, float]],
-    whole: float,
-    title: str,
-) -> Figure:
-    """What a logit difference loses by patches, a panel for each donor: {heads: {donor: logits}}.
-
-    others: the same of other heads, as gray dots. foretold: black marks. whole: the difference.
-    """
-    ways = list(next(iter(falls.values())))
-    figure, (axes,) = panels(
-        1, len(ways), 9.6, 0.95 * len(falls) + 0.75, title=title, sharex=True, sharey=True,
-        note="black mark: foretold from what the heads write themselves; gray dots: five other "
-        "heads, or pairs, whose outputs change as much (not measured with the same names)",
-    )  # fmt: skip
-    at = range(len(falls))
-    for axis, way in zip(axes, ways, strict=True):
-        values = [row[way] for row in falls.values()]
-        axis.barh(at, values, 0.4, color=[QUERY, SHARE][: len(falls)])
-        axis.axvline(0, color="0.4", lw=0.9)
-        axis.axvline(whole, color="0.6", lw=1, ls=":")
-        for y, who in enumerate(falls):
-            x = foretold[who][way]
-            axis.plot((x, x), (y - 0.3, y + 0.3), color=INK, lw=2.4, zorder=4)
-            right = max(values[y], x, 0) + 0.15
-            axis.text(right, y, f"{values[y]:.1f}", va="center", fontsize=10)
-            some = others.get(who, {}).get(way, {})
-            axis.scatter(some.values(), [y + 0.42] * len(some), s=14, color="0.55", zorder=3)
-            for name, x in some.items():
-                if abs(x) > 0.6:
-                    axis.text(x, y + 0.6, name, color="0.45", fontsize=9, ha="center", va="center")
-        axis.set(
-            xlabel="Mary's lead loses (logits)", xlim=(-2.3, 5.6), ylim=(len(falls) - 0.25, -0.5)
-        )
-        axis.set_title(f"donor: {way}", fontsize=10.5)
-    axes[0].set_yticks(at, [who.replace(" and ", ",\n") for who in falls])
-    axes[0].tick_params(axis="y", length=0)
-    axes[-1].text(whole + 0.08, -0.36, "all of it", color="0.45", fontsize=9)
-    return figure
-
-
 def filled(
     text: str, marks: Sequence[tuple[str, str, str]], said: Mapping[str, str], title: str
 ) -> Figure:
-    """The prompt of `roles` with what its heads do. said: texts of "late", "early" and "movers"."""
+    """The prompt of `roles` with what its heads do. said: "late", "early", "movers" and "turn"."""
     words, left, places = text.split(), list(marks), {}
     widths = [0.28 + 0.118 * len(each) for each in words]
-    figure, axis = canvas(sum(widths) + 0.07 * len(words) + 1.75, 3.95)
+    figure, axis = canvas(sum(widths) + 0.07 * len(words) + 2.6, 3.95)
     x, y = 0.15, 1.62
     for each, width in zip(words, widths, strict=True):
         bare = each.strip(",.")
@@ -202,9 +170,9 @@ def filled(
         if role:
             places[role] = x + width / 2
         x += width + 0.07
-    arrow(axis, (x + 0.02, y), (x + 0.42, y), VALUE, width=1.8)
-    say(axis, x + 0.52, y, "Mary", VALUE, size=13, ha="left", weight="bold")
-    end = places["end"]
+    arrow(axis, (x + 0.02, y), (x + 0.5, y), VALUE, width=1.8)
+    say(axis, x + 0.6, y, "Mary", VALUE, size=13, ha="left", weight="bold")
+    end, turned = places["end"], x + 0.22
     for who, to, height, color in (
         ("movers", "IO", 1.35, VALUE), ("late", "S2", 0.62, QUERY), ("early", "S2", -0.85, SHARE)
     ):  # fmt: skip
@@ -217,8 +185,12 @@ def filled(
         right = end - 0.2 if who == "late" else end + 0.1
         look = {"size": 10.5, "weight": "bold", "ha": "right"}
         say(axis, right, edge + height + up, said[who], color, **look)
+    low, high = y - 0.23 - 0.85, y + 0.23 + 1.35  # from the early heads' line to the movers'
+    axis.plot((end, turned, turned), (low, low, high), color=SHARE, lw=2, ls=(0, (3, 1.5)))
+    arrow(axis, (turned, high), (end + 0.04, high), SHARE, width=2)
+    say(axis, turned + 0.1, high - 0.35, said["turn"], SHARE, size=10.5, ha="left", weight="bold")
     for role, color, right in (
-        ("IO", VALUE, 0), ("S1", WRONG, 0), ("S2", WRONG, -0.25), ("end", INK, 0.35)
+        ("IO", VALUE, 0), ("S1", WRONG, 0), ("S2", WRONG, -0.25), ("end", INK, -0.35)
     ):  # fmt: skip
         say(axis, places[role] + right, y - 0.4, role, color, size=11, weight="bold")
     return headline(figure, title)

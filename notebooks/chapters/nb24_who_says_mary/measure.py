@@ -11,12 +11,17 @@ from typing import NamedTuple
 
 import pandas
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from safetensors import safe_open
 from torch import Tensor
 
 from aot_helpers.base.results import RESULTS, read
 
+_PEOPLE = """
+Mary John Tom James Anna Paul Sarah Peter Emma David Laura Mark Alice Robert Jack Kate Daniel
+Michael George Henry Jane Susan Simon Helen
+"""
+NAMES = tuple(_PEOPLE.split())
 OPENING = "When Mary and John went to the store, John gave a drink to"
 # A and B in this order; S is one of them, C and D come once.
 STARTS = (
@@ -43,6 +48,12 @@ ENDS = {
     "two give": ["{C} and {D} " + gave for gave in GAVE],
     "tired": ["{S} " + tired + " someone " + gave for tired, gave in zip(TIRED, GAVE, strict=True)],
 }
+AGAIN = (
+    "{S} saw {IO} and gave a drink to",
+    "{S} called {IO} and handed the keys to",
+    "{S} thanked {IO} and gave a book to",
+    "{S} missed {IO} and sent a letter to",
+)
 # Of each form, the names that are replaced in turn, and what is true of them.
 ASKED = {
     "two names": {"S": ("twice", "last", "subject")},
@@ -79,7 +90,8 @@ class Asked(NamedTuple):
     @property
     def prompt(self) -> str:
         """The end of an example."""
-        return "… " + ENDS[self.form][0].format(**EXAMPLE)
+        ends = AGAIN if self.form == "again" else ENDS[self.form]
+        return "… " + ends[0].format(**EXAMPLE)
 
     @property
     def name(self) -> str:
@@ -102,6 +114,47 @@ def read_above(name: str = "smollm2") -> Above:
     found = read(f"pretrained/24-above-{name}")
     io, s = (torch.tensor(found[key]) for key in ("io", "s"))
     return Above(io, s, found["rest"], found["per_unit"])
+
+
+class Again(NamedTuple):
+    """48 prompts such as "…, John saw Mary and gave a drink to", and what follows some examples.
+
+    first: what is said first, as the model is ("whole") and with heads patched: 0 the name, 1 the
+    one in its place in the donor, 2 the pronoun, -1 anything else. says: the likeliest tokens after
+    some examples, {prompt: {run: [(token, probability)]}}.
+    """
+
+    first: dict[str, Int[Tensor, " prompt"]]
+    names: list[Asked]  # the indirect object and the subject, at their last mention
+    says: dict[str, dict[str, list[tuple[str, float]]]]
+
+
+def read_again(name: str = "smollm2") -> Again:
+    """What `make data WHAT=pretrained` measured where the name has just come again."""
+    found = read(f"pretrained/24-again-{name}")
+    first = {who: torch.tensor(run["first"]) for who, run in found["runs"].items()}
+    rows = {"IO": ("", ("twice", "last")), "S": (", the subject", ("twice", "subject"))}
+    names = []
+    for slot, (of, true) in rows.items():
+        lowers = lowered(found[f"runs{of}"])
+        means = {who: x.mean().item() for who, x in lowers.items()}
+        own = {"suppress": means["L23H3"], "s_inhibition": means["early"]}
+        others = {
+            role: [means[who] for who in found[key] if who in means]
+            for role, key in (("suppress", "beside"), ("s_inhibition", "pairs"))
+        }
+        weights = {head: sum(x) / len(x) for head, x in found[f"attention{of}"].items()}
+        names.append(Asked("again", slot, true, own, others, weights))
+    return Again(first, names, found["says"])
+
+
+def lowered(runs: dict[str, dict]) -> dict[str, Float[Tensor, " prompt"]]:
+    """By how many logits patched heads lower the name: {heads: [prompt]}."""
+    leads = {}
+    for who, run in runs.items():
+        name, instead, _ = torch.tensor(run["logits"]).unbind(dim=1)
+        leads[who] = name - instead
+    return {who: lead - leads["whole"] for who, lead in leads.items() if who != "whole"}
 
 
 def read_asked(name: str = "smollm2", later: bool = False) -> list[Asked]:

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from aot_helpers.base.results import RESULTS
 from chapters.nb24_who_says_mary.measure import SETS
-from chapters.nb24_who_says_mary.two_names import NameResults
 
 L23H3, EARLY = SETS
 MOVERS, NEGATIVE = "name movers", "L24H4"
@@ -57,21 +56,4 @@ def read_logits(name: str = "smollm2") -> tuple[Patched, dict[str, dict[str, Rep
     return Patched(**two | {"patched": patched}), {
         form: {slot: Replaced(**each) for slot, each in slots.items()}
         for form, slots in tree.items()
-    }
-
-
-def lost_by_others(two: NameResults) -> dict[str, dict[str, dict[str, float]]]:
-    """What the logit difference loses with other heads patched: {who: {donor: {heads: logits}}}.
-
-    who: whose output changes as much as theirs.
-    """
-    return {
-        who: {
-            donor: {
-                " ".join(map(str, heads)): fall.item()
-                for heads, fall in zip(two.others[role], falls[role], strict=True)
-            }
-            for donor, falls in two.falls_of_others.items()
-        }
-        for who, role in ROLES.items()
     }

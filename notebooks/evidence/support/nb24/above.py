@@ -12,8 +12,8 @@ from aot_helpers.base.results import plain, rounded
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.norms import frozen_norm
 from chapters.nb24_who_says_mary.measure import ASKED
-from chapters.nb24_who_says_mary.two_names import read_names
 from evidence.support.nb24.name_movers import direct_contributions
+from evidence.support.nb24.names import read_names
 from evidence.support.nb24.prompts import name_prompts, single_names
 from evidence.support.nb24.three_names import PEOPLE, Case, cases
 from evidence.support.nb24.two_names import halves

@@ -12,8 +12,8 @@ from aot_helpers.models.protocol import Model
 from chapters.nb24_who_says_mary.measure import ASKED, SETS
 from chapters.nb24_who_says_mary.name_logits import DONORS, EARLY, L23H3, MOVERS, ROLES
 from chapters.nb24_who_says_mary.patches import end_outputs, give
-from chapters.nb24_who_says_mary.two_names import read_names
 from evidence.support.nb24 import three_names
+from evidence.support.nb24.names import read_names
 from evidence.support.nb24.patching import swapped_roles
 from evidence.support.nb24.prompts import TEMPLATES, name_prompts, single_names
 from evidence.support.nb24.three_names import cases

@@ -13,8 +13,8 @@ from torch import Tensor
 from aot_helpers.models.protocol import Edits, Head, Model
 from aot_helpers.reading.logit_lens import lens, rank
 from aot_helpers.reading.norms import frozen_norm
-from chapters.nb24_who_says_mary.templates import Group
-from chapters.nb24_who_says_mary.two_names import HeadTable, Roles
+from evidence.support.nb24.names import HeadTable, Roles
+from evidence.support.nb24.templates import Group
 
 MOVES, NEGATIVE, INHIBITS = 0.05, -0.02, 0.02  # shares of the logit difference
 HIGH, LOW = 5, 10  # so many tokens count as a reading's highest, and as its lowest

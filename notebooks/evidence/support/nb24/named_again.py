@@ -15,19 +15,13 @@ from torch import Tensor
 
 from aot_helpers.base.results import rounded
 from aot_helpers.models.protocol import Head, Model
-from chapters.nb24_who_says_mary.measure import NAMES, OPENING, STARTS
+from chapters.nb24_who_says_mary.measure import AGAIN, NAMES, OPENING, STARTS
 from chapters.nb24_who_says_mary.patches import end_outputs, give
 from evidence.support.nb24.names import read_names
 
 _WOMEN = "Mary Anna Sarah Emma Laura Alice Kate Jane Susan Helen"
 WOMEN = tuple(_WOMEN.split())
 MEN = tuple(name for name in NAMES if name not in WOMEN)
-AGAIN = (
-    "{S} saw {IO} and gave a drink to",
-    "{S} called {IO} and handed the keys to",
-    "{S} thanked {IO} and gave a book to",
-    "{S} missed {IO} and sent a letter to",
-)
 PRONOUNS = {"her": (WOMEN, MEN), "him": (MEN, WOMEN)}  # IO is one of the first, S of the second
 KNOWN = {"Mary", "John"}  # the names of the one prompt that was tried before
 # Of the tour's examples: a name and the one in its place, at its last mention, in the donor.

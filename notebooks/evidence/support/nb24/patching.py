@@ -13,8 +13,8 @@ from torch import Tensor
 
 from aot_helpers.models.protocol import Head, Model
 from chapters.nb24_who_says_mary.patches import Outputs, end_outputs, give
-from chapters.nb24_who_says_mary.templates import Group
 from evidence.support.nb24.name_movers import difference
+from evidence.support.nb24.templates import Group
 
 DONORS = ("other names", "roles swapped", "same names", "as far at random")
 

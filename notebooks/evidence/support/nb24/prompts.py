@@ -8,7 +8,8 @@ import torch
 from aot_helpers.models.protocol import Model
 from aot_helpers.reading.logit_lens import target_token
 from aot_helpers.text.tokenization import Tokenizer
-from chapters.nb24_who_says_mary.templates import NAMES, Group, as_group
+from chapters.nb24_who_says_mary.measure import NAMES
+from evidence.support.nb24.templates import Group, as_group
 
 _SCHOLARS = "Euler Gauss Laplace Bernoulli Bessel Wigner Kronecker Risch"  # of docstrings
 SCHOLARS = tuple(_SCHOLARS.split())

@@ -1,4 +1,4 @@
-"""Prompts of notebook 24 in which someone is given something, and texts with other names."""
+"""Evidence of notebook 24: stories in which someone is given something, and groups of prompts."""
 
 import random
 from typing import NamedTuple
@@ -11,11 +11,6 @@ from aot_helpers.models.protocol import Model
 from aot_helpers.text.stories import CONSONANTS, PRONOUNS, VOWELS
 from aot_helpers.text.tokenization import Tokenizer
 
-_PEOPLE = """
-Mary John Tom James Anna Paul Sarah Peter Emma David Laura Mark Alice Robert Jack Kate Daniel
-Michael George Henry Jane Susan Simon Helen
-"""
-NAMES = tuple(_PEOPLE.split())
 STORY = "{A} lived near the {place} with two friends. Then {A} met {B}. {S} gave a {thing} to"
 PLACES = ("river", "sea", "forest", "mill", "bridge", "tower", "garden", "school")
 THINGS = ("red kite", "blue lamp", "new map", "small drum", "golden key", "heavy book")

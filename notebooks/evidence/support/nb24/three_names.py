@@ -19,7 +19,7 @@ from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.heads import head_output
 from chapters.nb24_who_says_mary.measure import ASKED, ENDS, LATER, OPENING, STARTS, Asked, weight
 from chapters.nb24_who_says_mary.patches import end_outputs, give
-from chapters.nb24_who_says_mary.two_names import read_names
+from evidence.support.nb24.names import read_names
 from evidence.support.nb24.prompts import single_names
 
 PEOPLE = ("IO", "S", "C", "D", "E")

@@ -10,15 +10,6 @@ from torch import Tensor
 from aot_helpers.base.results import plain, rounded
 from aot_helpers.models.protocol import Head, Model
 from aot_helpers.reading.interventions import patch_heads
-from chapters.nb24_who_says_mary.templates import Group
-from chapters.nb24_who_says_mary.two_names import (
-    HeadTable,
-    NameResults,
-    Preference,
-    Received,
-    Repair,
-    Roles,
-)
 from evidence.support.nb24.name_movers import (
     change_by_sigma,
     gradients,
@@ -26,8 +17,17 @@ from evidence.support.nb24.name_movers import (
     logit_differences,
     roles,
 )
+from evidence.support.nb24.names import (
+    HeadTable,
+    NameResults,
+    Preference,
+    Received,
+    Repair,
+    Roles,
+)
 from evidence.support.nb24.patching import backup_heads, held, patched, size_matched, sizes
 from evidence.support.nb24.prompts import RECEIVED, TEMPLATES, name_prompts, single_names
+from evidence.support.nb24.templates import Group
 
 DRAWS = 5  # sets of other heads
 PATCHED = ("movers", "negative", "suppress", "s_inhibition")  # roles
