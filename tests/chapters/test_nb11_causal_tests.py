@@ -29,6 +29,11 @@ def test_a_factor_of_zero_is_zero_ablation(model, texts):
     scaled = [model(texts[0], edits=causal_tests.scaled(head, factor)) for factor in (0, 1)]
     assert torch.allclose(scaled[0], model(texts[0], edits=ablate(model, [head])), atol=1e-4)
     assert torch.allclose(scaled[1], model(texts[0]), atol=1e-4)
+    later = model.run_with_cache(texts[0], edits=causal_tests.scaled(head, 0.5, first=1))[1]["L0.z"]
+    whole = model.run_with_cache(texts[0])[1]["L0.z"]
+    assert torch.equal(later[:, 0], whole[:, 0])
+    assert torch.allclose(later[:, 1:, 2], whole[:, 1:, 2] / 2)
+    assert torch.equal(later[:, :, [0, 1, 3]], whole[:, :, [0, 1, 3]])
 
 
 def loss(logits, right):
@@ -105,17 +110,41 @@ def test_the_lift_of_a_note_is_what_it_adds_to_scores(model, texts):
 
 
 def test_the_head_of_the_threshold_is_found(model, texts):
+    readers, writers, previous, lift = causal_tests.threshold_heads(model, texts[0])
+    assert (readers, writers, previous) == ([Head(1, 0), Head(1, 2)], [Head(0, 2)], Head(0, 3))
+    assert lift.shape == (2, 1024) and 7 < lift.mean() < 8
     found = list(causal_tests.thresholds(model, *texts).values())
-    assert found[0] == "L0H2" and 7 < float(found[1]) < 8
-    by_zero, by_mean, no_match = map(float, found[2:5])
+    assert found[0] == "L0H2"
+    by_zero, by_mean, no_match = map(float, found[1:])
     assert by_zero > 0.5 > 0.3 > max(by_mean, no_match)
-    assert min(map(float, found[5].split())) > 1 and float(found[6]) > 9
+
+
+def test_what_each_induction_head_costs_alone_and_both_when_they_lie(model, texts):
+    tokens, others = texts
+    both, whole = [Head(1, 0), Head(1, 2)], copy_losses(model, tokens)[1]
+    for head in both:
+        assert copy_losses(model, tokens, ablate(model, [head], "mean", others))[1] > whole + 1
+    lying = ablate(model, both, "resample", others)
+    assert copy_losses(model, tokens, lying)[1] > whole + 9
+
+
+def test_random_vectors_are_as_long_as_those_given():
+    given = torch.tensor([[3.0, 4, 0], [0, 0, 1]])
+    drawn = causal_tests.as_long_as(given, torch.Generator().manual_seed(0))
+    assert drawn.norm(dim=-1).tolist() == pytest.approx([5, 1])
+    assert not torch.allclose(drawn, given)
+
+
+def test_docstrings_are_written_twice(shipped):
+    docs = causal_tests.docstrings_twice(shipped, n=3, length=7)
+    assert docs.shape == (3, 15) and torch.equal(docs[:, 1:8], docs[:, 8:])
+    assert (docs[:, 0] == shipped.tokenizer.bos).all()
 
 
 def test_figures_can_be_read(model, texts):
     drawings, rise = causal_drawings, torch.tensor([0.0] * 5 + [7.0] + [1.5] * 4)
     said = dict.fromkeys(("the text", "it says", "the other text"), texts[0])
-    m, rests = torch.tensor([3.0, 2.0]), {"whole": 0.5, "without": 0.2, "random": 0.45}
+    m, rests = torch.tensor([3.0, 2.0]), (0.5, 0.2, torch.tensor([0.45, 0.55]))
     notes = {f"L0H{h}": torch.linspace(h, h + 3, 40) for h in range(4)}
     leads = {f"run {i}": torch.randn(6, 20) for i in range(3)}
     check_figures(

@@ -55,6 +55,55 @@ def test_a_direction_at_random_is_as_long_as_the_mean(model, texts):
     assert rise == pytest.approx(sum(expected) / 2, abs=1e-4)
 
 
+def test_vectors_at_random_stand_at_every_place_as_long_as_the_means(model, texts):
+    tokens, others = texts
+    reference = model.run_with_cache(others)[1]
+    heads = [Head(0, 1), Head(0, 2)]
+    edits = support.at_random(reference, heads, torch.Generator().manual_seed(0))
+    said, whole = (model.run_with_cache(tokens, edits=e)[1]["L0.z"] for e in (edits, {}))
+    for _, head in heads:
+        same = said[:, :, head].flatten(0, 1)
+        assert (same == same[0]).all()
+        mean = reference["L0.z"][:, :, head].mean(dim=(0, 1))
+        assert same[0].norm().item() == pytest.approx(mean.norm().item(), rel=1e-4)
+        assert torch.cosine_similarity(same[0], mean, dim=0).abs() < 0.8
+    assert torch.equal(said[:, :, [0, 3]], whole[:, :, [0, 3]])
+
+
+class OfPatterns:
+    """A model whose layer 1 attends as it is told."""
+
+    def __init__(self, patterns):
+        self.patterns = patterns
+
+    def run_with_cache(self, tokens, edits=None):
+        return None, {"L1.pattern": self.patterns}
+
+
+def test_how_often_a_head_leaves_the_first_token():
+    tokens = torch.tensor([[0, 5, 6, 7, 5, 6, 7]])  # a segment of 3: queries 2, 3; then 4, 5
+    pattern = torch.zeros(1, 2, 7, 7)
+    pattern[..., 0] = 0.6
+    pattern[0, :, 1, 1] = 0.9  # the first token asks nothing
+    pattern[0, 1, 2, 1] = 0.7  # an accident
+    pattern[0, 1, 3, 2] = 0.5  # less than BOS has
+    pattern[0, 1, 4, 2] = 0.9  # the right key: what followed 5
+    pattern[0, 1, 5, 4] = 0.9  # another one
+    heads = [Head(1, 0), Head(1, 1)]
+    found = support.leaves_first(OfPatterns(pattern), tokens, heads, {})
+    assert found == ([0, 0.5], [0, 0.5])
+
+
+def test_a_constant_keeps_accidents_out_and_lets_matches_in(model):
+    segments = [torch.randperm(1023, generator=torch.Generator().manual_seed(i)) for i in range(8)]
+    tokens = torch.stack([torch.cat([torch.zeros(1), 1 + s[:20], 1 + s[:20]]) for s in segments])
+    heads, tokens = [Head(1, 0), Head(1, 2)], tokens.long()
+    for by, low, high in (("mean", 0, 0.1), ("zero", 0.4, 1)):
+        edits = ablate(model, [Head(0, 2)], by, tokens.roll(1, dims=0))
+        accidents, matches = support.leaves_first(model, tokens, heads, edits)
+        assert all(low <= share <= high for share in accidents) and min(matches) > 0.9
+
+
 def test_with_resampled_induction_heads_the_other_text_is_said(model, texts):
     said = partial(support.predicts_others, model, *texts)
     assert said([Head(1, 0), Head(1, 2)]) > 0.9

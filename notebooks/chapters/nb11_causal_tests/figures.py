@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE, VALUE
-from aot_helpers.showing.forms import dots, lines, name_points, panels
+from aot_helpers.showing.forms import lines, name_points, panels
 from aot_helpers.showing.texts import token_rows
 from aot_helpers.text.tokenization import Tokenizer
 
@@ -87,16 +87,25 @@ def leads(rows: dict[str, Float[Tensor, "text query"]], first: int, title: str) 
     return figure
 
 
-def resting(found: dict[str, dict[str, float]], title: str) -> Figure:
-    """Attention to BOS of each head, {head: {what was taken out of its query: weight}}.
+def resting(found: dict[str, tuple[float, float, Float[Tensor, " draw"]]], title: str) -> Figure:
+    """Attention to BOS of each head: of the whole query, without its bias, without random vectors.
 
-    The first is the whole query, the second the one without its bias, the third a control.
+    A gray bar spans the random vectors.
     """
-    kinds = list(next(iter(found.values())))
-    return dots(
-        {"": found}, title, "attention to BOS in the first copy", x_range=(0, None), width=7.4,
-        colors=dict(zip(kinds, (INK, QUERY, LOOSE), strict=True)),
-    )  # fmt: skip
+    kinds = {"● whole query": INK, "● without its bias": QUERY, "▬ without a random vector": LOOSE}
+    figure, axes = panels(1, 1, 7.4, 0.3 * len(found) + 0.9, title=title, key=kinds)
+    axis = axes[0, 0]
+    for y, (whole, without, drawn) in enumerate(found.values()):
+        axis.plot([drawn.min(), drawn.max()], [y, y], color="0.82", lw=7, solid_capstyle="butt")
+        axis.plot([without, whole], [y, y], color=QUERY, lw=1)
+        axis.plot(whole, y, "o", color=INK, ms=7)
+        axis.plot(without, y, "o", color=QUERY, ms=7)
+    axis.set_yticks(range(len(found)), list(found))
+    axis.set(
+        xlim=(0, None), ylim=(len(found) - 0.4, -0.6), xlabel="attention to BOS in the first copy"
+    )
+    axis.tick_params(axis="y", length=0)
+    return figure
 
 
 def two_texts(tokenizer: Tokenizer, texts: dict[str, Texts], title: str, most: int = 12) -> Figure:

@@ -19,13 +19,13 @@ from aot_helpers.text.corpora import load_corpus
 Texts = Int[Tensor, "text pos"]
 
 
-def scaled(head: Head, factor: float) -> Edits:
-    """Edits that multiply what a head writes."""
+def scaled(head: Head, factor: float, first: int = 0) -> Edits:
+    """Edits that multiply what a head writes, from position `first` on."""
     layer, number = head
 
     def louder(z):
         z = z.clone()
-        z[:, :, number] *= factor
+        z[:, first:, number] *= factor
         return z
 
     return {f"L{layer}.z": louder}
@@ -47,11 +47,17 @@ def boxes(model: Model, tokens: Texts, others: Texts, seed: int) -> dict[str, Ca
     return {name: partial(box, way=way) for name, way in zip("ABC", ways, strict=True)}
 
 
-def docstrings_twice(model: Model, n: int = 10, length: int = 40) -> tuple[Texts, Texts]:
-    """Segments of docstrings that no model has read, each written twice after BOS; and others."""
+def docstrings_twice(model: Model, n: int = 10, length: int = 40) -> Texts:
+    """Segments of docstrings that no model has read, each written twice after BOS."""
     texts = model.tokenizer.encode_many(load_corpus("docstrings", "test", quiet=True).texts)
-    segments = torch.stack([each[:length] for each in texts if len(each) >= length][: 2 * n])
-    return repeat_segments(segments, model.tokenizer.bos).split(n)
+    segments = [each[:length] for each in texts if len(each) >= length][:n]
+    return repeat_segments(torch.stack(segments), model.tokenizer.bos)
+
+
+def as_long_as(vectors: Float[Tensor, "*n d"], generator: torch.Generator) -> Float[Tensor, "*n d"]:
+    """Vectors in random directions, each as long as the given one."""
+    drawn = torch.randn(vectors.shape, generator=generator)
+    return drawn * vectors.norm(dim=-1, keepdim=True) / drawn.norm(dim=-1, keepdim=True)
 
 
 def lifts(model: Model, cache: dict, writer: Head, reader: Head) -> Float[Tensor, " token"]:
@@ -67,34 +73,43 @@ def lifts(model: Model, cache: dict, writer: Head, reader: Head) -> Float[Tensor
         return model.W_E @ w.W_V @ w.W_O @ r.W_Q @ apart
 
 
-def thresholds(model: Model, tokens: Texts, others: Texts, least: float = 2) -> dict[str, str]:
-    """What a model of two layers keeps on BOS by a constant, and what it costs to take it away.
+def threshold_heads(
+    model: Model, tokens: Texts, least: float = 2
+) -> tuple[list[Head], list[Head], Head, Float[Tensor, "reader token"]]:
+    """Of two layers: the induction heads, the heads whose constant keeps them on BOS, the
+    previous-token head, and by how much those heads together lift BOS for each induction head.
 
-    The heads of layer 0 that write it: whose notes lift BOS by `least` or more for the average
-    token and induction head. The costs: by how much losses on `tokens` rise, in nats.
+    A constant: the notes of a head of layer 0 lift BOS by `least` or more, as a mean over tokens
+    and induction heads. tokens: BOS, then a segment of random tokens twice.
     """
     with torch.no_grad():
-        cache, reference = (model.run_with_cache(each)[1] for each in (tokens, others))
+        cache = model.run_with_cache(tokens)[1]
     scores = induction_scores(model, tokens)[1]
     readers = [Head(1, h) for h in range(len(scores)) if scores[h] > 0.5]
     earlier = [Head(0, h) for h in range(model.config.n_heads)]
     lift = {w: torch.stack([lifts(model, cache, w, r) for r in readers]) for w in earlier}
     writers = [w for w in earlier if lift[w].mean() >= least]
     previous = Head(0, int(head_scores(model, tokens, "previous").scores[0].argmax()))
-    whole = copy_losses(model, tokens)
+    return readers, writers, previous, sum(lift[w] for w in writers)
 
-    def cost(heads, way, copy):
+
+def thresholds(model: Model, tokens: Texts, others: Texts) -> dict[str, str]:
+    """What a model of two layers keeps on BOS by a constant, and what it costs to take it away.
+
+    See `threshold_heads`. The costs: by how much the loss of the first copy rises, in nats.
+    """
+    with torch.no_grad():
+        reference = model.run_with_cache(others)[1]
+    _, writers, previous, _ = threshold_heads(model, tokens)
+    whole = copy_losses(model, tokens)[0]
+
+    def cost(heads, way):
         edits = ablate(model, heads, way, reference)
-        return f"{round(copy_losses(model, tokens, edits)[copy] - whole[copy], 2) + 0.0:.2f}"
+        return f"{round(copy_losses(model, tokens, edits)[0] - whole, 2) + 0.0:.2f}"
 
-    together = sum(lift[w] for w in writers).mean(dim=0)
-    one_out = " ".join(cost([r], "mean", 1) for r in readers)
     return {
         "heads that write the constant": " ".join(map(str, writers)),
-        "lift of BOS, average token": f"{together.mean():.1f}",
-        "first copy without them, zeros": cost(writers, "zero", 0),
-        "first copy without them, mean": cost(writers, "mean", 0),
-        "first copy, zeros, previous-token head out too": cost([*writers, previous], "zero", 0),
-        "second copy, each induction head out alone": one_out,
-        "second copy, both induction heads resampled": cost(readers, "resample", 1),
+        "first copy without them, zeros": cost(writers, "zero"),
+        "first copy without them, mean": cost(writers, "mean"),
+        "first copy, zeros, previous-token head out too": cost([*writers, previous], "zero"),
     }

@@ -13,6 +13,7 @@ from aot_helpers.reading.interventions import ablate, freeze_patterns, merge, pa
 from aot_helpers.reading.norms import frozen_norm
 from aot_helpers.reading.paths import check_additive, check_next_token
 from aot_helpers.text.tokenization import Tokenizer
+from chapters.nb11_causal_tests.measure import as_long_as
 
 Texts = Int[Tensor, "text pos"]
 OtherTexts = Int[Tensor, "other_text other_pos"]
@@ -29,25 +30,55 @@ def constant_shares(model: Model, tokens: Texts, layer: int) -> Float[Tensor, " 
     return z.mean(dim=0).square().sum(dim=-1) / z.square().sum(dim=-1).mean(dim=0)
 
 
+def at_random(reference: dict, heads: list[Head], generator: torch.Generator) -> Edits:
+    """Edits that put, for each head, a vector at random in place of what it says.
+
+    It is the same at every place, and as long as the head's mean in the cache `reference`.
+    """
+    edits = {}
+    for layer, number in heads:
+        mean = reference[f"L{layer}.z"][:, :, number].mean(dim=(0, 1))
+        say = partial(_say, new=as_long_as(mean, generator), head=number)
+        edits = merge(edits, {f"L{layer}.z": say})
+    return edits
+
+
 def rise_at_random(
     model: Model, tokens: Texts, others: OtherTexts, head: Head, n_draws: int, seed: int
 ) -> float:
     """By how much the first copy's loss rises with a constant in place of what a head says.
 
-    The constant is as long as the head's mean over `others`, in a direction at random; mean over
-    n_draws directions.
+    Mean over n_draws constants; see `at_random`.
     """
-    layer, number = head
-    name, generator = f"L{layer}.z", torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        mean = model.run_with_cache(others)[1][name][:, :, number].mean(dim=(0, 1))
+        reference = model.run_with_cache(others)[1]
+    generator = torch.Generator().manual_seed(seed)
     whole, rises = copy_losses(model, tokens)[0], []
     for _ in range(n_draws):
-        drawn = torch.randn(mean.shape, generator=generator)
-        drawn *= mean.norm() / drawn.norm()
-        edits = {name: partial(_say, new=drawn, head=number)}
+        edits = at_random(reference, [head], generator)
         rises.append(copy_losses(model, tokens, edits)[0] - whole)
     return sum(rises) / n_draws
+
+
+def leaves_first(
+    model: Model, tokens: Texts, readers: list[Head], edits: Edits
+) -> tuple[list[float], list[float]]:
+    """How often each reader, of layer 1, leaves BOS: for an accident, and for a true match.
+
+    The shares of queries of the first copy at which any other key has more attention than BOS, and
+    of those of the second copy at which the right key has. tokens: BOS, then a segment without
+    repeats twice; the first token asks nothing.
+    """
+    with torch.no_grad():
+        patterns = model.run_with_cache(tokens, edits=edits)[1]["L1.pattern"]
+    n = (tokens.shape[1] - 1) // 2
+    first, second = torch.arange(2, n + 1), torch.arange(n + 1, 2 * n)
+    accidents, matches = [], []
+    for _, head in readers:
+        pattern, on_bos = patterns[:, head], patterns[:, head, :, 0]
+        accidents.append(pattern[:, first, 1:].amax(dim=-1) > on_bos[:, first])
+        matches.append(pattern[:, second, second - n + 1] > on_bos[:, second])
+    return tuple([each.float().mean().item() for each in found] for found in (accidents, matches))
 
 
 def predicts_others(model: Model, tokens: Texts, others: Texts, heads: list[Head]) -> float:
