@@ -194,6 +194,4 @@ def halves(
         axis.set(xlim=(0, 112), xlabel="%", ylim=(len(found) - 0.5, -0.5))
         axis.set_yticks(range(len(found)), list(found))
         axis.tick_params(axis="y", length=0, labelsize=10)
-    for label, name in zip(axes[0, 0].get_yticklabels(), looks, strict=True):
-        label.set(color=COLORS[name], weight="bold")
     return figure
