@@ -1,12 +1,10 @@
 """Notebook 07: tables, patches and floors of a planted corpus; its exercises and drawings."""
 
 import re
-from functools import partial
 
 import pytest
 import torch
 
-from aot_helpers.base import results
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading import circuits
@@ -15,7 +13,6 @@ from aot_helpers.text.batches import pad_batch
 from aot_helpers.text.planted import BUG, BUG_OBJECTS, write_planted
 from chapters.nb07_one_layer_skip_trigrams import figures
 from chapters.nb07_one_layer_skip_trigrams import measure as one_layer
-from chapters.nb07_one_layer_skip_trigrams.exercises import _table_without
 from figure_checks import check_figures
 
 
@@ -47,15 +44,25 @@ def test_floors_and_kinds_are_those_of_the_truth(written):
         assert floor[here].mean() == pytest.approx(truth.floor(kind), abs=1e-5)
 
 
-def test_a_skip_trigram_table_is_the_pattern_times_the_ov_circuit(model):
+def test_a_skip_trigram_table_is_what_a_head_adds_for_its_source(model):
+    """With the frame's other tokens at zero, the head adds the table, up to a constant."""
     frames = one_layer.gap_frames(model.tokenizer, ["put", "keep", "sing"], ["of", "at"])
-    _, cache = model.run_with_cache(frames.flatten(0, 1))
+    tokens = frames.flatten(0, 1)
+    _, cache = model.run_with_cache(tokens)
     for h in range(2):
-        attention = cache["L0.pattern"][:, h, -1, 1].view(2, 3, 1)
-        OV = circuits.full_ov(model, Head(0, h)).centered_columns().rows(frames[..., 1].flatten())
-        table = one_layer.skip_trigram_table(model, h, frames)
-        assert torch.allclose(table, attention * OV.view(2, 3, -1), atol=1e-4)
-        assert torch.allclose(one_layer.skip_trigram_table(model, h, frames[1, 2]), table[1, 2])
+        attention = cache["L0.pattern"][:, h, -1, 1]
+        OV = circuits.full_ov(model, Head(0, h)).dense()[frames[0, :, 1]]
+        table = one_layer.skip_trigram_table(attention.view(2, 3), OV)
+
+        def only_the_source(v):
+            alone = torch.zeros_like(v)
+            alone[:, 1] = v[:, 1]
+            return alone
+
+        _, edited = model.run_with_cache(tokens, edits={"L0.v": only_the_source})
+        added = edited["L0.z"][:, -1, h] @ model.blocks[0].attn.W_O[h] @ model.W_U
+        added = added - added.mean(dim=-1, keepdim=True)
+        assert torch.allclose(table.flatten(0, 1), added, atol=1e-4)
 
 
 def test_the_strongest_entries_come_by_name_and_in_order():
@@ -99,10 +106,9 @@ def test_a_page_is_the_readers_once_it_is_right(check_page, number):
 FORCED = {"keep … at": 0.21, "hold … at": 0.06}
 IDENTITY, table, patched = [[1, 0], [0, 1]], one_layer.skip_trigram_table, one_layer.patched
 ANSWERS = [
-    ("07.1", [lambda *given: 2 * table(*given)], "not yet"),
-    ("07.1", [lambda model, h, frames: table(model, h, frames)[0]], "not yet"),
-    ("07.1", [partial(_table_without, source=0)], "not yet"),
-    ("07.1", [partial(_table_without, centered=0)], "not yet"),
+    ("07.1", [lambda attention, OV: 2 * table(attention, OV)], "not yet"),
+    ("07.1", [lambda attention, OV: table(attention, OV)[0]], "not yet"),
+    ("07.1", [lambda attention, OV: ...], "not attempted"),
     ("07.2", [lambda m, a, b, h: patched(m, a, b, 0)], "not yet"),
     ("07.2", [lambda m, a, b, h: patched(m, b, a, h)], "not yet"),
     ("07.2", [lambda m, a, b, h: m(a)], "not yet"),
@@ -139,6 +145,22 @@ def only_the_last(model, texts, donors, h):
 @pytest.mark.parametrize(
     ("mistake", "named"),
     [
+        (lambda attention, OV: attention[:, :, None] * OV, "its mean over the outs"),
+        (lambda attention, OV: attention[:, :, None] * (OV - OV.mean(0)), "the last dimension"),
+        (lambda attention, OV: attention[:, :, None] * (OV - OV.mean()), "one mean of all"),
+        (lambda attention, OV: attention @ (OV - OV.mean(-1, keepdim=True)), "added the sources"),
+        (lambda attention, OV: attention @ OV, "added the sources up"),
+        (lambda attention, OV: table(attention, OV).transpose(0, 1), "[source, destination, out]"),
+    ],
+)
+def test_a_common_mistake_of_the_table_is_named(capsys, mistake, named):
+    write("07.1", mistake)
+    assert named in re.sub(r"\s+", " ", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "named"),
+    [
         (only_the_last, "[text, pos, head, d_head]"),
         (lambda model, texts, donors, h: model(texts), "[:, -1]"),
     ],
@@ -154,12 +176,10 @@ def test_figures_can_be_read():
     terms |= {("hold", "in"): {"direct path": 0.5, "L0H0": -2.5}}
     verbs, words = (["put", "walk"], torch.rand(2, 3)), (["of", "at"], torch.rand(2, 3))
     maps = {"OV circuit": verbs, "direct path": words, "model": verbs}
-    after = results.read("pretrained/07-smollm2")["after"]
     check_figures(
         figures.crossed_pairs(chances, BUG, "title"),
         figures.fan("put", {"of": 1.0, "at": 0.0}, {"rain": 3.8}, "title"),
         figures.circuits_add_up(maps, ["rain", "music", "silk"], "title"),
         figures.logit_differences(terms, BUG, BUG_OBJECTS, "title"),
-        figures.raised_nouns(after, "keep", "title"),
         figures.prices({"planted-1l-2heads-seed1": {"in": 0.0, "at": 1.1, "of": 0.1}}, "title"),
     )

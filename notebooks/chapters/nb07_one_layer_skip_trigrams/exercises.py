@@ -1,6 +1,5 @@
 """The exercises of notebook 07: a skip-trigram table, a patch, a forced head, one head for four."""
 
-import math
 from functools import partial
 
 import torch
@@ -8,34 +7,42 @@ from torch import Tensor
 
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.teaching.exercises import NotYet
-from aot_helpers.teaching.exercises.references import against, near, read_guesses, read_numbers
+from aot_helpers.teaching.exercises.references import (
+    against,
+    draw,
+    near,
+    read_guesses,
+    read_numbers,
+)
 from aot_helpers.text.planted import BUG, BUG_PREPOSITIONS, BUG_VERBS
 from chapters.nb07_one_layer_skip_trigrams.measure import patched, skip_trigram_table
 
-LEFT_OUT = {  # what to say: how the table is written instead
-    "Take from what is added its mean over the outs.": {"centered": None},
-    "Are the scores divided by the square root of d_head?": {"scaled": False},
-    "Add to the scores the number for the distance, b_rel.": {"bias": 0},
-    "b_rel begins with distance 0, the last token: turn it round.": {"bias": -1},
-    "Multiply what the source adds by the attention weight on the source.": {"attended": False},
-    "This is the entry of position 0, BOS; the source stands at position 1.": {"source": 0},
-    "The mean runs over the outs, the last dimension.": {"centered": 0},
+
+def _without_mean(attention, OV):
+    return attention[:, :, None] * OV
+
+
+WRONG_TABLES = {  # what to say: what was written instead
+    "Take from each row of OV its mean over the outs.": _without_mean,
+    "The mean runs over the outs, the last dimension.": lambda attention, OV: _without_mean(
+        attention, OV - OV.mean(dim=0)
+    ),
+    "Take the mean off OV, before it is multiplied: you took one mean of all entries.": (
+        lambda attention, OV: _without_mean(attention, OV - OV.mean())
+    ),
+    "You have added the sources up, as in a product of matrices; an entry is for one source.": (
+        lambda attention, OV: attention @ (OV - OV.mean(dim=-1, keepdim=True))
+    ),
+    "As before: you have added the sources up, and the mean is still in it.": (
+        lambda attention, OV: attention @ OV
+    ),
+    "The order of your dimensions is [source, destination, out].": lambda attention, OV: (
+        skip_trigram_table(attention, OV).transpose(0, 1)
+    ),
+    "Multiply what the source adds by the attention weight on the source.": (
+        lambda attention, OV: skip_trigram_table(torch.ones_like(attention), OV)
+    ),
 }
-
-
-def _table_without(model, h, frames, centered=-1, scaled=True, bias=1, attended=True, source=1):
-    """The skip-trigram table with one of its parts left out or wrong.
-
-    centered: the dimension of the mean, None without. bias: 0 without, -1 in the wrong order.
-    """
-    attn, X, n = model.blocks[0].attn, model.W_E[frames], frames.shape[-1]
-    scores = (X[..., -1:, :] @ attn.W_Q[h] @ (X @ attn.W_K[h]).mT).squeeze(-2)
-    scores = scores / math.sqrt(model.config.d_head) if scaled else scores
-    by_distance = attn.b_rel[h, :n]
-    scores = scores + (by_distance.flip(0) if bias == 1 else -bias * by_distance)
-    boost = X[..., source, :] @ attn.W_V[h] @ attn.W_O[h] @ model.W_U
-    boost = boost if centered is None else boost - boost.mean(dim=centered, keepdim=True)
-    return scores.softmax(dim=-1)[..., source, None] * boost if attended else boost
 
 
 def _random(*shapes, seed):
@@ -44,16 +51,13 @@ def _random(*shapes, seed):
         torch.manual_seed(seed)
         config = ModelConfig(9, 1, 32, n_heads=4, d_head=8, n_ctx=12, positions="relative")
         model = AttentionOnlyTransformer(config).requires_grad_(False)
-        model.blocks[0].attn.b_rel.normal_()  # they start at 0
         return model, *(torch.randint(9, shape) for shape in shapes)
 
 
 def _table(answer):
-    model, many, few = _random((2, 2, 5), (3, 5), seed=0)
-    mistakes = {said: partial(_table_without, model, **how) for said, how in LEFT_OUT.items()}
-    right = partial(skip_trigram_table, model)
-    against(right, [(2, many), (2, few)], mistakes)(partial(answer, model))
-    return "weights alone say what this head adds for any source in any frame"
+    trials = [(draw(2, 3, seed=s).softmax(dim=-1), draw(3, 4, seed=s + 5)) for s in (0, 1)]
+    against(skip_trigram_table, trials, WRONG_TABLES)(answer)
+    return "the weight knows destination and source, what is added knows the source alone"
 
 
 def _patch(answer):

@@ -76,7 +76,9 @@ def fan(source: str, attention: dict[str, float], boosts: dict[str, float], titl
             look = {"width": 0.5 + 2.5 * weight, "alpha": 0.3 + 0.7 * weight}
             end = 4.25, middle + 0.12 * (y - middle)
             diagrams.arrow(axis, (1.75, y), end, SHARE, **look)
-        say(1.95, y + 0.17, f"{weight:.2f}", SHARE, ha="left")
+        on_arrow = y - 0.25 * 0.88 * (y - middle)  # a quarter of the way
+        at = (2.4, on_arrow) if weight >= 0.02 else (2.05, y)
+        say(*at, f"{weight:.2f}", SHARE, backgroundcolor="white")
     for i, (out, boost) in enumerate(boosts.items()):
         y = middle + 0.6 * ((len(boosts) - 1) / 2 - i)
         share = max(boost / max(boosts.values()), 0)
@@ -141,23 +143,6 @@ def logit_differences(
     axis.xaxis.tick_top()
     axis.tick_params(length=0, rotation=0, labelsize=10.5)
     return figure
-
-
-def raised_nouns(after: dict[str, dict[str, dict]], verb: str, title: str) -> Figure:
-    """How far a verb raises nouns after each preposition.
-
-    after: {preposition: {noun: {"raised": nats}}}, the right noun first, then the one that is right
-    after the other preposition, then controls.
-    """
-    rows, colors = {}, {"the idiom": VALUE, "the bug": FALSE, "eight other nouns": PALE}
-    for word, found in after.items():
-        right, wrong, *_ = found
-        first, second, *others = (each["raised"] for each in found.values())
-        row = f"{verb} … {word}\n{right}, not {wrong}"
-        rows[row] = dict(zip(colors, (first, second, others), strict=True))
-    label = f"log-probability after “{verb}” minus after eight other verbs (nats)"
-    look = {"colors": colors, "number": "+.1f", "levels": {0: ""}, "apart": True}
-    return dots({"": rows}, title, label, **look)
 
 
 def prices(paid: dict[str, dict[str, float]], title: str) -> Figure:

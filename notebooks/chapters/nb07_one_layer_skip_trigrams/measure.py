@@ -1,7 +1,5 @@
 """Notebook 07: what one layer looks up in a planted corpus, and what its mistakes cost."""
 
-import math
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -24,20 +22,14 @@ def gap_frames(
 
 
 def skip_trigram_table(
-    model: AttentionOnlyTransformer, h: int, frames: Int[Tensor, "*frame pos"]
-) -> Float[Tensor, "*frame out"]:
-    """What head h of layer 0 adds to each logit after the last token of a frame for its source.
+    attention: Float[Tensor, "destination source"], OV: Float[Tensor, "source out"]
+) -> Float[Tensor, "destination source out"]:
+    """What a head adds to each logit because of a source: attention weight times row of the OV.
 
-    From weights alone: attention from the last token to the source (position 1), times the
-    source's row of the OV circuit, less the row's mean. For relative positions, no layer norm.
+    Each row of the OV circuit less its mean, which the softmax over outs ignores.
     """
-    attn, X = model.blocks[0].attn, model.W_E[frames]
-    queries, keys = X[..., -1:, :] @ attn.W_Q[h], X @ attn.W_K[h]
-    scores = (queries @ keys.mT).squeeze(-2) / math.sqrt(model.config.d_head)
-    distance = torch.arange(frames.shape[-1] - 1, -1, -1)
-    attention = (scores + attn.b_rel[h, distance]).softmax(dim=-1)[..., 1]
-    boost = X[..., 1, :] @ attn.W_V[h] @ attn.W_O[h] @ model.W_U
-    return attention[..., None] * (boost - boost.mean(dim=-1, keepdim=True))
+    boost = OV - OV.mean(dim=-1, keepdim=True)
+    return attention[:, :, None] * boost
 
 
 def strongest(
