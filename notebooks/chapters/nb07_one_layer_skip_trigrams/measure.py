@@ -46,15 +46,6 @@ def strongest(
     return dict(zip(names, values.tolist(), strict=True))
 
 
-def attention_to(
-    model: AttentionOnlyTransformer, head: int, source: str, destinations: list[str], place: int = 1
-) -> dict[str, float]:
-    """{destination: a head's attention weight on the source}, in `gap_frames`; place 0: on BOS."""
-    rows = gap_frames(model.tokenizer, [source], destinations)[:, 0]
-    _, cache = model.run_with_cache(rows)
-    return dict(zip(destinations, cache["L0.pattern"][:, head, -1, place].tolist(), strict=True))
-
-
 def patched(
     model: AttentionOnlyTransformer,
     texts: Int[Tensor, "text pos"],
