@@ -5,6 +5,7 @@ more of the default settings, and writes static/playground/measured.json, from w
 built. About ten minutes on one core; the names of single conditions measure only these again.
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -55,4 +56,9 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help=", ".join(CONDITIONS))
+    names = parser.parse_args().names
+    if unknown := set(names) - set(CONDITIONS):
+        parser.error(f"no condition is called {', '.join(sorted(unknown))}")
+    main(names)

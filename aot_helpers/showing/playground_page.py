@@ -7,10 +7,10 @@ and the engine's two kernels, kernels.c, as WebAssembly (kernels.wasm; build_ker
 anew). The numbers in its text come from measured.json, which tools/playground.py measures.
 """
 
+import argparse
 import base64
 import json
 import math
-import sys
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -195,5 +195,7 @@ def playground_view(title: str) -> Page:
 
 
 if __name__ == "__main__":
-    target = sys.argv[1] if len(sys.argv) > 1 else "build/book/playground.html"
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("target", nargs="?", default="build/book/playground.html")
+    target = parser.parse_args().target
     print(f"{target}: {save_playground(target) / 1000:.0f} kB")

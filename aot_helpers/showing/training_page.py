@@ -6,8 +6,8 @@ static/drag: the engine (model, tokenizer), the view, the style. `TrainingView` 
 a notebook, of one text whose numbers were measured before.
 """
 
+import argparse
 import json
-import sys
 import zlib
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -211,5 +211,7 @@ class TrainingView(Page):
 
 
 if __name__ == "__main__":
-    target = sys.argv[1] if len(sys.argv) > 1 else "build/drag.html"
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("target", nargs="?", default="build/drag.html")
+    target = parser.parse_args().target
     print(f"{target}: {save_training_page(target) / 1e6:.2f} MB")
