@@ -6,7 +6,6 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from aot_helpers.models.protocol import Edits
 from chapters.nb21_information_flow.flow_graph import Graph, flow_graph, prune
 from chapters.nb21_information_flow.measure import Traced
 
@@ -47,21 +46,6 @@ def n_kept(graph: Graph) -> int:
     return sum(
         (e.kind == "part" and into == "head") or source == "neuron" for e, into, source in ends
     )
-
-
-def mask_edits(
-    values: Bool[Tensor, "run layer head query key"], neurons: Bool[Tensor, "run layer pos neuron"]
-) -> Edits:
-    """Edits that set everything else in patterns and neurons to zero, for a batch of as many runs.
-
-    A head whose values are all dropped writes nothing; what others write is read by all.
-    """
-    edits = {}
-    for i in range(values.shape[1]):
-        edits[f"L{i}.pattern"] = lambda old, m=values[:, i]: old * m
-        if neurons.shape[-1]:
-            edits[f"L{i}.mlp_hidden"] = lambda old, m=neurons[:, i]: old * m
-    return edits
 
 
 def random_masks(

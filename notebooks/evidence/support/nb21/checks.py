@@ -12,12 +12,27 @@ from torch import Tensor
 from aot_helpers.models.protocol import Edits, Head, Model
 from chapters.nb21_information_flow.flow import Run
 from chapters.nb21_information_flow.flow_graph import MEASURES, logit_directions
-from chapters.nb21_information_flow.graphs import RANDOM, mask_edits
+from chapters.nb21_information_flow.graphs import RANDOM
 from chapters.nb21_information_flow.measure import Prompt
 from evidence.support.nb21.ablation import aims, keep
 from evidence.support.nb21.edges import LastEdges, Means, aim_of, last_edges, means_of
 
 SHARE, NORM = MEASURES.index("share"), MEASURES.index("norm")
+
+
+def mask_edits(
+    values: Bool[Tensor, "run layer head query key"], neurons: Bool[Tensor, "run layer pos neuron"]
+) -> Edits:
+    """Edits that set everything else in patterns and neurons to zero, for a batch of as many runs.
+
+    A head whose values are all dropped writes nothing; what others write is read by all.
+    """
+    edits = {}
+    for i in range(values.shape[1]):
+        edits[f"L{i}.pattern"] = lambda old, m=values[:, i]: old * m
+        if neurons.shape[-1]:
+            edits[f"L{i}.mlp_hidden"] = lambda old, m=neurons[:, i]: old * m
+    return edits
 
 
 def alone(
