@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from aot_helpers.models.losses import next_token_losses
+from aot_helpers.text.batches import MaskedWindows, Windows
 from aot_helpers.training import precision
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.history import History
@@ -422,3 +423,12 @@ def test_a_model_that_sees_both_ways_learns_no_next_token(make_model):
     batches = torch.randint(11, (2, 3, 9))
     with pytest.raises(ValueError, match="sees both ways"):
         train(make_model(causal=False), batches, TrainConfig(steps=2))
+
+
+@pytest.mark.parametrize("objective", ["next token", "masked token"])
+def test_windows_are_those_of_the_objective(make_model, objective):
+    windows = Windows(torch.randint(1, 9, (99,)), n_ctx=4, batch_size=2)
+    if objective == "next token":
+        windows = MaskedWindows(windows, mask=10)
+    with pytest.raises(ValueError, match=f'Windows are not for the objective "{objective}"'):
+        train(make_model(), windows, TrainConfig(steps=2, objective=objective))

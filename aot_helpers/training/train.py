@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from aot_helpers import parallel
 from aot_helpers.models.protocol import check_causal
+from aot_helpers.text.batches import MaskedWindows, Windows
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.history import History
 from aot_helpers.training.objectives import OBJECTIVES, loss_function
@@ -89,6 +90,9 @@ def _first_batch(batches, config: TrainConfig) -> Tensor:
     if hasattr(batches, "__len__") and len(batches) < config.steps:
         n = len(batches)
         raise ValueError(f"{n} batches for {config.steps} steps: lower steps to {n} or give more")
+    other = Windows if config.objective == "masked token" else MaskedWindows
+    if isinstance(batches, other):
+        raise ValueError(f'{other.__name__} are not for the objective "{config.objective}"')
     first = batches[0]
     if not isinstance(first, Tensor) or first.ndim != 2 or first.is_floating_point():
         got = f"{first.dtype} {list(first.shape)}" if isinstance(first, Tensor) else type(first)
