@@ -98,14 +98,11 @@ def replaced(values, b, neurons, mean):
     return values * kept, b + mean @ (values * (1 - kept))
 
 
-def built(W_in, b_in, values, b, act, size=3.0, told=True, reads=0.0, left=0.0):
+def built(W_in, values, b, act, x, size=3.0, told=True, along=1.0):
+    """By the inverse of the second moments; along: how much the new row keeps of what it reads."""
+    always = along * size * torch.linalg.solve(x.T @ x, x.sum(dim=0))
     value = b / act(torch.tensor(size)) if told else b
-    return (
-        torch.nn.functional.pad(W_in, (0, 0, 0, 1), value=reads),
-        torch.nn.functional.pad(b_in, (0, 1), value=size),
-        torch.vstack([values, value]),
-        left * b,
-    )
+    return torch.vstack([W_in, always]), torch.vstack([values, value])
 
 
 PAGES = [
@@ -119,11 +116,13 @@ PAGES = [
     ("23.2", lambda v, b, *rest: (v, replaced(v, b, *rest)[1]), "not yet"),
     ("23.2", lambda v, b, *rest: replaced(v.zero_(), b, *rest), "not yet"),
     ("23.3", built, "solved"),
+    ("23.3", lambda *given: built(*given, size=1.0), "solved"),
     ("23.3", lambda *given: None, "not attempted"),
-    ("23.3", lambda *given: given[:4], "not yet"),
+    ("23.3", lambda *given: given[:2], "not yet"),
     ("23.3", lambda *given: built(*given, told=False), "not yet"),
-    ("23.3", lambda *given: built(*given, reads=1.0), "not yet"),
-    ("23.3", lambda *given: built(*given, left=1.0), "not yet"),
+    ("23.3", lambda *given: built(*given, along=0.0), "not yet"),
+    ("23.3", lambda W, v, b, act, x: built(W, v, b, act, x.square()), "not yet"),
+    ("23.3", lambda W, v, b, *rest: built(W, v, 0 * b, *rest), "not yet"),
     ("23.3", lambda W, *given: built(2 * W, *given), "not yet"),
 ]
 

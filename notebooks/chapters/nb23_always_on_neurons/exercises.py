@@ -1,7 +1,7 @@
 """The exercises of notebook 23: count active neurons, replace one, build one, hush a layer."""
 
 import torch
-from torch.nn.functional import gelu
+from torch.nn.functional import gelu, normalize
 
 from aot_helpers.teaching.exercises import NotYet
 from aot_helpers.teaching.exercises.references import compared, draw, read_numbers, read_tensors
@@ -65,37 +65,48 @@ def _replaces(answer):
     return "with the new bias this is mean ablation; with the old one, zero ablation"
 
 
-def into_neuron(W_in, b_in, values, b, act):
-    """An MLP with one neuron more, which is always on and does the work of the bias b."""
-    reads = torch.cat([W_in, torch.zeros(1, W_in.shape[1])])  # no token changes its activation
-    biases = torch.cat([b_in, torch.ones(1)])
+def into_neuron(W_in, values, b, act, x):
+    """An MLP without biases, and one neuron more that adds b to every text of x [text, d_model]."""
+    always = torch.linalg.lstsq(x, torch.ones(len(x), 1)).solution.T  # x @ always.T is 1 in each
     value = b / act(torch.ones(1))  # the activation, times this, is b
-    return reads, biases, torch.cat([values, value[None]]), torch.zeros_like(b)
+    return torch.cat([W_in, always]), torch.cat([values, value[None]])
+
+
+def _alike(n, seed):
+    """Texts [n, 4] that differ in all directions but one, in which each of them is 2."""
+    x, shared = draw(n, 4, seed=seed), normalize(draw(4, seed=5), dim=0)
+    return x + (2 - x @ shared)[:, None] * shared
 
 
 def _builds(answer):
-    W_in, b_in, values, b = draw(6, 4), draw(6, seed=1), draw(6, 4, seed=2), draw(4, seed=3)
-    found = answer(W_in, b_in, values, b, gelu)
-    found = read_tensors(found, W_in=(7, 4), b_in=(7,), values=(7, 4), b=(4,))  # a neuron more
-    for given, new in zip((W_in, b_in, values), found, strict=False):
-        if not torch.equal(given, new[:-1]):
+    W_in, values, b = draw(6, 4), draw(6, 4, seed=1), draw(4, seed=2)
+    given, x = (W_in.clone(), values.clone()), _alike(9, seed=4)  # other texts than those given
+    found = answer(*given, b, gelu, _alike(40, seed=3))
+    found = read_tensors(found, W_in=(7, 4), values=(7, 4))  # a neuron more
+    for before, new in zip((W_in, values), found, strict=True):
+        if not torch.equal(before, new[:-1]):
             raise NotYet("The neurons that were there stay as they are; put the new one last.")
-    if found[3].any():
-        raise NotYet("The MLP still has its bias: return zeros for b.")
-    if found[0][-1].any():
-        raise NotYet("The new neuron reads the stream: a constant must not. Which weights read?")
-    x = draw(9, 4, seed=4)
-    old, new = _mlp(x, W_in, b_in, values, b, gelu), _mlp(x, *found, gelu)
-    undivided = _mlp(x, *found[:2], torch.cat([values, b[None]]), found[3], gelu)
+    if not found[0][-1].any():
+        raise NotYet("The new neuron reads nothing, so its activation is act(0), which is 0.")
+    read = x @ found[0][-1]
+    if read.max() - read.min() > 1e-3:
+        raise NotYet(
+            f"In other texts the new neuron reads {read.min():.2f} to {read.max():.2f}: it needs a "
+            "mix of entries that is the same number in all of them."
+        )
+    old, new = _mlp(x, W_in, values, gelu) + b, _mlp(x, *found, gelu)
     mistakes = {
-        "Its activation is not 1: divide its value by what act makes of its bias.": undivided
+        "Its activation is not 1: divide b by what act makes of the number that it reads.": (
+            _mlp(x, found[0], torch.cat([values, b[None]]), gelu)
+        ),
+        "It adds nothing: what is its output vector?": _mlp(x, W_in, values, gelu),
     }
     compared(new, old, mistakes)
-    return "the two MLPs agree on every input, so that one neuron is all that a bias takes"
+    return "in new texts it adds b as well: what all inputs share is all that a bias takes"
 
 
-def _mlp(x, W_in, b_in, values, b, act):
-    return act(x @ W_in.T + b_in) @ values + b
+def _mlp(x, W_in, values, act):
+    return act(x @ W_in.T) @ values
 
 
 def _turned_down(answer, quiet, loud):

@@ -51,6 +51,7 @@ def zero_and_mean(
             axis.annotate(
                 f"{at:.2f}", (at, row), (9 * side, 0), textcoords="offset points", color=color,
                 ha="left" if side > 0 else "right", va="center", fontsize=10,
+                bbox={"fc": "white", "ec": "none", "pad": 1},
             )  # fmt: skip
     axis.axvline(0, color="0.6", lw=1, zorder=0)
     axis.set(xlabel="cost (nats per token):  ● set to zero   ◀ set to their means")
