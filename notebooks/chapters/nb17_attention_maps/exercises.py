@@ -59,7 +59,7 @@ def _rival(answer, one, texts, maps):
         raise NotYet(f"This is *topic* itself, with {topic:.0%} of the rows.")
     if found < BETTER:
         first = hits(maps, torch.zeros(named.shape[-1])).mean().item()
-        said = f"On the prompts it names {found:.0%} of the rows (*topic* {topic:.0%}, *the first "
+        said = f"Held out, it names {found:.0%} of the rows (*topic* {topic:.0%}, *the first "
         raise NotYet(f"{said}word* {first:.0%}); at least {BETTER:.0%} are wanted.")
     return f"{found:.0%} of the rows, *topic* {topic:.0%}, and on the first picture they are alike"
 
