@@ -152,6 +152,7 @@ def test_figures_can_be_read():
         figures.words_by_layer({"a": [" a", "b"], "b": ["c", "b"]}, ["x", "y"], "t"),
         figures.readings_and_effects(effects, {Head(0, 3): "black", Head(1, 1): "green"}, "t"),
         figures.heads_of_a_model(some, {"L2H1": "green"}, "t"),
+        figures.capitals([" Rome", " Oslo"], [1.0, 2.0], [3.0, 1.0], "t"),
         figures.with_and_without(found, "t"),
         figures.sum_of_heads({n: ([" a", "b"], [2.0, 1.0]) for n in ("L1H0", "L1H1", "sum")}, "t"),
     ]

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from aot_helpers.models.protocol import Head
 from aot_helpers.showing import forms, texts
 from aot_helpers.showing.diagrams import INK, PALE, VALUE
-from aot_helpers.showing.forms import shown
+from aot_helpers.showing.forms import name_points, shown
 
 
 def short(token: str) -> str:
@@ -145,4 +145,19 @@ def heads_of_a_model(
         axis.set_title(f"layers {i * each} to {(i + 1) * each - 1}", **forms.TITLE)
         axis.set_xlabel(READING)
     axes[0, 0].set_ylabel(EFFECT)
+    return figure
+
+
+def capitals(
+    answers: Sequence[str], reading: Sequence[float], effect: Sequence[float], title: str
+) -> Figure:
+    """One head's reading beside its effect, a dot for each answer: the ends and Oslo are named."""
+    x, y = np.asarray(reading), np.asarray(effect)
+    figure, ((axis,),) = forms.panels(1, 1, 6.4, 4.2, title=title, note="dashed: reading = effect")
+    axis.axline((0, 0), slope=1, color="0.6", lw=1, ls="--", zorder=0)
+    axis.scatter(x, y, s=36, alpha=0.85, lw=0, color=VALUE)
+    axis.set(xlabel=READING, ylabel=EFFECT, xlim=(0, 1.1 * x.max()), ylim=(0, 1.1 * y.max()))
+    figure.draw_without_rendering()
+    named = {x.argmin(), y.argmin(), y.argmax(), answers.index(" Oslo")}
+    name_points(axis, {shown(answers[i]): (x[i], y[i], INK) for i in sorted(named)})
     return figure
