@@ -16,6 +16,7 @@ import chapters
 from answers import graded
 from aot_helpers.teaching.exercises import Verdict, grade, write
 from chapters.nb00_start_here.exercises import CHECKS, PAGES
+from chapters.nb09_phase_change.exercises import SHIFTS
 
 CHAPTERS = [each.name for each in pkgutil.iter_modules(chapters.__path__)]
 
@@ -239,7 +240,7 @@ NAMED = [  # likely mistakes, and a part of what is said of them
     ("05.4", draws_among_all, "do not depend on top_k"),
     ("05.4", draws_at_one, "do not depend on the temperature"),
     ("06.3", "ABC", "Three rows of numbers"),
-    ("09.2", lambda k: torch.cat([k[:, 1:], k[:, -1:]], dim=1), "shift the other way"),
+    ("09.2", dict.fromkeys(SHIFTS, "copies"), "what came *before* it"),
     ("09.4", lambda tokens, back: [-1] * back + tokens[:-back], "empty for back = 0"),
     ("09.4", lambda tokens, back: [tokens[i - back] for i in range(len(tokens))], "end of the"),
     ("10.2", functools.partial(cut, sign=1), "The sign is wrong"),

@@ -5,11 +5,10 @@ from functools import partial
 import torch
 
 from aot_helpers.models.losses import copy_losses, next_token_losses
-from aot_helpers.teaching.exercises import NotYet
+from aot_helpers.teaching.exercises import NotAttempted, NotYet
 from aot_helpers.teaching.exercises.references import (
     against,
     draw,
-    read_tensor,
     where_to_look,
 )
 from aot_helpers.text.batches import repeated_tokens
@@ -48,30 +47,41 @@ def _copy_losses(answer, model, tokens):
     return f"the finished model: {first:.2f} nats, and {second:.2f} the second time"
 
 
-def shift(k):
-    """Keys [batch, pos, head, d_head] -> the same, but heads 0 and 1 hold the key before."""
-    before = torch.cat([k[:, :1], k[:, :-1]], dim=1)
-    return torch.cat([before[:, :, :2], k[:, :, 2:]], dim=2)
+SHIFTS = {  # what two heads of a single layer could do with it
+    "keys of the token before": "copies",
+    "values of the token before": "cannot",
+    "queries of the token before": "cannot",
+    "values of the token after": "cheats",
+}
+WHY = {  # of a wrong judgment
+    "keys of the token before": (
+        "at B the key says A, so the query of A finds it, and the value there says B."
+    ),
+    "values of the token before": (
+        "the query of A finds the earlier A, and the value there says what came *before* it."
+    ),
+    "queries of the token before": (
+        "the query at A asks for the token before A; what it finds says this token, which is known."
+    ),
+    "values of the token after": (
+        "the value at the earlier A does say B; but what does the value at the *present* A say?"
+    ),
+}
 
 
-def _shift(answer):
-    k = torch.arange(2 * 5 * 4 * 3.0).reshape(2, 5, 4, 3)  # [batch, pos, head, d_head]
-    found = read_tensor(answer(k.clone()), *k.shape, name="Keys")
-    before = torch.cat([k[:, :1], k[:, :-1]], dim=1)
-    if torch.equal(found[:, :-1, :2], k[:, 1:, :2]):
-        raise NotYet("Heads 0 and 1 hold the key of the token *after*: shift the other way.")
-    wanted = {
-        "Heads 2 and 3 should keep their keys.": (found[:, :, 2:], k[:, :, 2:]),
-        "From position 1 on, heads 0 and 1 should hold the key of the position before.": (
-            found[:, 1:, :2],
-            before[:, 1:, :2],
-        ),
-        "Position 0 should keep its key.": (found[:, 0], k[:, 0]),
-    }
-    for said, (given, right) in wanted.items():
-        if not torch.equal(given, right):
-            raise NotYet(said)
-    return "in one layer, two heads can now find a token by the one before it"
+def _shifts(answer):
+    """answer: {shift: "copies", "cannot" or "cheats"}, as SHIFTS."""
+    if not isinstance(answer, dict) or set(answer) != set(SHIFTS):
+        raise NotYet(f"Judge these four: {', '.join(SHIFTS)}.")
+    if all(judged is ... for judged in answer.values()):
+        raise NotAttempted
+    for name, judged in answer.items():
+        if judged not in ("copies", "cannot", "cheats"):
+            raise NotYet(f"{name}: say copies, cannot or cheats, not {judged!r:.40}.")
+    for name, judged in answer.items():
+        if judged != SHIFTS[name]:
+            raise NotYet(f"{name}, {judged}? Follow x A B … x A: {WHY[name]}")
+    return "only a key can say what came before a token and leave the value free to say the token"
 
 
 def descend(a, b, steps=150, rate=0.1):
@@ -176,7 +186,7 @@ def _mean_key(pattern, tokens, back):
 
 CHECKS = {
     "09.1": _copy_losses,
-    "09.2": _shift,
+    "09.2": _shifts,
     "09.3": _descend,
     "09.4": against(
         _counted,
@@ -217,4 +227,4 @@ CHECKS = {
     ),
 }
 
-PAGES = {"09.1": copy_losses, "09.2": shift, "09.3": descend}
+PAGES = {"09.1": copy_losses, "09.3": descend}

@@ -66,20 +66,22 @@ def loss_and_gap(
     steps: Int[Tensor, " step"],
     losses: dict[str, Float[Tensor, "run step"]],
     gaps: dict[str, Float[Tensor, "run step"]],
+    names: tuple[list[int], list[float]],
     marks: dict[str, tuple[int, int]],
     title: str,
 ) -> Figure:
     """The loss on stories above the gap on random tokens, while runs train: {group: its runs}.
 
-    The first group is in color, the others are gray. marks: {what is learned: (from, to)}, shaded.
+    The first group is in color, the others are gray. names: the steps and the gap on names of one
+    run, dashed below. marks: {what is learned: (from, to)}, shaded.
     """
     figure, axes = panels(2, 1, 9.2, 4.6, title=title, sharex=True)
     rows = ("loss on unread stories", losses, STORIES), ("gap on random tokens", gaps, RANDOM)
+    place = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
     for axis, (name, groups, color) in zip(axes[:, 0], rows, strict=True):
         for i, (group, runs) in enumerate(groups.items()):
             own = CONTROL if i else color
             axis.plot(steps, runs.T, color=own, lw=1.4, alpha=0.8)
-            place = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
             end = (steps[-1], runs[:, -1].mean().item())
             axis.annotate(group, end, color=own, weight="bold", size=9.5, **place)
         for begin, end in marks.values():
@@ -92,6 +94,9 @@ def loss_and_gap(
         axes[0, 0].text(
             sum(span) / 2, 0.97, what, transform=axes[0, 0].get_xaxis_transform(), **look
         )
+    axes[1, 0].plot(*names, color=STORIES, lw=1.4, ls="--")
+    end = names[0][-1], float(names[1][-1])
+    axes[1, 0].annotate("names, one run", end, color=STORIES, weight="bold", size=9.5, **place)
     axes[1, 0].set_xlabel("training step")
     return figure
 

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aot_helpers.models.checkpoints import load_checkpoint, load_measurements
+from aot_helpers.models.checkpoints import load_measurements
 from aot_helpers.models.protocol import Edits, Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.text.batches import repeat_segments
@@ -27,11 +27,13 @@ class Edited(AttentionOnlyTransformer):
 
 
 @torch.no_grad()
-def patterns_at(steps: list[int], head: Head, text: Texts) -> list[Float[Tensor, "query key"]]:
-    """Attention of a head of stories-2l at some training steps, averaged over the texts."""
+def patterns_of(
+    models: list[AttentionOnlyTransformer], head: Head, text: Texts
+) -> list[Float[Tensor, "query key"]]:
+    """Attention of a head in each of some models, averaged over the texts."""
     found = []
-    for step in steps:
-        _, cache = load_checkpoint("stories-2l", step).run_with_cache(text)
+    for model in models:
+        _, cache = model.run_with_cache(text)
         found.append(cache[f"L{head.layer}.pattern"][:, head.head].mean(dim=0))
     return found
 
