@@ -145,6 +145,5 @@ def test_figures_can_be_read():
         figures.cosine_map(maps, words, [{"c", "a"}], "title", "dot"),
         figures.pairs_of_tokens(pairs, {"a, b": (0, 3), "a, c": (1, 4)}, "title"),
         figures.biases(torch.tensor([[0.4, 5.6, -1.0], [3.0, 0.0, 1.0]]), "title"),
-        figures.entrances([0.4, 5.6, -1.0], "L0H3", "title"),
         figures.reordered(texts, words, order, "title"),
     )

@@ -1,18 +1,14 @@
 """Drawings of notebook 02: maps of words, pairs of tokens, reordered texts, positions."""
 
-import math
 from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
-from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
 from torch import Tensor
 
 from aot_helpers.showing import diagrams, forms
-from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE
-
-GROUND = "#EEF0F2"
+from aot_helpers.showing.diagrams import INK, PALE, QUERY, SHARE
 
 
 def word_map(
@@ -124,14 +120,6 @@ def reordered(
     return diagrams.headline(figure, title)
 
 
-def _dial(axis, x: float, y: float, radius: float, hands: dict[str, float]) -> None:
-    """A circle around (x, y) with hands, {color: angle}."""
-    axis.add_patch(Circle((x, y), radius, fc="white", ec="0.75", lw=1.2))
-    for color, angle in hands.items():
-        end = x + 0.93 * radius * math.cos(angle), y + 0.93 * radius * math.sin(angle)
-        diagrams.arrow(axis, (x, y), end, color, width=1.8)
-
-
 def biases(numbers: Float[Tensor, "head distance"], title: str) -> Figure:
     """The relative bias of each head of layer 0, by distance; a head's largest number in full."""
     figure, axes = forms.panels(1, len(numbers), 10, 2.2, title=title, sharey=True)
@@ -146,45 +134,3 @@ def biases(numbers: Float[Tensor, "head distance"], title: str) -> Figure:
         axis.set(xlabel="distance", xticks=range(0, len(values), 2))
     axes[0, 0].set(ylabel="added to the score", ylim=(None, 1.25 * float(numbers.max())))
     return figure
-
-
-def entrances(bias: list[float], of: str, title: str) -> Figure:
-    """Where positions can enter a model: at the row of a token, at q and k, or at the score.
-
-    bias: a head's relative bias for each distance, drawn as bars; of: the head and the distances.
-    """
-    width, height, y = 10.0, 3.75, 2.35
-    figure, axis = diagrams.canvas(width, height)
-    grounds = (0.2, 3.55, "added to a token"), (3.95, 5.85, "where two tokens are compared")
-    for x, wide, name in grounds:
-        look = {"boxstyle": "round,pad=0,rounding_size=0.12", "fc": GROUND, "ec": "none"}
-        axis.add_patch(FancyBboxPatch((x, 0.18), wide, 3.05, zorder=0, **look))
-        diagrams.say(axis, x + 0.15, 3.05, name, PALE, ha="left", weight="bold")
-    for x, at, name, color in (
-        (1.05, y, "W_E[token]", PALE), (1.05, 1.25, "W_pos[p]", KEY), (6.95, y, "score q·k", INK),
-        (4.85, y + 0.3, "query q", QUERY), (4.85, y - 0.3, "key k", KEY),
-    ):  # fmt: skip
-        diagrams.word(axis, x, at, name, color, size=10, width=1.15, height=0.42)
-    for start, end, color in (
-        ((1.65, y), (2.2, y), PALE), ((1.65, 1.3), (2.25, y - 0.2), KEY),
-        ((2.52, y), (4.1, y), PALE), ((4.1, y), (4.27, y + 0.3), PALE),
-        ((4.1, y), (4.27, y - 0.3), PALE), ((5.45, y + 0.3), (6.35, y + 0.06), QUERY),
-        ((5.45, y - 0.3), (6.35, y - 0.06), KEY), ((7.55, y), (7.95, y), INK),
-        ((4.85, 1.47), (4.85, 1.74), INK), ((6.95, 1.68), (6.95, y - 0.23), INK),
-    ):  # fmt: skip
-        diagrams.arrow(axis, start, end, color)
-    for x, at, said, color in (
-        (1.05, 0.7, "learned, or\nsinusoidal", KEY), (3.1, y + 0.2, "the sum", PALE),
-        (2.35, y, "+", INK), (8.7, y, "softmax → attention", INK),
-        (4.85, 0.49, "rotary: turn q and k,\neach by its own position", INK),
-        (7.2, 0.49, f"relative bias: add a number\nfor the distance ({of})", INK),
-    ):  # fmt: skip
-        diagrams.say(axis, x, at, said, color, size=17 if said == "+" else 9.5)
-    _dial(axis, 4.85, 1.1, 0.35, {QUERY: 0.5, KEY: 1.5})
-    frame = Rectangle((4.2, 1.76), 1.3, 1.18, fc="none", ec=INK, lw=1, ls=":")  # of q and k
-    axis.add_patch(frame)
-    for distance, each in enumerate(bias):
-        place, tall = (6.45 + 0.16 * distance, 1.0), 0.58 * each / max(bias)
-        axis.add_patch(Rectangle(place, 0.12, tall, color=SHARE, lw=0))
-    axis.plot([6.38, 8.05], [1.0, 1.0], color="0.5", lw=0.8)
-    return diagrams.headline(figure, title)
