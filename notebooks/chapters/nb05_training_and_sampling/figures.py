@@ -83,8 +83,10 @@ def steps_on_one_guess(curves):
         for case, each in curves.items()
     }
     look = {"colors": {"kite": SURPRISE, "boat": DRAWN}, "marker": "", "y_range": (0, 1.03)}
-    levels = {"levels": {0.7: "", 0.3: ""}}
-    return lines(data, title, "step", "probability", height=2.8, **levels, **look)
+    figure = lines(data, title, "step", "probability", height=2.8, **look)
+    for frequency in (0.7, 0.3):  # of the two words where both come
+        figure.axes[-1].axhline(frequency, color="0.6", lw=1, ls="--", zorder=0)
+    return figure
 
 
 class LiveLoss:
