@@ -55,10 +55,22 @@ def test_sentences_name_two_people_whose_surnames_begin_alike():
 def test_the_two_matches_alone_copy_in_a_trained_model():
     model = load_checkpoint("stories-2l")
     sentences = induction_circuit.name_sentences(model.tokenizer, 2, seed=0)
-    found = induction_circuit.two_matches(model, sentences)
+    found, said = induction_circuit.two_matches(model, sentences)
     assert found["heads that look one and two back"] == "L0H3 L0H0"
     assert found["induction heads"] == "L1H0 L1H2"
     assert float(found["random tokens copied with the two matches"].rstrip("%")) > 95
+    with torch.no_grad():
+        own, other = torch.stack(
+            [
+                model(tokens)[0, -1].softmax(dim=-1)[tokens[0, [at_own, at_other]]]
+                for tokens, at_own, at_other in sentences
+            ]
+        ).mean(dim=0)
+    assert said["all 25 terms"] == (pytest.approx(own.item()), pytest.approx(other.item()))
+    first = said["the first alone"]
+    assert first[0] / first[1] == pytest.approx(
+        1, abs=0.2
+    )  # each pair comes with either at the end
 
 
 def key_matrix(d_vocab, block=1, more=0.0):
@@ -129,7 +141,8 @@ def test_figures_can_be_read():
     sentence = ["<|bos|>", *"Riso met", " P"], torch.rand(10), "ol", 0.97
     chances = {"all terms": (0.7, 0.2), "none": (0.02, 0.02)}
     check_figures(
-        figures.readings({"the whole model": sentence}, "title"),
+        figures.readings({"the whole model": sentence}, "ol", "title"),
+        figures.five_models(dict.fromkeys(["stories-2l", *"1234"], chances), "title"),
         figures.circuit("title"),
         figures.circuit("title", A="·P", B="ol", x="iso", writers=("L0H3", "L0H0")),
         figures.three_steps("title", *[torch.eye(4)] * 3),

@@ -37,10 +37,13 @@ STEPS = (  # name, its color, what rows and columns are
 OTHER, NEITHER = "#6B6B6B", "#E2E2E2"
 
 
-def readings(rows: dict[str, tuple[list[str], Tensor, str, float]], title: str) -> Figure:
+def readings(
+    rows: dict[str, tuple[list[str], Tensor, str, float]], right: str, title: str
+) -> Figure:
     """A sentence once for each row, shaded by where its last token attends.
 
-    rows: {label: (tokens, attention weights, the model's best guess, its probability)}.
+    rows: {label: (tokens, attention weights, the model's best guess, its probability)}. A guess
+    that is not the right one is gray.
     """
     figure, axis = canvas(9.4, 0.75 + 0.86 * len(rows))
     y = 0.75 + 0.86 * len(rows) - 0.68
@@ -58,8 +61,9 @@ def readings(rows: dict[str, tuple[list[str], Tensor, str, float]], title: str) 
             say(axis, x + wide / 2, y - 0.01, text, ink, size=10, family="monospace")
             x += wide + 0.03
         say(axis, 8.3, y, "→", PALE, size=12)
-        say(axis, 8.5, y, guess, VALUE, size=12, ha="left", weight="bold", family="monospace")
-        say(axis, 9.28, y, f"{p:.0%}", VALUE, ha="right")
+        ink = VALUE if guess == right else OTHER
+        say(axis, 8.5, y, guess, ink, size=12, ha="left", weight="bold", family="monospace")
+        say(axis, 9.28, y, f"{p:.0%}", ink, ha="right")
         y -= 0.53
     return headline(figure, title)
 
@@ -179,6 +183,36 @@ def matches(weights, run, names: list[str], title: str) -> Figure:
     return figure
 
 
+def _bars(axis, chances: dict[str, tuple[float, float]], least: float) -> None:
+    """A bar for each kept terms: right, the other's, neither; parts above least have a %."""
+    for y, (own, other) in enumerate(chances.values()):
+        left = 0.0
+        for part, color in ((own, VALUE), (other, OTHER), (1 - own - other, NEITHER)):
+            axis.barh(y, part, 0.62, left, color=color)
+            if part > least:
+                look = {"ha": "center", "va": "center", "weight": "bold", "size": 10}
+                ink = INK if color == NEITHER else "white"
+                axis.text(left + part / 2, y, f"{part:.0%}", color=ink, **look)
+            left += part
+    axis.set(xlim=(0, 1), xticks=[])
+    axis.set_yticks(range(len(chances)), list(chances), size=10)
+    axis.tick_params(length=0)
+    axis.spines[:].set(visible=False)
+
+
+def five_models(chances: dict[str, dict[str, tuple[float, float]]], title: str) -> Figure:
+    """What some models say with some terms kept: {model: {kept terms: (right, other's)}}."""
+    key = {"right surname": VALUE, "the other’s": OTHER, "neither": PALE}
+    figure, (axes,) = panels(1, len(chances), 9.4, 1.9, title=title, key=key)
+    for i, (axis, (model, each)) in enumerate(zip(axes, chances.items(), strict=True)):
+        _bars(axis, each, 0.28)
+        axis.invert_yaxis()
+        axis.set_title(model, **TITLE)
+        if i:
+            axis.set_yticks([])
+    return figure
+
+
 def choice(gap, chances: dict[str, tuple[float, float]], names: list[str], title: str) -> Figure:
     """The right surname or the other's: a table of 5 × 5 terms, and the model's chances as bars.
 
@@ -188,23 +222,11 @@ def choice(gap, chances: dict[str, tuple[float, float]], names: list[str], title
     table, bars = axes
     above = "score of the right surname’s place\nabove that of the other’s"
     _table(table, gap, names, ".1f", above, 2, True)
-    for y, (own, other) in enumerate(chances.values()):
-        left = 0.0
-        rest = 1 - own - other
-        for part, color in ((own, VALUE), (other, OTHER), (rest, NEITHER)):
-            bars.barh(y, part, 0.62, left, color=color)
-            if part > 0.08:
-                ink = INK if color == NEITHER else "white"
-                bars.text(left + part / 2, y, f"{part:.0%}", size=10, color=ink, ha="center",
-                          va="center", weight="bold")  # fmt: skip
-            left += part
+    _bars(bars, chances, 0.08)
     key = ((0.0, "right surname", VALUE), (0.45, "the other’s", OTHER), (0.79, "neither", PALE))
     for x, name, color in key:
         bars.text(x, -0.75, name, size=10, color=color, weight="bold")
-    bars.set(xlim=(0, 1), ylim=(len(chances) - 0.5, -1.1), xticks=[])
-    bars.set_yticks(range(len(chances)), list(chances), size=10)
-    bars.tick_params(length=0)
-    bars.spines[:].set(visible=False)
+    bars.set_ylim(len(chances) - 0.5, -1.1)
     bars.set_title("what the model says, with these terms", **TITLE)
     return figure
 
@@ -238,12 +260,10 @@ def through_mlp(
     side = {"ha": "left"}
     said = f"{by_mlp:.0%} lost without it"
     say(axis, middle + 0.25, (mlp + keys) / 2, said, SHARE, weight="bold", **side)
-    bend = {"connectionstyle": "arc3,rad=0.35", "color": PALE, "lw": 0.9}
-    ends = (at[-1] + 0.42, heads + 0.1), (middle + 0.98, keys)
-    axis.add_patch(FancyArrowPatch(*ends, arrowstyle="-|>,head_length=4,head_width=2", **bend))
+    arrow(axis, (6.5, keys), (middle + 0.98, keys), PALE, width=0.8)
     n_heads, most = straight[:, :-1].numel(), float(straight[:, :-1].max())
     said = f"straight from any of {n_heads} heads:\nat most {most:.0%} lost"
-    say(axis, 6.6, 2.5, said, PALE, **side)
+    say(axis, 6.6, keys, said, PALE, **side)
     say(axis, 6.45, heads, "layer 0", PALE, **side)
     say(axis, 6.45, heads - 0.36, "lost without what it told MLP 0", PALE, size=9.5, **side)
     return headline(figure, title)

@@ -162,8 +162,12 @@ def score_terms(
     return terms
 
 
-def two_matches(model: Model, sentences: list[tuple[Tensor, int, int]]) -> dict[str, str]:
+def two_matches(
+    model: Model, sentences: list[tuple[Tensor, int, int]]
+) -> tuple[dict[str, str], dict[str, tuple[float, float]]]:
     """The two matches of the tour in another model of two layers: in its weights, and alone.
+
+    Also {kept terms: (probability of the own surname, of the other's)}, over the sentences.
 
     The writer is the head of layer 0 that attends most to one token back, the other the one that
     attends most two back; the induction heads are those of layer 1 with a score from 0.4 on.
@@ -187,8 +191,9 @@ def two_matches(model: Model, sentences: list[tuple[Tensor, int, int]]) -> dict[
         row[f"{name} match: rows on the diagonal"] = " ".join(f"{share:.0%}" for share in each)
     edits = _keep(model, tokens, cache, readers, [first, second])
     row["random tokens copied with the two matches"] = f"{copy_accuracy(model, tokens, edits):.1%}"
-    tests = {"all 25 terms": None, "the two matches": [first, second]}
+    tests = {"all 25 terms": None, "both matches": [first, second]}
     tests |= {"the first alone": [first], "the second alone": [second]}
+    said = {}
     for name, kept in tests.items():
         chances = torch.zeros(2)
         for tokens, own, other in sentences:
@@ -196,8 +201,8 @@ def two_matches(model: Model, sentences: list[tuple[Tensor, int, int]]) -> dict[
             edits = {} if kept is None else _keep(model, tokens, cache, readers, kept)
             p = model(tokens, edits=edits)[0, -1].softmax(dim=-1)
             chances += p[tokens[0, [own, other]]] / len(sentences)
-        row[f"own surname : the other's, {name}"] = f"{chances[0]:.0%} : {chances[1]:.0%}"
-    return row
+        said[name] = chances[0].item(), chances[1].item()
+    return row, said
 
 
 def _on_diagonal(model: Model, reader: Head, match: tuple[str, str], one: int, two: int) -> float:
