@@ -9,7 +9,7 @@ import torch
 from chapters.nb14_attention_polynomial import exercises, figures, lines
 from chapters.nb14_attention_polynomial.view import SweepView
 from chapters.torus import networks as torus
-from chapters.torus import palette, surfaces, winding
+from chapters.torus import surfaces, winding
 from chapters.torus.networks import new_nets
 from chapters.torus.training import load_run
 from figure_checks import check_figures
@@ -49,10 +49,6 @@ def test_a_head_with_one_number_is_a_product_whose_lines_are_parallel():
     assert (g0 * psi.sin() - g1 * psi.cos()).abs().max() < 1e-9
     with pytest.raises(ValueError, match="d_head 1, got 3"):
         lines.product_of(NETS)
-
-
-def test_the_groups_of_waves_hold_each_harmonic_once():
-    assert sorted(sum(figures.GROUPS.values(), [])) == list(range(len(torus.HARMONICS)))
 
 
 def test_given_shares_are_carried():
@@ -104,10 +100,9 @@ def test_figures_can_be_read():
         figures.rows_and_lines(HEAD, THETA, "a"),
         figures.sweeping(HEAD, THETA, [0.0, 1.0, 2.0], "a"),
         figures.factored(PRODUCT, THETA, "a"),
-        figures.sum_of_waves(HEAD, THETA, "a"),
+        figures.tried(THETA, {"a": [-0.6, 0.8, -0.4], "b": [0.87, -0.5, 0.7]}, "c"),
         figures.film(PRODUCT, "d", n=4),
         figures.columns_and_conics(HEAD, THETA, [0, 1], "d"),
-        figures.in_colors(NETS[0], 0, palette.predictor(NETS[0]), THETA, "d"),
         figures.fans({"a": HEAD, "b": HEAD}, "c", n=12),
     )
 

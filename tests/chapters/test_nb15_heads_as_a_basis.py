@@ -53,8 +53,27 @@ def test_figures_can_be_read():
         figures.said(facts, words, facts, "a", ["AB", "CD", "E"]),
         figures.covered(torch.linspace(12, 25, 20), torch.linspace(13, 21, 20), "a"),
         figures.sum_of_terms(torch.linspace(-20, 20, 20).view(4, 5), "a"),
+        figures.sum_of_terms(torch.linspace(-20, 20, 20).view(4, 5), "a", [[1], [0, 2]]),
         figures.lost({"a": words < 2, "b": owns}, owns, facts, "a"),
     )
+
+
+def test_the_tables_lie_as_the_map_does():
+    facts = torch.arange(25) % 5  # the next word is the second word
+    for axis in figures.hoped(facts, 0 * facts, "a").axes[:2]:
+        for letter in axis.texts:
+            across, up = map(round, letter.get_position())
+            assert letter.get_text() == "ABCDE"[up]
+            assert facts[5 * across + up] == up
+        assert (axis.get_xlabel(), axis.get_ylabel()) == ("first word", "second word")
+        assert axis.get_ylim()[0] < axis.get_ylim()[1]
+
+
+def test_a_sum_leaves_out_the_heads_that_are_named():
+    terms = torch.tensor([[0.0, 0, 0, 0, 1], [5, 0, 0, 0, 0], [0, 9, 0, 0, 0], [0, 0, 7, 0, 0]])
+    axis = figures.sum_of_terms(terms, "a", without=[[1], [0, 2], [0, 1, 2]]).axes[0]
+    says = [label.get_text().split(" says ")[-1] for label in axis.get_yticklabels()]
+    assert says == list("EABC" + "B" + "CBE")
 
 
 def test_a_page_is_the_readers_once_it_is_right(check_page):

@@ -1,4 +1,4 @@
-"""The exercises of notebook 13: a head, an impossible square, favorite words, three waves.
+"""The exercises of notebook 13: a head, an impossible square, three waves.
 
 PAGES are the package's versions of what the reader writes; each is its folded solution.
 """
@@ -8,10 +8,7 @@ import math
 import torch
 
 from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
-from aot_helpers.teaching.exercises.references import compared, draw, read_tensor
-from chapters.torus import networks as torus
-
-EXACT = 0.002  # degrees by which float32 may miss an angle
+from aot_helpers.teaching.exercises.references import compared, draw
 
 
 def attention_weight(x1, x2, W_Q, W_K):
@@ -68,57 +65,6 @@ def _square(answer):
     raise NotYet("Sums can give three or four different next words; look for two.")
 
 
-def _favorite(favorite, net):
-    theta2 = 7 * torch.rand(40, generator=torch.Generator().manual_seed(0))
-    best = _best(net.double(), theta2.double())
-    for h, (Q, K) in enumerate(zip(net.W_Q[0], net.W_K[0], strict=True)):
-        yours = read_tensor(favorite(theta2, Q, K), *theta2.shape, name="The angles")
-        off = _apart(yours, best[h])
-        if off <= EXACT:
-            continue
-        if off <= 5:
-            raise NotYet(
-                f"Close, but off by up to {off:.2g} degrees, as a search is. A formula is exact."
-            )
-        slips = _slips(net, theta2, Q, K) | {
-            "There the head attends to the first word least.": best[h] + math.pi,
-            "`torch.atan2` takes the height first: (up, across).": math.pi / 2 - best[h],
-            "These are degrees; give radians.": best[h].rad2deg(),
-        }
-        found = (said for said, slip in slips.items() if _apart(yours, slip) <= 1)
-        raise NotYet(next(found, f"Head {h} is off by up to {off:.0f} degrees."))
-    return "as the first word goes around, its score is one plain wave, with a single top"
-
-
-def _best(net, theta2):
-    """The first word's angle [head, place] with the largest score, of the wave through four."""
-    first = torch.arange(4).repeat_interleave(len(theta2)) * math.pi / 2
-    points = (torus.circle(each)[None] for each in (first, theta2.repeat(4)))
-    scores = torus.attend(net, *points).scores[0].unflatten(1, (4, -1))
-    return torch.atan2(scores[:, 1] - scores[:, 3], scores[:, 0] - scores[:, 2])
-
-
-def _slips(net, theta2, Q, K):
-    """{what to say: the angles [place] of a formula with that slip}."""
-    e2, first, second = torus.circle(theta2), *net.W_pos[0]
-    wanted = {
-        "Does the second place know its position?": e2 @ Q @ K.T,
-        "The second word stands at the second place: `W_pos[1]`.": (e2 + first) @ Q @ K.T,
-        "`x1 @ K` is what is multiplied: which way round does K stand beside `x2 @ Q`?": (
-            (e2 + second) @ Q @ K
-        ),
-        "The second word asks: Q belongs to it, K to the first.": (e2 + second) @ K @ Q.T,
-    }
-    plane = torus.PLANE.to(e2).T
-    return {said: torch.atan2(*(each @ plane).flip(-1).unbind(-1)) for said, each in wanted.items()}
-
-
-def _apart(angles, truth) -> float:
-    """The largest angle between two lists of directions in radians, in degrees, 0 to 180."""
-    turn = 2 * math.pi
-    return ((angles - truth + math.pi).remainder(turn) - math.pi).abs().max().rad2deg().item()
-
-
 def _waves(answer):
     if answer is ...:
         raise NotAttempted
@@ -138,4 +84,4 @@ def _waves(answer):
     raise NotYet(f"The winner changes {changes} times; one of the three has to win at two places.")
 
 
-CHECKS = {"13.1": _weight, "13.2": _square, "13.3": _favorite, "13.4": _waves}
+CHECKS = {"13.1": _weight, "13.2": _square, "13.3": _waves}

@@ -1,4 +1,4 @@
-"""What the network of notebook 13 says, as maps: facts, training, heads, boundaries, capacity."""
+"""What the network of notebook 13 says, as maps: facts, training, boundaries; and capacity."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
 
 from aot_helpers.showing import forms
 from chapters.torus import networks as torus
@@ -15,17 +14,14 @@ from chapters.torus.palette import (
     INK,
     NAMES,
     PALE,
-    SHARES,
-    TURN,
     Painting,
     Strip,
     painted,
     predictor,
     show_small,
 )
-from chapters.torus.torus_maps import frontier, show_facts, show_map
+from chapters.torus.torus_maps import show_facts, show_map
 
-PINK, EDGE = "#E8487F", "#F5A300"  # seen on dark and on white
 DASHED = {"color": "white", "lw": 2.2, "ls": (0, (2, 1.6)), "zorder": 3}
 
 
@@ -93,44 +89,6 @@ def growing(
     below.set_xlabel("training step (black: the network of the maps, gray: the others)")
     below.spines[["top", "right"]].set_visible(False)
     return figure
-
-
-def attention(net: torus.TorusNets, predict: Callable, favorite: Callable, title: str) -> Figure:
-    """Where each head attends on the whole torus, with the decision boundaries of the class map.
-
-    predict: see `predictor`. favorite: a function (θ2 [place], W_Q [3, d_head], W_K) -> θ1 [place],
-    drawn as a white line; nothing is drawn while it gives nothing of that shape.
-    """
-    n, theta = 200, torus.angles(net)[0]
-    weights = torus.attend(net, *torus.on_grid(n)).a1[0].view(-1, n, n)
-    classes = predict(*(each.float() for each in torus.grid(n))).argmax(dim=-1)
-    figure, axes = forms.panels(
-        1, len(weights), 10, 3.4, title=title,
-        key={"— decision boundaries": PINK, "— edge of the head's pattern": EDGE},
-        figure_class=Painting,
-    )  # fmt: skip
-    for h, (axis, weight) in enumerate(zip(axes[0], weights, strict=True)):
-        image = show_map(axis, weight, theta, cmap=SHARES, vmin=0, vmax=1)
-        frontier(axis, weight - 0.5, EDGE, 1.8)
-        for k in classes.unique():
-            frontier(axis, (classes == k).float() - 0.5, PINK, 1.2)
-        _favorite(axis, favorite, net.W_Q[0, h], net.W_K[0, h])
-        axis.set_title(f"head {h}", **forms.TITLE)
-        axis.set_ylabel("second word" if not h else "")
-    label = "attention weight\non the first word"
-    figure.colorbar(image, ax=axes, ticks=[0, 0.5, 1], label=label, shrink=0.7)
-    return figure
-
-
-def _favorite(axis, favorite, Q, K):
-    up = torch.arange(3601) * TURN / 3600  # fine: where a score hardly varies, its top moves fast
-    across = favorite(up, Q, K)
-    if getattr(across, "shape", None) != up.shape or not torch.isfinite(across).all():
-        return
-    across = np.unwrap(np.asarray(across.detach(), dtype=float))
-    halo = [withStroke(linewidth=4, foreground="#3F1A57")]
-    for turn in range(int(-across.max() // TURN), int(-across.min() // TURN) + 2):  # every copy
-        axis.plot(across + turn * TURN, up, color="white", lw=2, path_effects=halo, zorder=6)
 
 
 def held_maps(

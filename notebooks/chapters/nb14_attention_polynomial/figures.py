@@ -1,4 +1,4 @@
-"""Where one head attends: as straight lines through the words' circle, as waves, as a product."""
+"""Where one head attends: as straight lines through the words' circle, and as a product."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,24 +20,15 @@ from chapters.torus.palette import (
     NAMES,
     SHARES,
     TURN,
-    Dotted,
     Painting,
     letter_color,
-    painted,
 )
 from chapters.torus.torus_maps import dot, frontier, show_map
 
-QUERIES, KEYS, SCORES = (  # gray below zero
+QUERIES, KEYS = (  # gray below zero
     LinearSegmentedColormap.from_list(name, ["#5A5A5A", "#F7F7F7", color])
-    for name, color in (("queries", "#D55E00"), ("keys", "#0072B2"), ("scores", "#7B3F99"))
+    for name, color in (("queries", "#D55E00"), ("keys", "#0072B2"))
 )
-# The harmonics of `torus.HARMONICS` that belong together: one frequency, or two that are tied.
-GROUPS = {
-    "a constant and θ1": [0, 1, 2],
-    "θ2": [3, 4],
-    "θ1 − θ2": [5, 6],
-    "θ1 + θ2, less 2 θ2": [7, 8, 9, 10],
-}
 LINE = "#B22222"  # of the one second word of a picture
 MARKS = [  # of the cut where the dark side begins, and where it ends
     {"marker": "D", "s": 30, "fc": fill, "ec": edge, "lw": 1.2, "zorder": 7, "clip_on": False}
@@ -68,6 +59,22 @@ def rows_and_lines(
         for at in cuts(*drawn[k]):
             dot(rows, (at, angle), k, 52, letter=False)
     _lines_of_words(plane, drawn, theta)
+    return figure
+
+
+def tried(
+    theta: Float[Tensor, " word"], tries: Mapping[str, Sequence[float]], title: str
+) -> Figure:
+    """The words' circle and a straight line, whose arrow points to the words that it selects.
+
+    tries: {what to write above: the line's g0, g1 and h}.
+    """
+    figure, axes = forms.panels(1, len(tries), 8.4, 3, title=title, figure_class=Painting)
+    for axis, (name, line) in zip(axes[0], tries.items(), strict=True):
+        _plane(axis)
+        _straight(axis, line, LINE, at=0.5)
+        _words(axis, theta, 170)
+        axis.set_title(name, **forms.TITLE)
     return figure
 
 
@@ -152,51 +159,6 @@ def _score_in_plane(coefficients, first, x, y):
     return from_words + across * x + up * y + twice * (x * x - y * y) + twice_sin * 2 * x * y
 
 
-def in_colors(net: torus.TorusNets, head: int, predict, theta, title: str) -> Figure:
-    """What one head mixes and writes, what the others write, their sum, and the network's answers.
-
-    Three numbers are a color, as red, green and blue. net: one network. predict: see
-    `palette.predictor`. Orange, black in the last map: where a head is undecided; in the last two
-    maps for all heads.
-    """
-    n = 200
-    run = torus.attend(net, *torus.on_grid(n))
-    edges = run.scores[0].view(-1, n, n)
-    position, word = run.position_part[0, head], run.word_part[0, head]
-    wrote = run.out[0]
-    mixed = _as_colors([position, word, position + word], n)
-    others = [h for h in range(len(wrote)) if h != head]
-    written = _as_colors([wrote[head], *wrote[others], wrote.sum(dim=0)], n)
-    names = ["position", "+ word", "= what the head mixes", "after $W_V W_O$: what it writes"]
-    names += [f"+ head {h}" for h in others] + ["= the three heads together", "the answers"]
-    pictures = [*mixed, *written, painted(predict, n)]
-    whose = [[head]] * 4 + [[h] for h in others] + [range(len(wrote))] * 2
-    figure, axes = forms.panels(
-        2, 4, 10, 5.6, title=title,
-        note="Three numbers are drawn as red, green and blue, with gray for zero; the last map is "
-        "in the words' colors.",
-        figure_class=Dotted,
-    )  # fmt: skip
-    for axis, name, picture, heads in zip(axes.flat, names, pictures, whose, strict=True):
-        show_map(axis, picture, theta, on_grid=name != "the answers")
-        for h in heads:
-            frontier(axis, edges[h], INK if name == "the answers" else "#E69F00", 1.4)
-        axis.set_title(name, **forms.TITLE)
-        axis.set(xlabel="", ylabel="")
-    for axis in axes[-1]:
-        axis.set_xlabel("first word")
-    for axis in axes[:, 0]:
-        axis.set_ylabel("second word")
-    return figure
-
-
-def _as_colors(vectors, n: int):
-    """Vectors [place, 3] as maps of colors [n, n, 3] on one scale: zero is gray, extremes cut."""
-    vectors = torch.stack(list(vectors))
-    reach = vectors.abs().flatten().quantile(0.985)
-    return (0.5 + vectors / (2 * reach)).clamp(0, 1).view(-1, n, n, 3).numpy()
-
-
 def factored(product: Product, theta: Float[Tensor, " word"], title: str) -> Figure:
     """A head of d_head 1: query times difference of keys is the score; and its lines."""
     figure, axes = forms.panels(
@@ -218,30 +180,6 @@ def factored(product: Product, theta: Float[Tensor, " word"], title: str) -> Fig
     axes[0, 3].set_title("a line for each second word", **forms.TITLE)
     for k, line in enumerate(product.lines(theta).tolist()):
         _straight(axes[0, 3], line, CLASS_COLORS[k], NAMES[k])
-    return figure
-
-
-def sum_of_waves(
-    coefficients: Float[Tensor, " 11"], theta: Float[Tensor, " word"], title: str
-) -> Figure:
-    """The groups of waves of one head, and below what they add up to, from left to right."""
-    figure, axes = forms.panels(
-        2, len(GROUPS), 10, 5.8, title=title, figure_class=Painting,
-        note="Above: purple where the waves are above 0, gray below. Below: the attention weight "
-        "if the score had only the waves so far, from the left.",
-    )  # fmt: skip
-    parts, places = [], torus.grid(140)
-    for group in GROUPS.values():
-        kept = torch.zeros_like(coefficients)
-        kept[group] = coefficients[group]
-        parts.append(torus.polynomial(kept, *places))
-    parts = torch.stack(parts)
-    reach = parts.abs().max()
-    for i, (name, total) in enumerate(zip(GROUPS, parts.cumsum(dim=0), strict=True)):
-        show_map(axes[0, i], parts[i], cmap=SCORES, vmin=-reach, vmax=reach)
-        axes[0, i].set_title(f"+ {name}" if i else name, **forms.TITLE)
-        _attention(axes[1, i], total)
-    _name_angles(axes)
     return figure
 
 

@@ -27,7 +27,7 @@ def hoped(facts: Facts, owners: Int[Tensor, " pair"], title: str) -> Figure:
     for axis, (name, known) in zip(axes[0], cards.items(), strict=True):
         _card(axis, facts, torch.where(known, facts, -1))
         axis.set_title(name, **forms.TITLE)
-        axis.set(xlabel="second word", ylabel="first word")
+        axis.set(xlabel="first word", ylabel="second word")
     return figure
 
 
@@ -49,7 +49,7 @@ def said(
     for axis, (name, words) in zip(axes[0], cards.items(), strict=True):
         _card(axis, facts, words)
         axis.set_title(f"{name}: {(words == facts).sum()} right", **forms.TITLE)
-        axis.set(xlabel="second word", ylabel="first word")
+        axis.set(xlabel="first word", ylabel="second word")
     return figure
 
 
@@ -73,12 +73,21 @@ def covered(found: Float[Tensor, " net"], chance: Float[Tensor, " net"], title: 
     return figure
 
 
-def sum_of_terms(terms: Float[Tensor, "term word"], title: str) -> Figure:
-    """The four terms of the logits of one fact, with the word that each says, and their sum."""
-    rows = torch.cat([terms, terms.sum(dim=0, keepdim=True)])
+def sum_of_terms(
+    terms: Float[Tensor, "term word"], title: str, without: Sequence[Sequence[int]] = ()
+) -> Figure:
+    """The four terms of the logits of one fact, with the word that each says, and their sum.
+
+    without: for each further sum, the heads that are left out of it.
+    """
     names = ["residual connection", *(f"head {h}" for h in range(len(terms) - 1)), "their sum"]
+    rows = [*terms, terms.sum(dim=0)]
+    for heads in without:
+        names.append(f"sum without head{'s' * (len(heads) > 1)} {' and '.join(map(str, heads))}")
+        rows.append(rows[len(terms)] - sum(terms[1 + h] for h in heads))
+    rows = torch.stack(rows)
     says = [f"{name} says {NAMES[row.argmax()]}" for name, row in zip(names, rows, strict=True)]
-    top = terms.abs().max().item()
+    top = rows.abs().max().item()
     figure = forms.grids(
         {"": {"": rows}}, title, row_names=says, column_names=list(NAMES[: rows.shape[1]]),
         number=".1f", colors="RdBu", limits=(-1.25 * top, 1.25 * top), cell=(0.85, 0.42),
@@ -117,21 +126,23 @@ def lost(
 
 
 def _card(axis, facts, words, dark=None):
-    """Words as a table, first words down and second words across; in color where they are right.
+    """Words as a table, first words to the right and second words up, as on a map of the torus.
+
+    A word is in color where it is right.
 
     words: one for each pair, -1 where a cell stays empty. dark: where a word stands on dark gray.
     """
     for k, (fact, word) in enumerate(zip(facts.tolist(), words.tolist(), strict=True)):
-        row, column = divmod(k, 5)
+        column, row = divmod(k, 5)
         known = word == fact
         color, letter = (CLASS_COLORS[fact], letter_color(fact)) if known else (EMPTY, "#8A8A8A")
         if dark is not None and dark[k]:
             color, letter = DARK, "white"
         axis.add_patch(Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fc=color, lw=0))
         if word >= 0:
-            axis.text(column, row + 0.03, NAMES[word], fontsize=11, color=letter, ha="center",
+            axis.text(column, row - 0.03, NAMES[word], fontsize=11, color=letter, ha="center",
                       va="center", weight="bold" if known else "normal")  # fmt: skip
-    axis.set(xlim=(-0.5, 4.5), ylim=(4.5, -0.5), aspect="equal")
+    axis.set(xlim=(-0.5, 4.5), ylim=(-0.5, 4.5), aspect="equal")
     axis.set_xticks(range(5), NAMES[:5], size=11)
     axis.set_yticks(range(5), NAMES[:5], size=11)
     axis.tick_params(length=0, pad=2)

@@ -26,10 +26,9 @@ class Painting(Figure):
 
     sharpness = 1.1  # pixels for each at which it is shown
     quantizer = {"colors": 256, "method": Image.Quantize.FASTOCTREE}
-    dither = Image.Dither.NONE
 
     def _ipython_display_(self):
-        show_small(self, self.sharpness, self.quantizer, self.dither)
+        show_small(self, self.sharpness, self.quantizer)
 
 
 class Shaded(Painting):
@@ -37,12 +36,6 @@ class Shaded(Painting):
 
     sharpness = 1
     quantizer = {"colors": 256, "method": Image.Quantize.MEDIANCUT, "kmeans": 3}
-
-
-class Dotted(Shaded):
-    """A picture whose other colors are mixed from dots of 256: no false edges where many change."""
-
-    dither = Image.Dither.FLOYDSTEINBERG
 
 
 class Strip(Shaded):
@@ -55,11 +48,10 @@ def show_small(
     figure: Figure,
     sharpness: float = 1.1,
     quantizer: Mapping = Painting.quantizer,
-    dither: Image.Dither = Image.Dither.NONE,
 ) -> None:
     """Show a figure in a notebook as a picture of few colors; for the rest, see `Painting`.
 
-    quantizer: how they are chosen. dither: how the others are mixed from them.
+    quantizer: how they are chosen.
     """
     from IPython.display import display
 
@@ -70,8 +62,6 @@ def show_small(
     shades = np.reshape(colors.getpalette(), (-1, 3))
     shades[shades.min(axis=1) > 247] = 255  # white stays white
     colors.putpalette(shades.ravel().tolist())
-    if dither != Image.Dither.NONE:
-        colors = full.quantize(palette=colors, dither=dither)
     colors.save(few, format="png", optimize=True)
     data = {"image/png": b64encode(few.getvalue()).decode(), "text/plain": repr(figure)}
     width = round(figure.get_figwidth() * figure.dpi)
