@@ -45,7 +45,6 @@ def test_figures_can_be_read():
     near, far = (q[:2], 0.01 * k[:2]), (q[:2], 5 * k[:2])
     curves, scales = {"one": [0.1, 0.9], "two": [0.8, 0.2]}, [0.2, 1, 5]
     found = {"in all 32 numbers": [0.1, 0.5, 0.9], "on the map": [0.1, 0.8, 0.1]}
-    pairs, whose = {"c = 1": (q[:4, 0], k[:4, 0])}, {"c = 1": torch.arange(4)}
     check_figures(
         drawings.toy({"near": near, "far": far}, words, "title"),
         drawings.toy({"near": near}, words, "title", links="nearest", center=True),
@@ -53,7 +52,6 @@ def test_figures_can_be_read():
         drawings.exchange([0, 1], curves, "title"),
         drawings.at_scales({"c = 1": (q, k), "c = 5": (q, k)}, torch.arange(len(q)), v, "title"),
         drawings.choosing(scales, found, [-0.9, 0.5, -1], 1.1, "title"),
-        drawings.closest(pairs, whose, "title"),
         shifting.frames(shifting.Shifted(MINILM), shifting.DRAWN, (0, 4, 8), "title"),
     )
 

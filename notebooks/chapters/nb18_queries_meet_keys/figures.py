@@ -217,30 +217,3 @@ def choosing(
         axis.axvline(equal, color=PALE, lw=1.2, ls=":", zorder=0)
         axis.set_xlabel("c: queries times c, keys divided by c")
     return figure
-
-
-def closest(
-    panels: Mapping[str, tuple[Float[Tensor, " pair"], Float[Tensor, " pair"]]],
-    whose: Mapping[str, Int[Tensor, " pair"]],
-    title: str,
-) -> Figure:
-    """Distance and score of the closest pairs, {name: (distance, score)}.
-
-    whose: of each pair, 1 if the query is that of [CLS], 2 if the key is, 3 if both are, or 0.
-    """
-    kinds = {
-        "its query is that of [CLS]": QUERY,
-        "its key is": KEY,
-        "both are": SHARE,
-        "neither": PALE,
-    }
-    colors = [kinds[name] for name in ("neither", *list(kinds)[:3])]
-    key = {f"● {name}": color for name, color in kinds.items()}
-    figure, axes = forms.panels(1, len(panels), 3.5 * len(panels), 3.3, title=title, key=key)
-    for axis, (name, (distance, score)) in zip(axes[0], panels.items(), strict=True):
-        hues = [colors[int(each)] for each in whose[name]]
-        axis.scatter(distance, score, color=hues, s=20, alpha=0.75, lw=0)
-        axis.set_title(name, **forms.TITLE)
-        axis.set(xlabel="distance")
-    axes[0, 0].set_ylabel("score")
-    return figure

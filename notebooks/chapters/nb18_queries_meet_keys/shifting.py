@@ -105,6 +105,10 @@ def draw(shifted: Shifted, query: int, place: float, above, below) -> None:
         above.plot(*zip(at[i], keys[key], strict=True), color=PALE, lw=0.9, ls=(0, (3, 2)))
     near = keys[nearest[query]]
     above.plot(*zip(at[query], near, strict=True), color=INK, lw=1.6, ls=(0, (2, 1)), zorder=4)
+    if nearest[query]:  # the key of [CLS] is framed; any other is named
+        look = {"xytext": (16, -18), "textcoords": "offset points", "color": KEY, "weight": "bold"}
+        arrow = {"arrowstyle": "-", "color": KEY, "lw": 1, "shrinkA": 0, "shrinkB": 2}
+        above.annotate(shifted.tokens[nearest[query]], near, arrowprops=arrow, zorder=6, **look)
     most = shifted.attention[query].argmax()
     above.plot(*zip(at[query], keys[most], strict=True), color=SHARE, lw=2.4, zorder=3)
     above.scatter(*at[query], s=90, fc="none", ec=INK, lw=1.6, zorder=5)
