@@ -1,4 +1,4 @@
-"""The exercises of notebook 16: a loss along any axis, one to fool, calibration, a guard.
+"""The exercises of notebook 16: a loss along any axis, one to fool, a prediction, a guard.
 
 PAGES are the package's versions of what the reader writes; each is its folded solution.
 """

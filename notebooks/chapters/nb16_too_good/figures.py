@@ -73,22 +73,10 @@ def two_softmaxes(
     return figure
 
 
-def calibration(
-    rates: dict[str, tuple[Float[Tensor, " d_vocab"], Float[Tensor, " d_vocab"]]], *, title: str
-) -> Figure:
-    """Of each token the probability that a model gives it on average, over how often it comes.
-
-    rates: {model: (said, came)}; tokens that never come are left out.
-    """
-    panels = {name: {"": (came[came > 0], said[came > 0])} for name, (said, came) in rates.items()}
-    figure = forms.points(
-        panels, title, "share of positions where it comes", "mean probability",
-        colors={"": INK}, x_log=True, y_log=True,
-        note="each dot is a token; on the dashed line its probability is right on average",
-    )  # fmt: skip
-    for axis in figure.axes:
-        axis.axline((1e-4, 1e-4), (1e-2, 1e-2), color="0.6", lw=1, ls="--", zorder=0)
-    return figure
+def after_longer(panels: dict[str, dict[str, dict[str, list]]], *, title: str) -> Figure:
+    """Costs of A, of A with constants and of B: {part: {texts and steps: {model: [seed]}}}."""
+    colors = {"A": REPORT, "A with constants": "#E39BB8", "B": USUAL}
+    return forms.dots(panels, title, "nats", colors=colors, apart=True, width=10)
 
 
 def ruler(floors: dict[str, dict], aim: float, reported: dict[str, float], *, title: str) -> Figure:
