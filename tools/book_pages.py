@@ -20,6 +20,7 @@ SET_UP = (
     'Path("attention-only-transformers").exists()'  # stands in the set-up cell of every notebook
 )
 PREDICT = "**Before you run"
+CLAIM = r"^(\d\d\.\d+) .+ #[0-9a-f]{4}$"  # the line that a claim prints
 LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 MARKUP = re.compile(r"!\[[^]]*\]\([^)]*\)|\[([^]]*)\]\([^)]*\)|[*`]|<[^>]+>")
 SENTENCE = re.compile(r"(?<=[.?!])\s+(?=[A-Z*`“])")
@@ -168,7 +169,8 @@ def with_claim_anchors(cells: list) -> list:
     """The cells, with a place that the ledger links to before each cell that makes a claim."""
     found = []
     for cell in cells:
-        made = re.findall(r'\bclaim\(\s*"(\d\d\.\d+)"', cell.source) * (cell.cell_type == "code")
+        streams = [out.text for out in cell.get("outputs", []) if out.output_type == "stream"]
+        made = re.findall(CLAIM, "".join(streams), re.M)
         if made:
             marks = "".join(f'<span id="{anchor(id)}"></span>' for id in dict.fromkeys(made))
             found.append(nbformat.v4.new_markdown_cell(marks))
