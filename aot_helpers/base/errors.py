@@ -54,8 +54,8 @@ def is_number(value) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def check_ids(name: str, ids, n_axes: int) -> None:
-    """Raise ValueError unless it is a tensor of whole numbers with so many axes."""
+def check_ids(name: str, ids, n_axes: int | None = None) -> None:
+    """Raise ValueError unless it is a tensor of whole numbers, with so many axes if given."""
     is_tensor = hasattr(ids, "is_floating_point")
     if not is_tensor or ids.is_floating_point() or str(ids.dtype) == "torch.bool":
         raise ValueError(
@@ -63,7 +63,7 @@ def check_ids(name: str, ids, n_axes: int) -> None:
             f"{ids.dtype if is_tensor else type(ids).__name__}: torch.tensor(…) makes one of "
             "lists, .long() of other numbers, a tokenizer of text"
         )
-    if ids.ndim != n_axes:
+    if n_axes is not None and ids.ndim != n_axes:
         remedy = (
             "pass one sequence as tokens[None]" if n_axes == 2 else "take one row, or flatten()"
         )

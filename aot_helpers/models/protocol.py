@@ -203,7 +203,7 @@ def check_causal(model: Model) -> None:
 
 def check_tokens(tokens) -> None:
     """Raise ValueError for tokens that are no tensor [batch, pos] of whole numbers."""
-    check_ids("tokens", tokens, tokens.ndim if isinstance(tokens, Tensor) else 2)
+    check_ids("tokens", tokens)
     if tokens.ndim != 2 or tokens.numel() == 0:
         raise ValueError(
             f"tokens must have shape [batch, pos], both >= 1, got {tuple(tokens.shape)}; "

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pandas
 
-from aot_helpers.base.errors import check_whole, unknown_name
+from aot_helpers.base.errors import check_whole, is_number, unknown_name
 from aot_helpers.base.files import check_writable, read_json, write_atomically
 from chapters.sweep.kernels import execute
 from chapters.sweep.storage import (
@@ -73,8 +73,7 @@ def read_metrics(path: Path) -> dict[str, float]:
         raise ValueError("the notebook wrote nothing to its parameter `output`")
     metrics = read_json(path)
     for name, value in {"loss": None, **metrics}.items():
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not math.isfinite(value):
+        if not is_number(value) or not math.isfinite(value):
             raise ValueError(f"the metric {name!r} must be a finite number, got {value!r}")
     return metrics
 
