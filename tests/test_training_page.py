@@ -14,7 +14,7 @@ import torch
 
 import aot_helpers as aot
 from aot_helpers.showing import training_page
-from evidence.support.nb09 import dragged, read_name
+from evidence.support.nb09.dragged import dragged, read_name
 from standalone_pages import assert_asks_for_nothing
 
 ENGINE = Path(__file__).parent / "drag" / "engine.mjs"
