@@ -4,6 +4,8 @@ autopsy: trains the faulty and mended set-ups of notebook 16, or those whose nam
 names it goes on where it stopped. Writes data/results/autopsy.json.
 geometry: metrics and maps of the queries and keys of every head of some models, for notebook 18.
 Only MiniLM has maps by UMAP and the film of two heads at all scales. Writes data/results/geometry/.
+phase: trains two layers, one, and heads that begin again, for notebook 09's evidence; takes the
+names of single trainings, such as "one layer". Writes data/results/phase.json.
 pretrained: what notebooks 00, 07 and 20 to 24 show of models from outside, such as gpt2; a
 folder in Hugging Face's format does as well. Writes data/results/pretrained/NN-MODEL.json; what a
 model cannot be asked, since it answers too few prompts, is left out, and said.
@@ -30,6 +32,7 @@ from aot_helpers.models.checkpoints import list_checkpoints
 from evidence.support import nb00 as first_look
 from evidence.support import nb07 as idioms
 from evidence.support import nb22 as norm_study
+from evidence.support.nb09 import phase
 from evidence.support.nb16 import runs as autopsy_runs
 from evidence.support.nb18 import examine as query_key_maps
 from evidence.support.nb20 import oslo
@@ -144,7 +147,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=what, epilog=says, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["autopsy", *MODELS])
+    parser.add_argument("what", choices=["autopsy", "phase", *MODELS])
     parser.add_argument("names", nargs="*", help="of set-ups or models; none: all")
     parser.add_argument("--seed", type=int, default=0, help="of geometry and pretrained")
     parser.add_argument("--jobs", type=int, default=2, help="of the autopsy, at a time")
@@ -153,6 +156,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "autopsy":
         autopsy_runs.measure_all(given.names, given.jobs)
+    elif given.what == "phase":
+        phase.measure_all(given.names)
     elif given.what == "geometry":
         geometry(given.names or MODELS["geometry"], given.seed)
     else:
