@@ -9,6 +9,7 @@ names of single trainings, such as "one layer". Writes data/results/phase.json.
 pretrained: what notebooks 00, 07 and 20 to 24 show of models from outside, such as gpt2; a
 folder in Hugging Face's format does as well. Writes data/results/pretrained/NN-MODEL.json; what a
 model cannot be asked, since it answers too few prompts, is left out, and said.
+reviews: where heads that rest wake in IMDB's reviews, for notebook 17. Writes data/results/reviews.json.
 
 SmolLM2 and MiniLM are read from the hub or from their optional packages (requirements-local.txt),
 BERT and GPT-2 from the hub, docstrings-gpt2 from data/pretrained; what is out of reach is left out,
@@ -26,14 +27,15 @@ from pathlib import Path
 import torch
 
 import here  # noqa: F401
-from aot_helpers import load_checkpoint, load_pretrained, setup
-from aot_helpers.base.results import RESULTS, write
+from aot_helpers import load_checkpoint, load_corpus, load_pretrained, setup
+from aot_helpers.base.results import RESULTS, rounded, write
 from aot_helpers.models.checkpoints import list_checkpoints
 from evidence.support import nb00 as first_look
 from evidence.support import nb07 as idioms
 from evidence.support import nb22 as norm_study
 from evidence.support.nb09 import phase
 from evidence.support.nb16 import runs as autopsy_runs
+from evidence.support.nb17 import reviews as resting_heads
 from evidence.support.nb18 import examine as query_key_maps
 from evidence.support.nb20 import oslo
 from evidence.support.nb20 import results as lens_results
@@ -45,6 +47,7 @@ from evidence.support.nb24 import above, name_logits, named_again, two_names
 MODELS = {
     "geometry": ["minilm", "stories-2l", "imdb-2l", "bert", "gpt2"],
     "pretrained": ["docstrings-gpt2", "smollm2", "gpt2"],
+    "reviews": list(resting_heads.MODELS),
 }
 # What each notebook measures: a model and its name to what JSON can hold.
 NOTEBOOKS: dict[str, Callable] = {
@@ -52,6 +55,7 @@ NOTEBOOKS: dict[str, Callable] = {
     "07": idioms.pretrained,
     "20": lens_results.pretrained,
     "20-heads": oslo.pretrained,  # heads that say a capital
+    "20-relations": oslo.relations,  # the one that 20-heads has found, asked of other things
     "21": flow_study.pretrained,
     "22": norm_study.pretrained,
     "23": neuron_results.pretrained,
@@ -64,10 +68,10 @@ NOTEBOOKS: dict[str, Callable] = {
 # Measured in the notebook itself; and a model that was trained on windows written twice, and has
 # read no "keep at bay".
 LEFT_OUT = {(notebook, "docstrings-gpt2") for notebook in ("00", "07", "21", "22", "23")}
-LEFT_OUT |= {(n, "docstrings-gpt2") for n in ("20-heads", "23-constant")}
+LEFT_OUT |= {(n, "docstrings-gpt2") for n in ("20-heads", "20-relations", "23-constant")}
 LEFT_OUT |= {(n, "docstrings-gpt2") for n in ("24-names", "24", "24-above", "24-again")}
 # Its heads and neuron were not sought.
-LEFT_OUT |= {(n, "gpt2") for n in ("23-constant", "24", "24-above", "24-again")}
+LEFT_OUT |= {(n, "gpt2") for n in ("20-relations", "23-constant", "24", "24-above", "24-again")}
 
 
 def within_reach(names: list[str], load: Callable) -> Iterator[tuple[str, object]]:
@@ -142,6 +146,19 @@ def pretrained(names: list[str], seed: int, notebooks: list[str], folder: Path) 
             print(f"notebook {notebook}, {name}: {found['seconds']} s")
 
 
+def reviews(names: list[str]) -> None:
+    """What heads that rest do in real reviews: models of reviews with a single layer."""
+    corpus, start = load_corpus("imdb", "test"), time.perf_counter()
+    found = {}
+    for name in names:
+        model = load_checkpoint(name).requires_grad_(False)
+        found[name] = rounded(resting_heads.measured(model, corpus.texts))
+    told = {"corpus": corpus.source, "seconds": round(time.perf_counter() - start)}
+    rows = [{"model": name, "weights_sha256": weights_sha256(load_checkpoint(name))} | each
+            for name, each in found.items()]  # fmt: skip
+    write("reviews", told | {"models": rows}, rows="models")
+
+
 def main() -> None:
     what, says = __doc__.split("\n\n", 1)
     parser = argparse.ArgumentParser(
@@ -156,6 +173,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "autopsy":
         autopsy_runs.measure_all(given.names, given.jobs)
+    elif given.what == "reviews":
+        reviews(given.names or MODELS["reviews"])
     elif given.what == "phase":
         phase.measure_all(given.names)
     elif given.what == "geometry":

@@ -289,6 +289,29 @@ def test_heads_of_any_model_are_read_and_ablated(make_model, prompts):
     reading, effect = oslo.readings_and_effects(model, prompts)
     torch.testing.assert_close(reading[:, -1], effect[:, -1], atol=1e-5, rtol=1e-4)
     assert not torch.allclose(reading[:, 0], effect[:, 0], atol=1e-3)
+    again, some = oslo.readings_and_effects(model, prompts, [Head(1, 1)])
+    torch.testing.assert_close(again, reading)
+    torch.testing.assert_close(some[:, 1, 1], effect[:, 1, 1])
+    assert some.isnan().sum() == some.numel() - len(some)
+
+
+def test_one_head_is_asked_of_other_relations(tiny_gpt2, monkeypatch):
+    """Of a random model: which head reads most, and what is lost, against the whole tables."""
+    model = load_pretrained(str(tiny_gpt2)).requires_grad_(False)
+    monkeypatch.setattr(oslo, "predictions", lambda model, prompts: prompts.answers)  # all right
+    monkeypatch.setattr(oslo, "read_oslo", lambda name: ({"without": {"head": "L1H2"}}, [], {}))
+    found = oslo.relations(model, "any")
+    assert found["head"] == "L1H2" and oslo.CAPITALS not in found["templates"]
+    template = "The opposite of {} is"
+    row, asked = found["templates"][template], oslo.answered(model, template)
+    assert row["answers"] == model.tokenizer.token_strings(asked.answers) and len(asked.last) > 3
+    reading, effect = oslo.readings_and_effects(model, asked)
+    most = [Head(*divmod(int(each.argmax()), 3)) for each in reading]
+    assert row["reads most"] == [str(head) for head in most]
+    torch.testing.assert_close(torch.tensor(row["reading"]), reading[:, 1, 2], atol=1e-3, rtol=1e-3)
+    for head in range(3):
+        lost = torch.tensor(row["effect"][f"L1H{head}"])
+        torch.testing.assert_close(lost, effect[:, 1, head], atol=1e-3, rtol=1e-3)
 
 
 @pytest.mark.parametrize("seed", ["", "-seed1", "-seed2", "-seed3", "-seed4"])

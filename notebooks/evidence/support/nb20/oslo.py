@@ -3,6 +3,8 @@
 Kept for readers without the model, who can then read the heads of one prompt for themselves.
 """
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -12,8 +14,9 @@ from aot_helpers.base.results import RESULTS, rounded
 from aot_helpers.models.protocol import Head, Model, all_heads
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.reading.norms import frozen_norm
-from chapters.nb20_logit_lens.measure import centered, written_by
+from chapters.nb20_logit_lens.measure import centered, read_oslo, written_by
 from chapters.nb20_logit_lens.templates import (
+    FACTS,
     Prompts,
     at_last,
     facts,
@@ -29,21 +32,21 @@ CAPITALS = "The capital of {} is"
 N, TOPS = 24, 5  # capitals asked for, top tokens kept of each head
 
 
-def capitals(model: Model, n: int = N, seed: int = 0) -> Prompts:
-    """At most n prompts for capitals that this model answers rightly, in an order drawn by lot."""
-    known = [fact for fact in our_facts() if fact.prompt == CAPITALS.format(fact.subject)]
+def answered(model: Model, template: str = CAPITALS, n: int = N, seed: int = 0) -> Prompts:
+    """At most n prompts of a template that this model answers rightly, in an order drawn by lot."""
+    known = [fact for fact in our_facts() if fact.prompt == template.format(fact.subject)]
     asked = facts(model, seed, known)
     return some(some(asked, predictions(model, asked) == asked.answers), slice(n))
 
 
 @torch.no_grad()
 def readings_and_effects(
-    model: Model, prompts: Prompts
+    model: Model, prompts: Prompts, heads: Sequence[Head] | None = None
 ) -> tuple[Float[Tensor, "prompt layer head"], Float[Tensor, "prompt layer head"]]:
     """Of each head, for the answers: what it adds to the logit itself, and what is lost without it.
 
     The first with the final norm's σ frozen; the second with the head zero-ablated everywhere. Both
-    in logits above their mean.
+    in logits above their mean. heads: of which the second is measured, NaN elsewhere; None: all.
     """
     rows, clean = torch.arange(len(prompts.last)), clean_run(model, prompts)
     columns = (model.W_U[:, prompts.answers] - model.W_U.mean(dim=1, keepdim=True)).T
@@ -57,14 +60,14 @@ def readings_and_effects(
         return centered(logits)[rows, prompts.answers]
 
     shape = len(rows), model.config.n_layers, model.config.n_heads
-    reading, effect, before = torch.zeros(shape), torch.zeros(shape), answer(clean.logits)
+    reading, effect = torch.zeros(shape), torch.full(shape, torch.nan)
     for layer in range(model.config.n_layers):
         written = written_by(model, layer, clean.z[:, layer])  # [prompt, head, d_model]
         reading[:, layer] = (frozen(written) * columns[:, None]).sum(dim=-1)
-    for layer, head in all_heads(model):
+    for layer, head in all_heads(model) if heads is None else heads:
         edits = ablate(model, [Head(layer, head)])
         left = [at_last(model(p.tokens, edits=edits), p) for _, p in prompts.pieces(model)]
-        effect[:, layer, head] = before - answer(torch.cat(left))
+        effect[:, layer, head] = answer(clean.logits) - answer(torch.cat(left))
     return reading, effect
 
 
@@ -135,7 +138,7 @@ def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
     tops = write_example(model, name, tokens, answer)
     one = gather([tokens], [answer])
     _, effect = readings_and_effects(model, one)
-    asked = capitals(model, seed=seed)
+    asked = answered(model, seed=seed)
     reading, falls = readings_and_effects(model, asked)
     heads = list(all_heads(model))
     names = [str(head) for head in heads]
@@ -160,6 +163,29 @@ def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
         },
     }
     return rounded(found)
+
+
+@torch.no_grad()
+def relations(model: Model, name: str = "", seed: int = 0) -> dict:
+    """Entry 20-relations: the head of entry 20-heads, asked of other relations and in other words.
+
+    Of each template's answers: which head reads most, what this head reads as, and what is lost
+    without it and without each other head of its layer, [prompt].
+    """
+    kept = read_oslo(name)[0]["without"]["head"]
+    found, layer = {}, Head.parse(kept).layer
+    heads = [head for head in all_heads(model) if head.layer == layer]
+    for template in (each for each in FACTS if each != CAPITALS):
+        asked = answered(model, template, seed=seed)
+        reading, effect = readings_and_effects(model, asked, heads)
+        most = [int(i) for i in reading.flatten(1).argmax(dim=1)]
+        found[template] = {
+            "answers": model.tokenizer.token_strings(asked.answers),
+            "reads most": [str(Head(*divmod(i, model.config.n_heads))) for i in most],
+            "reading": reading[:, layer, Head.parse(kept).head].tolist(),
+            "effect": {str(head): effect[:, layer, head.head].tolist() for head in heads},
+        }
+    return rounded({"head": kept, "templates": found})
 
 
 def _correlation(a: Tensor, b: Tensor) -> float:
