@@ -106,7 +106,7 @@ notebooks: $(MADE) ## run what changed since the last commit in place; ONLY="05 
 	$(PY) tools/notebooks.py --in-place --floor both $(if $(ONLY),--only $(ONLY),--changed)
 
 # Without the limit glibc keeps what is freed, and a model of 135 M parameters takes 2 GB.
-data: $(MADE) ## measure again what notebooks read: WHAT=autopsy, geometry or pretrained; MODEL=gpt2
+data: $(MADE) ## measure again what notebooks read: WHAT=autopsy, geometry, pretrained or reviews; MODEL=gpt2
 	$(if $(filter pretrained,$(WHAT)),MALLOC_MMAP_THRESHOLD_=1000000) $(PY) tools/measure.py $(or $(WHAT),--help) $(MODEL)
 
 checkpoints: $(MADE) #: train what is shipped again, and its controls: four hours

@@ -6,13 +6,16 @@ from itertools import combinations
 import pytest
 import torch
 
+from aot_helpers.base import results
 from aot_helpers.models.losses import copy_losses
+from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import HEAD_PATTERNS
+from aot_helpers.reading.interventions import ablate
 from aot_helpers.text.batches import repeated_tokens
 from chapters.nb17_attention_maps import measure as study
 from evidence.support.nb17 import by_place as moving
-from evidence.support.nb17 import figures, heads, imported
+from evidence.support.nb17 import figures, heads, imported, reviews, rivals
 from figure_checks import check_figures
 
 
@@ -193,3 +196,69 @@ def test_figures_can_be_read(maps):
         figures.writing(text.words, {"L0H0": words[0], "L1H3": words[7]}, 6, "title"),
         figures.spread({"one": [0.1, 0.1, 0.5]}, {"one": 0.23}, "title"),
     )
+
+
+def test_a_rival_is_scored_on_the_openings_that_did_not_choose_it():
+    most = torch.zeros(24, 10, 10, dtype=torch.long)  # every row looks at the first word …
+    nouns = torch.full_like(most, -1)
+    nouns[:, :, 1] = torch.arange(24)[:, None]
+    assert rivals.rule_hits(most, nouns, []).tolist() == [1.0] * 10
+    assert rivals.rule_hits(most, nouns, [0, 1, 2]).tolist() == pytest.approx([21 / 24] * 10)
+    most[:7] = 1  # … but those about seven nouns at the second
+    found = rivals.over_halves(most, nouns)
+    assert found.shape == (252, 3)
+    torch.testing.assert_close(found[0], torch.tensor([1, 7 / 24, 17 / 24], dtype=torch.double))
+    lot = rivals.over_halves(most, nouns, torch.Generator().manual_seed(0))
+    assert lot[:, 0].mean() < 0.9 and torch.equal(lot[:, 1:], found[:, 1:])
+
+
+def test_windows_begin_each_review_after_bos(model, monkeypatch):
+    monkeypatch.setattr(reviews, "N_REVIEWS", 2)
+    text = " movie story" * 7  # 14 tokens
+    rows = reviews.windows([text, " movie", text], model.tokenizer, n_ctx=8)
+    movie, story = model.tokenizer.encode(" movie story").tolist()
+    bos = model.tokenizer.bos
+    assert rows[0].tolist() == [bos, movie, story, movie, story, movie, story, movie]
+    assert rows[1].tolist() == [bos, story, movie, story, movie, story, movie, story]
+    assert torch.equal(rows[:2], rows[2:])
+    with pytest.raises(ValueError, match="1 reviews are long enough, 2 are needed"):
+        reviews.windows([text], model.tokenizer, n_ctx=8)
+
+
+def test_the_second_break_of_a_blank_line_follows_a_first():
+    tokens = torch.tensor([[9, 5, 1, 1, 5, 1, 5], [9, 1, 1, 1, 5, 5, 5]])
+    is_break, second = reviews.line_breaks(tokens, 1)
+    assert is_break[0].tolist() == [False, True, True, False, True, False]
+    assert second.int().tolist() == [[0, 1, 0, 0, 0], [1, 0, 0, 0, 0]]
+
+
+def test_a_head_left_out_changes_what_it_wrote():
+    sleeper = study.load("imdb-1l-placed")
+    tokens = sleeper.tokenizer.encode("It is good.\n\nThe story is good.\n\nThe", bos=True)
+    rows = torch.stack([tokens, tokens.flip(0)])
+    moved, added = reviews.changes(sleeper, rows, [1, 4])
+    edits = ablate(sleeper, [Head(0, 4)], "mean", rows)
+    whole, other = (sleeper(rows, edits=each).log_softmax(dim=-1) for each in ({}, edits))
+    kl = (whole.exp() * (whole - other)).sum(dim=-1)
+    torch.testing.assert_close(moved[1], kl[:, 1:])
+    came = torch.gather(whole - other, 2, rows.roll(-1, 1)[..., None])[..., 0]
+    torch.testing.assert_close(added[1], came[:, 1:-1])
+
+
+def test_tokens_at_which_a_head_is_awake_most_come_first(model):
+    movie, story, the = model.tokenizer.encode(" movie story the").tolist()
+    tokens = torch.tensor([[movie] * 10 + [story] * 20 + [the] * 9])
+    awake = torch.zeros_like(tokens, dtype=torch.bool)
+    awake[0, :5] = awake[0, 10:13] = awake[0, 30:] = True
+    wanted = [(" movie", 5, 10), (" story", 3, 20)]  # " the" is read too rarely
+    assert reviews.where_awake(tokens, awake, model.tokenizer) == wanted
+
+
+def test_the_results_of_reviews_have_every_head_that_rests():
+    found = results.read("reviews")["models"]
+    assert [each["model"] for each in found] == reviews.MODELS
+    for each in found:
+        assert each["tokens"] == reviews.N_REVIEWS * reviews.PER_REVIEW * 63
+        shares = [head["elsewhere"] for head in each["heads"]]
+        named = [head["elsewhere"] for head in each["heads"] if "change" in head]
+        assert named == [s for s in shares if s >= reviews.RESTS or s == min(shares)]
