@@ -1,4 +1,4 @@
-"""A rival of the topic head: one of seven nouns, or else the first word; tried on other openings."""
+"""A rival of the topic head: one of seven nouns, or else the first word; on other openings."""
 
 from itertools import combinations
 
