@@ -1,0 +1,1 @@
+"""What notebook 25 needs: any model with texts for it, and one page of figures."""

@@ -1,0 +1,142 @@
+"""Notebook 25: any model, texts for it, and what random vectors in a head's place would do."""
+
+from functools import partial
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from aot_helpers.base.errors import check_text
+from aot_helpers.models.checkpoints import list_checkpoints, load_checkpoint, load_model
+from aot_helpers.models.pretrained import load_pretrained
+from aot_helpers.models.protocol import Edits, Head, Model
+from aot_helpers.text.batches import repeat_segments, repeated_tokens
+from aot_helpers.text.corpora import load_corpus
+from aot_helpers.training.objectives import NOT_ASKED
+
+LONGEST = 48  # tokens of a passage
+N_TEXTS = 4
+HIDDEN = 0.2  # of the second copy, for a model that sees both ways
+
+
+def open_model(name: str) -> Model:
+    """A shipped model, a file of `save_model`, a folder of Hugging Face's, or a model of the hub.
+
+    Raises ValueError for an unknown name, OSError for one out of reach.
+    """
+    check_text("model", name)
+    if name in list_checkpoints():
+        return load_checkpoint(name).requires_grad_(False)
+    if Path(name).suffix == ".safetensors":
+        return load_model(name).requires_grad_(False)
+    return load_pretrained(name)
+
+
+def written_twice(model: Model, corpus: str, seed: int) -> Int[Tensor, "text pos"]:
+    """BOS and a passage of the corpus, twice in a row; random tokens for a model without tokenizer.
+
+    Raises ValueError for a corpus that has not enough text.
+    """
+    length = min(LONGEST, (model.config.n_ctx - 1) // 2)
+    if model.tokenizer is None:
+        print("Without a tokenizer the model reads no text: it is given random tokens.")
+        return repeated_tokens(model.config.d_vocab, length, N_TEXTS, seed=seed)
+    texts = load_corpus(corpus, "test", quiet=True).texts
+    passages = [
+        passage
+        for tokens in model.tokenizer.encode_many([text for text in texts if text])
+        for passage in tokens.split(length)
+        if len(passage) == length
+    ]
+    if len(passages) < N_TEXTS:
+        raise ValueError(
+            f"corpus has {len(passages)} passages of {length} tokens, got {corpus!r}: give a text "
+            f"of at least {N_TEXTS}"
+        )
+    order = torch.randperm(len(passages), generator=torch.Generator().manual_seed(seed))
+    chosen = torch.stack([passages[i] for i in order[:N_TEXTS]])
+    return repeat_segments(chosen, model.tokenizer.bos or 0)
+
+
+def asked(
+    model: Model, twice: Int[Tensor, "text pos"], seed: int
+) -> tuple[Int[Tensor, "text pos"], Int[Tensor, "text pos"] | None]:
+    """What the model sees, and what it is asked there: tokens of the second copy, -100 elsewhere.
+
+    A causal model is asked for the next token, one that sees both ways for tokens that are hidden
+    from it. None: it has no language head, or no mask to hide tokens with.
+    """
+    half = twice.shape[1] // 2  # the second copy begins at half + 1
+    backend = getattr(model.tokenizer, "backend", None)
+    mask = backend and backend.token_to_id("[MASK]")
+    if model.W_U is None or (mask is None and not model.config.causal):
+        return twice, None
+    targets = torch.full_like(twice, NOT_ASKED)
+    if model.config.causal:
+        targets[:, half + 1 : -1] = twice[:, half + 2 :]
+        return twice, targets
+    draw = torch.Generator().manual_seed(seed)
+    hidden = torch.rand(twice.shape, generator=draw) < HIDDEN
+    hidden[:, : half + 1], hidden[:, -1] = False, True  # the last one, so that there is always one
+    return twice.masked_fill(hidden, mask), torch.where(hidden, twice, NOT_ASKED)
+
+
+def tokens_of(model: Model, prompt: str, twice: Int[Tensor, "text pos"]) -> Int[Tensor, " pos"]:
+    """BOS and the prompt; without one, the first passage (at most 20 tokens)."""
+    if not prompt or model.tokenizer is None:
+        return twice[0, : min(20, twice.shape[1] // 2) + 1]
+    return model.tokenizer.encode(prompt, bos=model.tokenizer.bos is not None)
+
+
+def strings(model: Model, tokens: Int[Tensor, " pos"]) -> list[str]:
+    """The tokens as text, or as numbers where there is no tokenizer."""
+    return (
+        model.tokenizer.token_strings(tokens)
+        if model.tokenizer
+        else list(map(str, tokens.tolist()))
+    )
+
+
+def ask_at_the_end(model: Model, tokens: Int[Tensor, "*text pos"]) -> Int[Tensor, "*text pos"]:
+    """The tokens; for a model that sees both ways, with the last one of each text hidden."""
+    if model.config.causal:
+        return tokens
+    asked = tokens.clone()
+    asked[..., -1] = model.tokenizer.backend.token_to_id("[MASK]")
+    return asked
+
+
+def random_instead(edits: Edits, cache: dict[str, Tensor], draw: torch.Generator) -> Edits:
+    """Edits that take away a random vector as long as what these edits take away.
+
+    edits: of one activation [batch, pos, head, d_head], such as a cut path makes.
+    """
+    ((name, edit),) = edits.items()
+    taken = cache[name] - edit(cache[name])
+    noise = F.normalize(torch.randn(taken.shape, generator=draw), dim=-1)
+    noise = noise.to(taken) * taken.norm(dim=-1, keepdim=True)  # zero for the other heads
+    return {name: partial(torch.add, noise)}
+
+
+def random_writer(
+    layer: int, written: Float[Tensor, "batch pos d_model"], draw: torch.Generator
+) -> tuple[Tensor, Edits]:
+    """A random vector as long as what a head writes; the edit that takes it out of the stream."""
+    noise = F.normalize(torch.randn(written.shape, generator=draw), dim=-1).to(written)
+    noise = noise * written.norm(dim=-1, keepdim=True)
+    return noise, {f"L{layer}.attn_out": lambda out: out - noise}
+
+
+def others(model: Model, heads: list[Head], n: int, draw: torch.Generator) -> list[list[Head]]:
+    """Draws, n of them, of as many other heads of the model; fewer where it has not so many."""
+    rest = [
+        Head(layer, head)
+        for layer in range(model.config.n_layers)
+        for head in range(model.config.n_heads)
+        if Head(layer, head) not in heads
+    ]
+    return [
+        [rest[i] for i in torch.randperm(len(rest), generator=draw)[: len(heads)]] for _ in range(n)
+    ]
