@@ -17,6 +17,8 @@ def test_results_come_back_and_those_that_are_not_there_name_the_rest(tmp_path):
         results.write("geometry/tiny", found, tmp_path, rows)
         assert results.read("geometry/tiny", tmp_path) == found
     assert len((tmp_path / "geometry/tiny.json").read_text("utf-8").splitlines()) == 4
+    results.write("rows", {"rows": [1, 2]}, tmp_path, "rows")
+    assert results.read("rows", tmp_path) == {"rows": [1, 2]}
     with pytest.raises(ValueError, match="'geometry/gpt5', but: tiny; make data WHAT=geometry"):
         results.read("geometry/gpt5", tmp_path)
     with pytest.raises(ValueError):

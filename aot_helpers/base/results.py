@@ -33,9 +33,11 @@ def write(name: str, result: dict, folder: Path = RESULTS, rows: str | None = No
     rows: the key of a list that comes last, each item on a line of its own.
     """
     as_json = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    text = as_json({key: value for key, value in result.items() if key != rows})
+    rest = {key: value for key, value in result.items() if key != rows}
+    text = as_json(rest)
     if rows:
-        text = f'{text[:-1]},"{rows}":[\n' + ",\n".join(map(as_json, result[rows])) + "\n]}"
+        comma = "," if rest else ""
+        text = f'{text[:-1]}{comma}"{rows}":[\n' + ",\n".join(map(as_json, result[rows])) + "\n]}"
     path = folder / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, (text + "\n").encode())
