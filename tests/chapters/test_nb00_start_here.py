@@ -49,6 +49,28 @@ def test_second_mentions_are_of_the_pieces_after_the_first(stories):
     assert choice == stories(torch.tensor([before]))[0, -1].argmax()
 
 
+def test_a_brace_spans_a_mention_and_says_its_mean(stories):
+    tokens = measure.encode(stories, measure.sentence("Ada Lovelace", FRIEND))
+    losses = measure.losses(stories, tokens)
+    strings = stories.tokenizer.token_strings(tokens[1:])
+    log_p = stories(tokens[None])[0, :-1].log_softmax(dim=-1)
+    costs = -log_p.gather(1, tokens[1:, None])[:, 0]
+    for start, end, said in measure.braces(stories, tokens, losses, "Ada Lovelace"):
+        assert "".join(strings[start : end + 1]) == " Ada Lovelace"
+        assert f"{costs[start : end + 1].mean():.1f} nats" in said
+
+
+def test_only_the_chosen_tokens_of_second_mentions_are_counted(stories):
+    names = measure.made_up_names(2, seed=1)
+    found = measure.second_mentions(stories, names, FRIEND)
+    right = [choice == token for _, token, choice in found]
+    chosen = [i % 2 == 0 for i in range(len(found))]
+    some = measure.right_where(chosen, stories, names, FRIEND, [])
+    assert some == sum(right[::2]) and 0 < some < sum(right)
+    without = measure.right_where(chosen, stories, names, FRIEND, [Head(1, 0), Head(1, 2)])
+    assert without < some
+
+
 def test_names_and_texts_that_do_not_fit_are_refused(stories):
     for name, friend, said in (
         (7, "Bo", "got 7"),
@@ -156,3 +178,4 @@ def test_a_better_rule_is_as_good_as_the_model(stories, verdict, solution):
     better.__globals__["copy_rule"] = copy_rule
     found = [verdict("00.4", each, **given) for each in (lambda tokens: ..., copy_rule, better)]
     assert found == ["not attempted", "not yet", "solved"]
+    assert "without L0H0, which attends two back" in graded("00.4", better, **given)

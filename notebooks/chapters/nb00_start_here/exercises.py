@@ -12,6 +12,7 @@ from aot_helpers.teaching.exercises.references import against, draw, read_number
 from chapters.nb00_start_here import measure
 
 INDUCTION = [Head(1, 0), Head(1, 2)]  # of stories-2l
+TWO_BACK, NOT_TWO_BACK = Head(0, 0), Head(0, 1)  # copying loses as much without either
 MOST_TOKENS, LEAST_HARM = 60, 3.0  # of 00.3; the harm in nats
 LEAST_RIGHT = 500 / 528  # of 00.4: of the tokens of a second mention
 
@@ -127,7 +128,16 @@ def _better_rule(answer, model, names, friend):
         raise NotYet(f"So far {said}. For {none} it says -1: there, do as the first rule does.")
     if right < LEAST_RIGHT * len(found):
         raise NotYet(f"So far {said}. Where several earlier places fit, which one fits best?")
-    return f"{said}. Two tokens say better than one which earlier place is meant"
+    missed = [copy_rule(before) != token for before, token, _ in found]
+    whole, without, other = (
+        measure.right_where(missed, model, names, friend, heads)
+        for heads in ([], [TWO_BACK], [NOT_TWO_BACK])
+    )
+    return (
+        f"{said}. The model does it, too: of the {sum(missed)} tokens that the first rule misses "
+        f"it gets {whole}, without {TWO_BACK}, which attends two back, {without}, and without "
+        f"{NOT_TWO_BACK} {other}"
+    )
 
 
 CHECKS = {"00.1": _copy_rule, "00.2": _induction_score, "00.3": _misleading, "00.4": _better_rule}

@@ -63,6 +63,17 @@ def mentions(model: Model, tokens: Int[Tensor, " pos"], name: str, times: int = 
     return [torch.arange(start, start + len(piece)) for start in found]
 
 
+def braces(
+    model: Model, tokens: Int[Tensor, " pos"], losses: Float[Tensor, " pos-1"], name: str
+) -> list[tuple[int, int, str]]:
+    """For each mention of a name: its first and last token, counted as the losses, and its mean."""
+    found = []
+    for which, places in zip(("first", "second"), mentions(model, tokens, name), strict=True):
+        said = f"{which} mention: {losses[places - 1].mean():.1f} nats a token"
+        found.append((int(places[0]) - 1, int(places[-1]) - 1, said))
+    return found
+
+
 def made_up_names(n: int, seed: int) -> list[str]:
     """N names of two words of six random letters."""
     generator = torch.Generator().manual_seed(seed)
@@ -104,6 +115,16 @@ def second_mentions(
         ids = tokens.tolist()
         found += [(ids[:i], ids[i], choices[i - 1]) for i in second[1:].tolist()]
     return found
+
+
+def right_where(
+    places: list[bool], model: Model, names: list[str], friend: str, heads: list[Head]
+) -> int:
+    """How many of the chosen tokens of second mentions the model gets right without some heads."""
+    found = second_mentions(model, names, friend, edits=ablate(model, heads))
+    return sum(
+        choice == token for chosen, (_, token, choice) in zip(places, found, strict=True) if chosen
+    )
 
 
 def cost_again(model: Model, names: list[str], friend: str) -> float:
