@@ -141,3 +141,12 @@ def test_figures_can_be_read_and_add_up():
     check_figures(*drawn.values(), figures.one_stream(2, 4, "title"))
     for total, figure in drawn.items():
         assert any(total in text.get_text() for text in figure.findobj(Text)), total
+
+
+def test_a_head_that_is_never_first_has_no_number():
+    counts = {"adds most": torch.tensor([0, 7]), "is needed most": torch.tensor([5, 2])}
+    figure = figures.first_places(counts, ["L0H0", "L0H1"], "title")
+    check_figures(figure)
+    axis = figure.axes[0]
+    assert [text.get_text() for text in axis.texts if text.get_text()] == ["7", "5", "2"]
+    assert [bar.get_height() for bar in axis.patches] == [0, 7, 5, 2]

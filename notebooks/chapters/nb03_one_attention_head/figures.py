@@ -150,9 +150,15 @@ def hardening(
 
 
 def taken_apart(
-    maps: dict[str, dict[str, Float[Tensor, "query_pos key_pos"]]], tokens: list[str], title: str
+    maps: dict[str, dict[str, Float[Tensor, "query_pos key_pos"]]],
+    tokens: list[str],
+    title: str,
+    sink: str = "",
 ) -> Figure:
-    """Patterns of heads, {head: {what is left of its scores: pattern}}, a row for each head."""
+    """Patterns of heads, {head: {what is left of its scores: pattern}}, a row for each head.
+
+    sink: the head whose first column is marked, in its first pattern, as an attention sink.
+    """
     n_columns, side = max(map(len, maps.values())), 0.15 * len(tokens)
     size = n_columns * side + 1.3, len(maps) * (side + 0.3) + 1
     figure, axes = panels(len(maps), n_columns, *size, title=title, sharex=True, sharey=True)
@@ -164,6 +170,12 @@ def taken_apart(
             axis.spines[:].set(visible=True, color="0.8")
         line[0].set_yticks(range(len(tokens)), tokens)
         line[0].set_ylabel("attends (query)")
+        if head == sink:
+            frame = Rectangle((-0.5, -0.5), 1, len(tokens), fc="none", ec=QUERY, lw=1.6)
+            line[0].add_patch(frame)
+            look = {"color": QUERY, "size": 10, "va": "center"}
+            line[0].text(5.2, 1.5, "the attention sink", **look)
+            line[0].plot([0.6, 5], [1.5, 1.5], color=QUERY, lw=1)
     for axis in axes[-1]:
         axis.set_xticks(range(len(tokens)), tokens, rotation=90)
         axis.set_xlabel("attended to (key)")

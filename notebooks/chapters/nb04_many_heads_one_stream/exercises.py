@@ -159,7 +159,10 @@ def _total_effects(answer, truth, terms):
             side = "more" if beyond > 0 else "less"
             said = f"it is {side} than {guess:.1f}. The last figure shows both steps."
         raise NotYet(f"{pair}: {said}")
-    return "effects add up within a layer, where no head reads another; across layers they overlap"
+    return (
+        "total effects add up within a layer, where no head reads another; across layers they "
+        "overlap"
+    )
 
 
 CHECKS = {"04.1": _attention, "04.2": _transformer, "04.3": _rival, "04.4": _total_effects}

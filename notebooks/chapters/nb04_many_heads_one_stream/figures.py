@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -67,6 +67,20 @@ def contributions(
 def _signed(value: float) -> str:
     """With its sign and one decimal, never -0.0."""
     return f"{round(value, 1) + 0.0:+.1f}"
+
+
+def first_places(counts: dict[str, Int[Tensor, " head"]], heads: list[str], title: str) -> Figure:
+    """How often each head comes first in two rankings: {ranking: places at which it does}."""
+    figure, axes = forms.panels(
+        1, 1, 9, 2.6, title=title, key=dict(zip(counts, (VALUE, SHARE), strict=True))
+    )
+    axis = axes[0, 0]
+    for shift, color, each in zip((-0.2, 0.2), (VALUE, SHARE), counts.values(), strict=True):
+        bars = axis.bar(np.arange(len(heads)) + shift, each, width=0.38, color=color)
+        axis.bar_label(bars, [str(int(n)) if n else "" for n in each], color=color, size=10)
+    axis.set_xticks(range(len(heads)), heads)
+    axis.set(ylabel="places where it comes first", ylim=(0, 1.1 * max(map(max, counts.values()))))
+    return figure
 
 
 class Write(NamedTuple):
