@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from chapters.torus import networks as torus
+from chapters.torus.networks import new_nets
 from evidence.support import nb14 as support
 from figure_checks import check_figures
 
@@ -53,3 +55,42 @@ def test_figures_can_be_read():
     dots, zeros = ([0.1, 3.0], [2.0, 6.2], [0, 1]), [[WAVE], [WAVE, WAVE - 1]]
     drawn = support.number_maps([WAVE, 2 * WAVE], ["a", "b"], "score", zeros=zeros, dots=dots)
     check_figures(drawn)
+
+
+# ---- a rule for heads ----
+
+RULE = torch.eye(5).bool()
+RULE[0] = True  # A, and the word itself
+NETS = new_nets([0, 1]).double()
+
+
+def test_scores_of_pairs_are_those_of_the_networks():
+    theirs = torus.attend(NETS, *torus.pairs(NETS)).scores.unflatten(-1, (5, 5))
+    ours = support.pair_scores(torus.words(NETS), NETS.W_pos, NETS.qk())
+    assert torch.allclose(ours, theirs)
+
+
+@pytest.mark.parametrize(("scores", "right"), [(RULE, 25), (~RULE, 0), (torch.eye(5).bool(), 21)])
+def test_pairs_are_right_where_the_rule_is_followed(scores, right):
+    scores = torch.where(scores, 9.0, -9.0)[None, None]
+    assert support.pairs_by_rule(scores, RULE).tolist() == [right]
+    never = torch.full_like(scores, -9.0)
+    assert support.pairs_by_rule(torch.cat([never, scores], dim=1), RULE).tolist() == [right]
+
+
+def test_training_approaches_a_rule_that_one_line_can_follow():
+    first_is_a = torch.arange(5)[:, None].expand(5, 5) == 0
+    words = torus.words(NETS)
+    for apart in (False, True):
+        scores = support.heads_for_rule(first_is_a, words, 1, seed=0, apart=apart, steps=300)
+        assert scores.shape == (2, 1, 5, 5)
+        assert support.pairs_by_rule(scores, first_is_a).max() == 25
+    assert torch.equal(words, torus.words(NETS))
+
+
+def test_full_turns_are_counted_with_their_sense():
+    turn = torch.arange(100) * 2 * np.pi / 100
+    circle = torch.stack([turn.cos(), turn.sin()], dim=-1)
+    aside = circle + torch.tensor([2.0, 0])
+    found = support.full_turns(torch.stack([circle, circle.flip(0), aside]))
+    assert found.tolist() == [1, -1, 0]

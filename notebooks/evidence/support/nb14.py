@@ -1,10 +1,11 @@
-"""Evidence of notebook 14: maps of numbers, vectors as colors, and shares moved elsewhere."""
+"""Evidence of notebook 14: maps of numbers, vectors as colors, shares moved, a rule for heads."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Float
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -71,3 +72,65 @@ def moved_elsewhere(
     start, goal = (shuffled + torch.stack([here, ~here])).argsort(descending=True)  # these first
     far = torch.zeros_like(far).scatter(1, goal, far.gather(1, start))
     return torch.where(before < 0.5, before + far, before - far).view_as(shares)
+
+
+def pair_scores(
+    words: Float[Tensor, "net word 3"],
+    positions: Float[Tensor, "net 2 3"],
+    W: Float[Tensor, "net head 3 3"],
+) -> Float[Tensor, "net head first second"]:
+    """Each head's score x2 W (x1 - x2)ᵀ of all pairs of words; W is W_Q W_Kᵀ / √d_head."""
+    x1, x2 = words + positions[:, :1], words + positions[:, 1:]
+    queries = x2[:, None] @ W
+    return x1[:, None] @ queries.mT - (queries * x2[:, None]).sum(dim=-1)[:, :, None]
+
+
+@torch.enable_grad()
+def heads_for_rule(
+    rule: Bool[Tensor, "word word"], words: Float[Tensor, "net word 3"], n_heads: int, seed: int,
+    free: bool = False, apart: bool = False, steps: int = 600,
+) -> Float[Tensor, "net head first second"]:  # fmt: skip
+    """Scores of heads trained to give a first word more than 1/2 of attention where a rule says so.
+
+    rule: [first, second]. The attention of all heads is added up. words: stay where they are,
+    unless free, which trains others, in all three dimensions. apart: train W_Q and W_K, not W.
+    """
+    draw = torch.Generator().manual_seed(seed)
+    n_nets, at = len(words), torch.get_default_dtype()
+    positions, W, keys, others = (
+        torch.randn(n_nets, *shape, generator=draw).to(at)
+        for shape in ((2, 3), (n_heads, 3, 3), (n_heads, 3, 3), words.shape[1:])
+    )
+    words = others if free else words.to(at)
+    W = W / 3**0.5 if apart else W / 3
+    trained = [positions, W] + [keys] * apart + [words] * free
+    optimizer = torch.optim.Adam([each.requires_grad_() for each in trained], lr=0.05)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    for step in range(steps + 1):
+        scores = pair_scores(words, positions, W @ keys.mT / 3**0.5 if apart else W)
+        if step == steps:
+            return scores.detach()
+        given = scores.sigmoid().sum(dim=1)
+        wanted = rule.to(at).expand_as(given)
+        loss = F.binary_cross_entropy_with_logits(8 * (given - 0.5), wanted, reduction="sum")
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+
+
+def pairs_by_rule(
+    scores: Float[Tensor, "net head first second"], rule: Bool[Tensor, "first second"]
+) -> Int[Tensor, " net"]:
+    """How many pairs get more than 1/2 of attention exactly where the rule says so."""
+    return ((scores.sigmoid().sum(dim=1) > 0.5) == rule).sum(dim=(1, 2))
+
+
+def full_turns(arrows: Float[Tensor, "head second 2"]) -> Int[Tensor, " head"]:
+    """How often the arrow (g0, g1) of a line turns around while the second word goes once around.
+
+    arrows: of second words all around, in small steps. A turn clockwise counts as -1.
+    """
+    angle = torch.atan2(arrows[..., 1], arrows[..., 0])
+    step = (angle.roll(-1, dims=-1) - angle + torch.pi).remainder(TURN) - torch.pi
+    return (step.sum(dim=-1) / TURN).round().long()
