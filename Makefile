@@ -18,7 +18,7 @@ export OMP_NUM_THREADS OMP_WAIT_POLICY
 
 .DEFAULT_GOAL := help
 .PHONY: help help-all environment run lab check test evidence notebooks data clean
-.PHONY: test-all checkpoints sweep bench loops browser book pins
+.PHONY: test-all checkpoints sweep bench loops browser book group pins
 
 # Targets described after ## are listed by `make`, those after #: by `make help-all` as well.
 LIST = sed -nE 's/^([a-z-]+):.*$(1) (.*)/\1@\2/p' Makefile | awk -F@ '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -130,6 +130,9 @@ browser: $(MADE) #: try the first notebook, live views and the book in a real br
 book: $(MADE) #: build the book from the committed notebooks, in build/book; nothing is run
 	$(PY) -m pip install --quiet -r docs/book/requirements.txt
 	$(PY) tools/book.py
+
+group: $(MADE) #: make slides, handouts and leader's pages of a reading group, in build/group
+	$(PY) tools/group.py
 
 pins: $(MADE) #: make the requirements files again from pyproject.toml
 	$(PY) -m pip install --quiet uv==0.13.9
