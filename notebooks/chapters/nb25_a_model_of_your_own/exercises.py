@@ -36,8 +36,8 @@ def _misleading(answer):
         )
     if score < AT_LEAST:
         raise NotYet(
-            f"{HEAD} gets {score:.2f}, even attention {null:.2f}. It attends to the previous token; "
-            "in which texts is this also the token after an earlier copy of the present one?"
+            f"{HEAD} gets {score:.2f}, even attention {null:.2f}. It looks one back: in "
+            "which texts is this also the token after an earlier copy of the present one?"
         )
     return f"{HEAD} gets {score:.2f} and even attention {null:.2f}, but it copies nothing"
 

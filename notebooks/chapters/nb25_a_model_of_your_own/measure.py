@@ -11,7 +11,7 @@ from torch import Tensor
 from aot_helpers.base.errors import check_text
 from aot_helpers.models.checkpoints import list_checkpoints, load_checkpoint, load_model
 from aot_helpers.models.pretrained import load_pretrained
-from aot_helpers.models.protocol import Edits, Head, Model
+from aot_helpers.models.protocol import Edits, Head, Model, all_heads
 from aot_helpers.text.batches import repeat_segments, repeated_tokens
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.training.objectives import NOT_ASKED
@@ -130,13 +130,9 @@ def random_writer(
 
 
 def others(model: Model, heads: list[Head], n: int, draw: torch.Generator) -> list[list[Head]]:
-    """Draws, n of them, of as many other heads of the model; fewer where it has not so many."""
-    rest = [
-        Head(layer, head)
-        for layer in range(model.config.n_layers)
-        for head in range(model.config.n_heads)
-        if Head(layer, head) not in heads
-    ]
-    return [
-        [rest[i] for i in torch.randperm(len(rest), generator=draw)[: len(heads)]] for _ in range(n)
-    ]
+    """Draws, n of them, of as many other heads of the model; none where it has not so many."""
+    rest = [head for head in all_heads(model) if head not in heads]
+    if len(rest) < len(heads):
+        return []
+    orders = [torch.randperm(len(rest), generator=draw)[: len(heads)] for _ in range(n)]
+    return [[rest[i] for i in order] for order in orders]
