@@ -52,6 +52,40 @@ def test_a_tied_product_is_symmetric():
     assert torch.equal(W_U, W_E.T) and not W_U.requires_grad
 
 
+def test_pairs_unlike_chance_are_found_on_both_sides_and_none_with_a_missing_letter():
+    share = torch.tensor([[2.0, 8, 0], [8, 2, 0], [0, 0, 0]]).double() / 20  # chance: 5 of 20 each
+    more, fewer = support.unlike_chance(share)
+    assert not more.any() and fewer.tolist() == [
+        [True, False, False],
+        [False, True, False],
+        [False] * 3,
+    ]
+    share = torch.tensor([[0.0, 3], [3, 14]]).double() / 20  # chance: 0.45, 2.55, 2.55, 14.45
+    more, fewer = support.unlike_chance(share)
+    assert not more.any() and fewer.tolist() == [[True, False], [False, False]]
+    share = torch.tensor([[3.0, 0], [0, 17]]).double() / 20  # chance of the first: 0.45
+    more, fewer = support.unlike_chance(share)
+    assert more.tolist() == [[True, False], [False, False]]
+    assert fewer.tolist() == [[False, True], [True, False]]
+
+
+def test_a_pair_is_kept_from_half_of_the_way_on():
+    share = torch.tensor([[0.1, 0.4], [0.4, 0.1]]).double()  # after 0: 1 has 0.8, by chance 0.5
+    for p, kept in ((0.64, False), (0.66, True), (0.9, True), (0.4, False)):
+        table = torch.tensor([[1 - p, p], [p, 1 - p]]).log()
+        assert (support.half_way(table, share) == kept).all()
+
+
+def test_a_rule_is_held_against_the_pairs_that_break_it():
+    kind = torch.tensor([True, True, False])
+    more = torch.tensor([[0, 1, 1], [0, 0, 1], [1, 0, 0]]).bool()  # one within a kind, three across
+    fewer = torch.tensor([[1, 0, 0], [0, 1, 0], [0, 1, 0]]).bool()  # two within a kind, one across
+    found = torch.tensor([[1, 1, 1], [0, 0, 1], [0, 0, 0]]).bool()
+    # With the rule: three across, two within, of which three are found; against: one of two.
+    got = support.more_with_the_rule(found, more, fewer, kind)
+    assert got == pytest.approx(3 / 5 - 1 / 2)
+
+
 def test_correlation_ignores_what_is_added_to_a_row_and_pairs_left_out():
     table, keep = torch.randn(6, 6), torch.rand(6, 6) > 0.3
     keep = support.kept(keep.float(), least=1)

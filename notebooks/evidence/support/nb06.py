@@ -139,6 +139,44 @@ def cut_by_frequency(
     return (U[:, :rank] * S[:rank]) @ Vh[:rank] / left / right
 
 
+def unlike_chance(
+    share: Table,
+) -> tuple[Bool[Tensor, "present next"], Bool[Tensor, "present next"]]:
+    """Pairs at least twice as frequent as their letters suggest, and those at most half so.
+
+    share: of each pair in a text. Pairs with a letter that never occurs are in neither.
+    """
+    frequency = share.sum(dim=1)
+    chance = frequency[:, None] * frequency
+    return (share >= 2 * chance) & (chance > 0), (share <= chance / 2) & (chance > 0)
+
+
+def half_way(table: Table, share: Table) -> Bool[Tensor, "present next"]:
+    """True where a table of logits has come at least half of the way from chance to the text.
+
+    The way leads from the frequency of the next letter to its probability after the present one.
+    """
+    frequency = share.sum(dim=1)
+    way = share / frequency[:, None] - frequency
+    return (table.double().softmax(dim=-1) - frequency) / way >= 0.5
+
+
+def more_with_the_rule(
+    found: Bool[Tensor, "present next"],
+    more: Bool[Tensor, "present next"],
+    fewer: Bool[Tensor, "present next"],
+    kind: Bool[Tensor, " sign"],
+) -> float:
+    """Share found of the pairs that follow a rule, less that of the pairs against it.
+
+    The rule: the signs of a kind take turns with the others. So by it pairs across are more
+    frequent than chance, and pairs within a kind fewer.
+    """
+    across = kind[:, None] != kind
+    follow, against = (across & more) | (~across & fewer), (~across & more) | (across & fewer)
+    return (found[follow].double().mean() - found[against].double().mean()).item()
+
+
 def kept(occurrences: Float[Tensor, "row next"], least: float) -> Bool[Tensor, "row next"]:
     """True for pairs with enough occurrences, in rows that have two of them or more.
 
