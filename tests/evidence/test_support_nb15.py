@@ -1,4 +1,4 @@
-"""Evidence of notebook 15: what heads know alone and in mixtures, against chance."""
+"""Evidence of notebook 15: what heads know alone, in mixtures and asked for, against chance."""
 
 import math
 
@@ -8,7 +8,7 @@ import torch
 
 from chapters.torus import networks as torus
 from chapters.torus.networks import new_nets
-from chapters.torus.training import list_runs, load_run, targets
+from chapters.torus.training import list_runs, load_run, owners, targets, train_nets
 from evidence.support import nb15 as support
 from figure_checks import check_figures
 
@@ -97,3 +97,63 @@ def test_right_with_shares_is_right_of_the_logits_with_these_shares():
 def test_figures_can_be_read():
     shares = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0.5, 0.5, 0]])
     check_figures(support.triangles([[0, 0.5, 1, 1]] * 2, shares, ["a", "b"]))
+
+
+# ---- heads that are asked for more ----
+
+MADE = list_runs()["specialists-by-word"]
+DIVIDED, GOALS, OWNERS = load_run("specialists-by-word").nets, MADE.targets(), MADE.owners()
+
+
+def test_heads_asked_to_be_right_alone_take_the_step_of_owners():
+    ours = support.asked(NETS, FACTS, owners("word", FACTS, [0, 1], 3), steps=1)
+    theirs = train_nets(NETS, FACTS, 1, owners=owners("word", FACTS, [0, 1], 3)).nets
+    for name, W in theirs.tensors().items():
+        assert torch.allclose(W, ours.tensors()[name], atol=1e-6)
+
+
+@pytest.mark.parametrize("missing", ["zero", "mean"])
+def test_heads_asked_to_be_removable_are_more_so(missing):
+    start, goals = new_nets([0, 1, 2]), targets("random", [0, 1, 2])
+    its = owners("word", goals, [0, 1, 2], 3)
+    made = (support.asked(start, goals, its, each, steps=150) for each in ("", missing))
+    before, after = (
+        support.lost_of_owned(nets, goals, its, missing == "mean")["others"].mean() for nets in made
+    )
+    assert after < before
+
+
+def test_an_unknown_way_to_leave_out_a_head_is_refused():
+    with pytest.raises(ValueError, match='"zero", "mean" or "", got \'median\''):
+        support.asked(NETS, FACTS, FACTS % 3, "median")
+
+
+def test_losses_are_counted_pair_by_pair():
+    heads, own = support.terms(DIVIDED)
+    words_of = torch.full((50, 5), -1).scatter(1, GOALS, OWNERS)
+    found = support.lost_to_third(DIVIDED, GOALS, OWNERS, words_of)
+    per_net = support.lost_of_owned(DIVIDED, GOALS, OWNERS)
+    for net in range(3):
+        losses, third, chance, known, own_lost = 0, 0, 0.0, 0, 0
+        for fact, (word, owner) in enumerate(zip(GOALS[net], OWNERS[net], strict=True)):
+            whole = heads[net, :, fact].sum(dim=0) + own[net, fact]
+            if whole.argmax() != word:
+                continue
+            known += 1
+            for head in range(3):
+                said = (whole - heads[net, head, fact]).argmax()
+                if said == word:
+                    continue
+                if head == owner:
+                    own_lost += 1
+                    continue
+                left = ({0, 1, 2} - {head, int(owner)}).pop()
+                losses, third = losses + 1, third + int(words_of[net, said] == left)
+                chance += (words_of[net] == left).sum().item() / 4
+        counted = losses, third, chance
+        assert tuple(each[net].item() for each in found) == pytest.approx(counted)
+        assert per_net["own"][net].item() == pytest.approx(own_lost / known)
+        assert per_net["others"][net].item() == pytest.approx(losses / (2 * known))
+    low, share, high = found.beyond_chance()
+    assert low <= share <= high
+    assert share == pytest.approx(((found.third - found.chance).sum() / found.losses.sum()).item())

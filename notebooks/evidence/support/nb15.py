@@ -1,10 +1,11 @@
-"""Evidence of notebook 15: what heads know alone and in mixtures, against chance."""
+"""Evidence of notebook 15: what heads know alone, in mixtures and asked for, against chance."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from matplotlib.figure import Figure
 from matplotlib.tri import Triangulation
@@ -175,3 +176,98 @@ def triangles(
         axis.axis("off")
     figure.colorbar(image, ax=axes, label="accuracy", shrink=0.8)
     return figure
+
+
+def _nats(logits: Float[Tensor, "*at word"], targets: Int[Tensor, "*#at"]) -> Float[Tensor, "*at"]:
+    """-log p of each target."""
+    right = F.one_hot(targets, logits.shape[-1])
+    return -(logits.log_softmax(dim=-1) * right).sum(dim=-1)
+
+
+@torch.enable_grad()
+def asked(
+    nets: TorusNets, targets: Int[Tensor, "net pair"], owners: Int[Tensor, "net pair"],
+    missing: str = "", steps: int = 1000, learning_rate: float = 0.02,
+) -> TorusNets:  # fmt: skip
+    """Networks trained to be right, with each owner right alone, on all pairs at once.
+
+    missing: "zero" or "mean" asks also that they know the pairs of the others without each head,
+    which writes nothing or its mean over the pairs; "" does not. Raises ValueError for others.
+    """
+    if missing not in ("", "zero", "mean"):
+        raise ValueError(f'missing must be "zero", "mean" or "", got {missing!r}')
+    weights = {name: W.detach().clone().requires_grad_() for name, W in nets.tensors().items()}
+    owns = F.one_hot(owners, nets.W_Q.shape[1]).transpose(1, 2)
+    optimizer = torch.optim.Adam(weights.values(), learning_rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    for _ in range(steps):
+        heads, residual = terms(TorusNets(**weights))
+        whole = heads.sum(dim=1) + residual
+        loss = _nats(whole, targets).mean(dim=1) + _mean_where(owns, heads, targets)
+        if missing:
+            rest = whole[:, None] - heads
+            if missing == "mean":
+                rest = rest + heads.mean(dim=2, keepdim=True)
+            loss = loss + _mean_where(1 - owns, rest, targets)
+        optimizer.zero_grad()
+        loss.sum().backward()  # each network gets the gradient of its own loss
+        optimizer.step()
+        schedule.step()
+    return TorusNets(**{name: W.detach() for name, W in weights.items()})
+
+
+def _mean_where(which, logits, targets) -> Float[Tensor, " net"]:
+    """The mean cross entropy of logits [net, head, pair, word] where `which` is 1."""
+    badly = _nats(logits, targets[:, None])
+    return (badly * which).sum(dim=(1, 2)) / which.sum(dim=(1, 2))
+
+
+def lost_of_owned(
+    nets: TorusNets, targets: Int[Tensor, "net pair"], owners: Int[Tensor, "net pair"],
+    by_mean: bool = False,
+) -> dict[str, Float[Tensor, " net"]]:  # fmt: skip
+    """Of the pairs that a network knows, those lost without their owner, and without another head.
+
+    Without another head: the mean over the heads that do not own a pair. by_mean: see `needed`.
+    """
+    head_terms, residual_terms = terms(nets)
+    known = is_correct(head_terms.sum(dim=1) + residual_terms, targets)
+    lost = needed(nets, targets, by_mean).float()
+    owns = F.one_hot(owners, nets.W_Q.shape[1]).transpose(1, 2)
+    kinds = {"own": owns * known[:, None], "others": (1 - owns) * known[:, None]}
+    return {name: (lost * of).sum(dim=(1, 2)) / of.sum(dim=(1, 2)) for name, of in kinds.items()}
+
+
+class LostTo(NamedTuple):
+    """Pairs that are lost without one head that does not own them, counted in each network."""
+
+    losses: Int[Tensor, " net"]
+    third: Int[Tensor, " net"]  # of them, lost to a word of the head that is left besides the owner
+    chance: Float[Tensor, " net"]  # as many as `third`, if the four wrong words were equally likely
+
+    def beyond_chance(self, seed: int = 0) -> list[float]:
+        """Share of the losses beyond chance, in all networks: low end of 95 %, value, high end."""
+        gained, losses = self.third - self.chance, self.losses.float()
+        drawn = resampled_nets(len(losses), seed)
+        low, high = (gained[drawn].sum(dim=1) / losses[drawn].sum(dim=1)).quantile(ENDS).tolist()
+        return [low, (gained.sum() / losses.sum()).item(), high]
+
+
+def lost_to_third(
+    nets: TorusNets, targets: Int[Tensor, "net pair"], owners: Int[Tensor, "net pair"],
+    words_of: Int[Tensor, "net word"],
+) -> LostTo:  # fmt: skip
+    """Whose word a network of three heads says where it loses a pair without a head not its owner.
+
+    words_of: the head that each next word is assigned to, -1 for none.
+    """
+    head_terms, residual_terms = terms(nets)
+    rest = (head_terms.sum(dim=1) + residual_terms)[:, None] - head_terms
+    removed = torch.arange(3)[:, None]  # [head, 1]
+    third = (3 - owners[:, None] - removed).clamp(0, 2)  # [net, head, pair]; for owners no matter
+    lost = needed(nets, targets) & (owners[:, None] != removed)
+    said = words_of.gather(1, rest.argmax(dim=-1).flatten(1)).view(lost.shape)
+    its = (words_of[:, None, None] == third[..., None]).sum(dim=-1)  # the third head's words
+    its = its - (words_of.gather(1, targets)[:, None] == third).int()  # without the right one
+    hits, chance = (lost & (said == third)), lost * its / 4
+    return LostTo(lost.sum(dim=(1, 2)), hits.sum(dim=(1, 2)), chance.sum(dim=(1, 2)))
