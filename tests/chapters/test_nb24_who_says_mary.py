@@ -5,7 +5,7 @@ import torch
 
 from aot_helpers.base.results import read
 from aot_helpers.teaching.exercises import grade
-from chapters.nb24_who_says_mary import exercises, figures, measure, name_logits
+from chapters.nb24_who_says_mary import exercises, figures, measure, name_logits, patches
 from evidence.support.nb24.names import read_names
 from figure_checks import check_figures
 
@@ -141,3 +141,34 @@ def test_figures_can_be_read():
             "title",
         ),
     )
+
+
+@torch.no_grad()
+def test_a_readers_prompt_is_patched_name_by_name(make_model, monkeypatch, capsys):
+    """In a last layer without norm, a patch adds the difference of what the head writes."""
+    prompt = "Mary met John and John gave Mary and Anna a drink to"
+    words = sorted({*prompt.split(), *measure.NAMES})
+
+    class Words:
+        def encode(self, text, bos=False):
+            return torch.tensor([0] * bos + [1 + words.index(each) for each in text.split()])
+
+        def decode(self, ids):
+            return " ".join(words[int(i) - 1] for i in ids)
+
+    model = make_model(d_vocab=len(words) + 1, n_ctx=16, layer_norm=False)
+    model.tokenizer = Words()
+    monkeypatch.setattr(patches, "SETS", {"L1H1": ("late", ["L1H1"])})
+    patches.try_prompt(prompt, load=lambda name: model)
+    said = capsys.readouterr().out.splitlines()
+    # The last mention of Mary is replaced by Anna, who then comes twice; Anna by a name not there.
+    swaps = (("Mary", "Anna"), ("John", "Anna"), ("Anna", "Tom"))
+    for line, (name, instead) in zip(said, swaps, strict=True):
+        begin, _, end = prompt.rpartition(name)
+        here, there = (
+            model.run_with_cache(model.tokenizer.encode(begin + x + end, bos=True)[None])[1]["L1.z"]
+            for x in (name, instead)
+        )
+        new = (there - here)[0, -1, 1] @ model.blocks[1].attn.W_O[1] @ model.W_U
+        lowered = new[1 + words.index(name)] - new[1 + words.index(instead)]
+        assert f"{name} is lowered by {lowered:.2f}; with {instead} patched in" in line

@@ -106,14 +106,13 @@ class Above(NamedTuple):
     io: Float[Tensor, "layer head"]
     s: Float[Tensor, "layer head"]
     rest: dict[str, float]  # what embeddings and MLPs add: {"io": logits, "s": logits}
-    per_unit: dict[str, dict[str, float]]  # {form: {who: logits for a unit of attention}}
 
 
 def read_above(name: str = "smollm2") -> Above:
     """What `make data WHAT=pretrained` measured."""
     found = read(f"pretrained/24-above-{name}")
     io, s = (torch.tensor(found[key]) for key in ("io", "s"))
-    return Above(io, s, found["rest"], found["per_unit"])
+    return Above(io, s, found["rest"])
 
 
 class Again(NamedTuple):
