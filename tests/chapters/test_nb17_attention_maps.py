@@ -161,7 +161,7 @@ def test_figures_can_be_read():
         ),
         drawings.moved_nouns({"movie": torch.rand(4, 4), "film": torch.rand(4, 4)}, "title"),
         drawings.with_and_without_bos(ten[1:, 1:], ten, list("abcdefghij"), "title"),
-        drawings.change_by_token(some, some, some > 0.5, ("other", "line break"), "title"),
+        drawings.change_by_token(some, some, {"first": some > 0.8, "second": some < 0.2}, "title"),
         drawings.on_a_text(ten, ["BOS", *"abcdefghi", "\n"], "title"),
         drawings.asleep_and_awake(ten, ten, "title"),
     )

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from aot_helpers.showing.diagrams import PALE, QUERY, SHADES
 from aot_helpers.showing.forms import TITLE, grids, panels, points, shown
+
+AMBER = "#E69F00"  # beside QUERY, of the same palette
 
 
 def name_on_prompts(
@@ -53,15 +55,20 @@ def with_and_without_bos(
 
 
 def change_by_token(
-    on_bos: Float[Tensor, " token"], change: Float[Tensor, " token"], special, kinds, title: str
-) -> Figure:
-    """What each token leaves to BOS, and how much its prediction changes without the head."""
-    x, y, special = map(np.asarray, (on_bos, change, special))
-    data = {kinds[0]: (x[~special], y[~special]), kinds[1]: (x[special], y[special])}
+    on_bos: Float[Tensor, " token"], change: Float[Tensor, " token"],
+    kinds: Mapping[str, Bool[Tensor, " token"]], title: str,
+) -> Figure:  # fmt: skip
+    """What each token leaves to BOS, and how much its prediction changes without the head.
+
+    kinds: at most two kinds of tokens with colors of their own; all others are gray.
+    """
+    x, y = np.asarray(on_bos), np.asarray(change)
+    masks = {name: np.asarray(mask) for name, mask in kinds.items()}
+    masks = {"any other token": ~np.any([*masks.values()], axis=0)} | masks
     return points(
-        {"": data}, title, "attention that the head gives to BOS at this token",
-        "change without it (nats)", colors=dict(zip(kinds, (PALE, QUERY), strict=True)),
-        width=7.2, height=2.9,
+        {"": {name: (x[mask], y[mask]) for name, mask in masks.items()}}, title,
+        "attention that the head gives to BOS at this token", "change without it (nats)",
+        colors=dict(zip(masks, (PALE, QUERY, AMBER), strict=False)), width=7.2, height=2.9,
     )  # fmt: skip
 
 
