@@ -21,7 +21,7 @@ import publish
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "data/README.md"]
-PAGES += sorted((ROOT / "docs").glob("*.md"))
+PAGES += sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "group").glob("*.md")])
 PYPROJECT = publish.tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
@@ -178,7 +178,7 @@ def test_make_says_what_to_do_where_torchs_index_does_not_answer(copy):
 def test_links_name_the_repository_of_pyproject():
     """README and tours link to one repository; `make notebooks` rewrites them."""
     repository = publish.repository_name(ROOT)
-    for path in [ROOT / "README.md", *sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))]:
+    for path in [ROOT / "README.md", *sorted((ROOT / "notebooks").glob("*.ipynb"))]:
         text = path.read_text(encoding="utf-8")
         assert publish.replace_repository(text, repository) == text, path.name
         for badge in ("mybinder.org/v2/gh/{}/HEAD", "colab.research.google.com/github/{}/blob/"):
@@ -241,7 +241,7 @@ def test_code_of_the_pages_runs_and_prints_what_is_shown(page, capsys, tmp_path,
     monkeypatch.setattr(aot_helpers, "learn_to_copy", little, raising=False)
     there = {"aot": aot_helpers}
     for code in re.findall(r"```python\n(.*?)```", text, flags=re.S):
-        if "run_sweep" not in code:  # minutes; tests/slow runs sweeps
+        if not re.search("run_sweep|transformer_lens", code):  # tests/slow has both
             exec(code, there)
         printed = capsys.readouterr().out.split()
         assert "print(" not in code or " ".join(printed) in " ".join(text.split())
