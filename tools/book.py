@@ -24,6 +24,7 @@ import book_checks
 import book_finish
 import book_ledger
 import book_pages
+import group
 import here  # noqa: F401
 import publish
 from aot_helpers.showing.playground_page import save_playground
@@ -35,6 +36,7 @@ ROOT = Path(__file__).resolve().parent.parent
 STANDALONE: dict[str, Callable[[Path], int]] = {
     "playground.html": save_playground,
     "drag.html": save_training_page,
+    **group.PAGES,
 }
 DOCS = ("notation", "using", "install", "commands", "data", "scale")
 PARTS = {  # of the tours, by their first numbers

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from aot_helpers.base.errors import check_one_of
 from aot_helpers.base.files import write_atomically
 from aot_helpers.teaching.ledger import ROOT
 
@@ -25,6 +26,7 @@ LOOKS = {  # the same boxes in HTML, drawn, since fonts make them of unequal siz
     "open": "color:gray",
 }
 TASK = re.compile(r"\*\*Exercise (\d\d\.\d+) \(([^(),]+), (\d+) minutes\)\.\*\*")
+GROUP = ROOT / "docs" / "group"  # the notes of a reading group's sessions
 OFF = "off"  # AOT_PROGRESS of runs that no reader does: tests, and tools/notebooks.py
 
 
@@ -75,31 +77,44 @@ class Progress:
         rows = []
         for title, exercises in self.tours.items():
             boxes = "".join(
-                _drawn(self.of(each), f"{each.number} ({each.kind}, {each.minutes} minutes): ")
+                drawn(self.of(each), f"{each.number} ({each.kind}, {each.minutes} minutes): ")
                 for each in exercises
             )
             cell = '<td style="text-align:left'
             rows.append(
                 f'<tr>{cell};white-space:nowrap">{boxes}</td>{cell}">{html.escape(title)}</td></tr>'
             )
-        key = " &nbsp; ".join(f"{_drawn(status)}{status}" for status in BOXES)
+        key = " &nbsp; ".join(f"{drawn(status)}{status}" for status in BOXES)
         return f"<p>{html.escape(self.summary)}<br>{key}</p><table>{''.join(rows)}</table>"
 
 
-def _drawn(status: str, what: str = "") -> str:
+def drawn(status: str, what: str = "") -> str:
     """A box in HTML; what: said before its status while the pointer is over it."""
     size = "display:inline-block;width:11px;height:11px;margin-right:5px;border:1px solid"
     return f'<span title="{what}{status}" style="{size};{LOOKS[status]}"></span>'
 
 
-def progress() -> Progress:
+def progress(session: str = "") -> Progress:
     """The boxes of all exercises: solved, tried or open, by tour.
 
-    Raises ValueError where my/progress.json is damaged or the notebooks are not there.
+    session: "1" to "6" of a reading group, for its exercises alone. Raises ValueError where
+    my/progress.json is damaged, the notebooks are not there or the session is unknown.
     """
     path = progress_path()
     status = {number: kept["status"] for number, kept in (read(path) if path else {}).items()}
-    return Progress(tours(ROOT / "notebooks"), status, path)
+    found = tours(ROOT / "notebooks")
+    if session:
+        some = set(exercises_of(session))
+        found = {name: tuple(e for e in each if e.number in some) for name, each in found.items()}
+    return Progress({name: each for name, each in found.items() if each}, status, path)
+
+
+def exercises_of(session: str) -> list[str]:
+    """The exercises of a session of a reading group, in its room and at home: docs/group."""
+    path = GROUP / f"{session}.md"
+    check_one_of("session", path.stem, [each.stem for each in GROUP.glob("[0-9].md")])
+    marks = re.findall(r"(?m)^@(?:do|home) ([\d., ]+)", path.read_text("utf-8"))
+    return sorted(re.findall(r"\d\d\.\d+", " ".join(marks)))
 
 
 def progress_path() -> Path | None:

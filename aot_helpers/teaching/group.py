@@ -1,0 +1,295 @@
+"""A reading group's results: one line each, gathered from a chat into figures and a board.
+
+`python -m aot_helpers.teaching.group --ready NAME` says whether this machine is ready, and
+`python -m aot_helpers.teaching.group chat.txt` draws what stands in a chat, to group.html. Nothing
+is sent anywhere, and nothing that stands in a chat is executed.
+"""
+
+import argparse
+import base64
+import html
+import importlib
+import io
+import math
+import platform
+import re
+import unicodedata
+import zlib
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from aot_helpers.base.errors import check_one_of, check_whole
+from aot_helpers.base.files import check_writable
+from aot_helpers.showing.standalone import SETTINGS, save_page, standalone_page
+from aot_helpers.teaching import progress, rules
+
+LINE = re.compile(r"\baot\s+(\w+)\s+((?:[^\s=#]+=[^\s=#]+\s+)+)#([0-9a-f]{4})\b")
+BEGUN = re.compile(r"\baot\s+\w+\s+by=[^\n]{,80}")  # however it goes on
+MOST = 8  # people, and settings of an experiment
+NEEDED = "torch numpy pandas matplotlib seaborn tokenizers safetensors anywidget jupyterlab"
+TURNED = {"<=": ">", ">=": "<", "<": ">=", ">": "<="}
+STYLE = """main{max-width:60rem;margin:auto;padding:1rem;font:16px sans-serif}img{max-width:100%}
+body,body.dark{background:#fff;color:#222}td,th{padding:2px 9px;text-align:left}"""
+
+
+class Row(NamedTuple):
+    """One line. what: an experiment's name, "done" or "ready"; place: in the text around it."""
+
+    what: str
+    by: str
+    mine: int
+    said: dict[str, str]
+    place: int
+
+    def number(self, name: str) -> float:
+        """A value as a number; NaN where it is none."""
+        try:
+            found = float(self.said.get(name, "nan"))
+        except ValueError:
+            return math.nan
+        return found if math.isfinite(found) else math.nan
+
+
+@cache
+def known() -> dict[str, dict]:
+    """What eight runs of each experiment gave here, by its name: data/results/group.json."""
+    from aot_helpers.base import results
+
+    return results.read("group")["experiments"]
+
+
+# ---- the line ----
+
+
+def line(what: str, by: str, mine: int, **said) -> str:
+    """One result as a line for any chat: of what, whose, which number, what came out, and when.
+
+    what: an experiment's name, "done" or "ready". by: a name or pseudonym, in any alphabet. Raises
+    ValueError where it is empty, or mine is not 1 to 8.
+    """
+    check_whole("mine", mine, 1, MOST)
+    name = "_".join(re.sub(r"[#=]", " ", unicodedata.normalize("NFC", str(by))).split())
+    if not name:
+        raise ValueError(f"by must be a name or pseudonym, got {by!r}")
+    told = {"by": name, "mine": mine} | said | {"at": f"{datetime.now():%H:%M}"}
+    told = {key: f"{each:.4g}" if isinstance(each, float) else each for key, each in told.items()}
+    called = known()[what]["line"] if what in known() else what
+    body = " ".join([called, *(f"{key}={each}" for key, each in told.items())])
+    return f"aot {body} #{_checksum(body)}"
+
+
+def _checksum(body: str) -> str:
+    return f"{zlib.crc32(body.encode('utf-8', 'replace')) & 0xFFFF:04x}"
+
+
+def gather(text: str) -> tuple[list[Row], list[str]]:
+    """The lines in a pasted chat, and what begins like one and is damaged.
+
+    Of each person, number and kind the last line counts: two people of one name are told apart by
+    their numbers.
+    """
+    text, found, whole = unicodedata.normalize("NFC", text), {}, set()
+    for match in LINE.finditer(text):
+        body = " ".join(f"{match[1]} {match[2]}".split())
+        if row := _checksum(body) == match[3] and _row(body, match.start()):
+            found.pop(row[:3], None)  # the last one stands last
+            found[row[:3]] = row
+            whole.add(match.start())
+    damaged = [each[0].strip() for each in BEGUN.finditer(text) if each.start() not in whole]
+    return list(found.values()), damaged
+
+
+def _row(body: str, place: int) -> Row | None:
+    """A line whose checksum is right; None where it is not of this group all the same."""
+    called, *pairs = body.split(" ")
+    said = dict(pair.split("=", 1) for pair in pairs)
+    what = next((name for name, one in known().items() if called in (name, one["line"])), called)
+    by, mine = said.pop("by", "").replace("_", " ").strip(), said.pop("mine", "")
+    if not by or mine not in map(str, range(1, MOST + 1)):
+        return None
+    row = Row(what, by, int(mine), said, place)
+    if what not in known():
+        return row if what in ("done", "ready") else None
+    needed = filter(None, (known()[what]["measure"], known()[what]["across"]))
+    return None if any(math.isnan(row.number(name)) for name in needed) else row
+
+
+def names_of(rows: list[Row]) -> list[str]:
+    """The people of some rows, with their numbers where one name has several."""
+    numbers = {row.by: {other.mine for other in rows if other.by == row.by} for row in rows}
+    return [row.by if len(numbers[row.by]) == 1 else f"{row.by} {row.mine}" for row in rows]
+
+
+# ---- what a chat gives: figures, the rule, the board ----
+
+
+def figure(name: str, rows: list[Row]):
+    """The group's results of an experiment before the gray points of eight known runs.
+
+    Beside it, what was guessed against what came. Raises ValueError for an unknown experiment.
+    """
+    from aot_helpers.showing import forms
+
+    check_one_of("experiment", name, known())
+    one, rows = known()[name], [row for row in rows if row.what == name]
+    up, across, settings, gray = one["measure"], one["across"], one["settings"], "made before"
+    is_text = not across and isinstance(settings[0], str)
+    x = range(1, MOST + 1) if is_text else settings
+    ours = [(row.number(across) if across else x[row.mine - 1], row.number(up)) for row in rows]
+    before = [(run[across] if across else x[i], run[up]) for i, run in enumerate(one["runs"])]
+    labels = names_of(rows)
+    if across:  # no axis says which setting a point is of
+        labels = [f"{who}: {settings[row.mine - 1]}" for who, row in zip(labels, rows, strict=True)]
+    guessed = [(row.number("guess"), row.number(up)) for row in rows]
+    guessed = [pair for pair in guessed if not math.isnan(pair[0])]
+    panels = {"by setting": {gray: before, "the group": ours}}
+    panels |= {"what was guessed, and what came": {"the group": guessed}} if guessed else {}
+    for groups in panels.values():
+        groups.update({each: (*zip(*at, strict=True),) or ([], []) for each, at in groups.items()})
+    drawn = forms.points(
+        panels, one["asks"], one["x"], one["y"], shared=False, width=10.5 if guessed else 8.6,
+        height=4.2, colors={gray: forms.COLORS[4], "the group": forms.COLORS[1]},
+        names={"by setting": dict(zip(labels, ours, strict=True))},
+    )  # fmt: skip
+    if is_text:
+        drawn.axes[0].set_xticks(x, settings, rotation=30, ha="right")
+    drawn.axes[0].set_xscale("log" if one["log"] else "linear")
+    for axes in drawn.axes[1:]:
+        axes.axline(guessed[0][1:] * 2, slope=1, color="0.6", lw=1, ls="--", zorder=0)
+        axes.set(xlabel="guessed", ylabel="came")
+    return drawn
+
+
+def verdict(rule: str, name: str, rows: list[Row], text: str) -> str:
+    """What the ledger's judge says of a rule, such as "max half <= 350 and min half >= 200".
+
+    Only a rule that stands in the text before the first result is confirmed or refuted; another one
+    holds or fails. Raises ValueError for what is no rule, and where nothing was measured.
+    """
+    rows, found = [row for row in rows if row.what == name], []
+    if not rows:
+        raise ValueError(f"there is no result of {name!r} yet: a rule needs one")
+    first = text[: min(row.place for row in rows)]
+    before = " ".join(rule.split()) in " ".join(first.split())
+    for term in " ".join(rule.split()).split(" and "):
+        if not (parts := rules.TERM.fullmatch(term)):
+            raise ValueError(f"{term!r} is no rule: write one such as 'max half <= 350'")
+        fails = term.replace(f" {parts[3]} ", f" {TURNED[parts[3]]} ")
+        one = rules.Claim("rule", rule, "the group", kind="identity", before=before, holds=term,
+                          fails=fails, unit=known()[name]["y"])  # fmt: skip
+        values = [row.number(parts[2] or known()[name]["measure"]) for row in rows]
+        found.append(rules.judge(one, {parts[2] or "": values}))
+    word = max(found, key=rules.WORDS[before].index)
+    return f"{word}: {rule} ({len(rows)} results{'' if before else ', not declared before'})"
+
+
+def board(rows: list[Row], session: str) -> str:
+    """People × the exercises of a session, as HTML: solved, tried or open, and how often."""
+    numbers, kinds = progress.exercises_of(session), {name[0]: name for name in progress.BOXES}
+    rows, people = [row for row in rows if row.what in ("done", "ready")], {}
+    for who, row in zip(names_of(rows), rows, strict=True):
+        cells = people.setdefault(who, {})
+        cells |= {"ready": html.escape(row.said.get("os", "yes"))} if row.what == "ready" else {}
+        for number in set(numbers) & row.said.keys():
+            if state := re.fullmatch(r"([sto])(\d{,3})", row.said[number], re.ASCII):
+                cells[number] = progress.drawn(kinds[state[1]], f"{number}: ") + state[2]
+    head = "".join(f"<th>{number}</th>" for number in ["", "ready", *numbers])
+    body = "".join(f"<tr><th>{html.escape(who)}</th>" + "".join(
+        f"<td>{cells.get(each, '')}</td>" for each in ["ready", *numbers]) + "</tr>"
+        for who, cells in people.items())  # fmt: skip
+    return f"<table><tr>{head}</tr>{body}</table>" if people else ""
+
+
+def done_line(session: str, by: str, mine: int) -> str:
+    """What my/progress.json holds of a session's exercises, as a line for the board."""
+    path = progress.progress_path()
+    kept = progress.read(path) if path else {}
+    said = {n: f"{kept[n]['status'][0]}{kept[n]['tries']}" if n in kept else "o"
+            for n in progress.exercises_of(session)}  # fmt: skip
+    return line("done", by, mine, **said)
+
+
+def page(text: str, rule: str = "", sessions: str = "123456") -> str:
+    """All that stands in a chat as one page: the verdict, figures with tables, boards, damage."""
+    import pandas
+
+    (rows, damaged), parts = gather(text), []
+    for name in (name for name in known() if name in {row.what for row in rows}):
+        ours, picture = [row for row in rows if row.what == name], io.BytesIO()
+        if rule:  # of the last experiment
+            parts = [f"<p><b>{html.escape(verdict(rule, name, rows, text))}</b></p>"]
+        figure(name, ours).savefig(picture, format="png", dpi=110)
+        source = f"data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()}"
+        table = pandas.DataFrame([{"mine": row.mine} | row.said for row in ours], names_of(ours))
+        parts += [f'<img alt="{known()[name]["asks"]}" src="{source}">', table.to_html(border=0)]
+    numbers = {number for row in rows if row.what == "done" for number in row.said}
+    parts += [board(rows, each) for each in sessions if numbers & {*progress.exercises_of(each)}]
+    parts += [
+        f"<p>Damaged and not counted; copy it again: {html.escape(each)}</p>" for each in damaged
+    ]
+    main = f"<main><h1>The group</h1>{''.join(parts) or '<p>No line was found.</p>'}</main>"
+    about = "The group", "What a reading group guessed, measured and solved, from its own lines."
+    return standalone_page("group", about, main, STYLE, "")
+
+
+# ---- is this machine ready? ----
+
+
+def ready(by: str, mine: int = 1) -> str:
+    """Try this machine out: what is wrong and what to do, or a line for the board."""
+    python, problems, speed = platform.python_version_tuple()[:2], [], 0
+    needs = re.search(r'requires-python = ">=3\.(\d+),<3\.(\d+)"', SETTINGS.read_text("utf-8"))
+    if not int(needs[1]) <= int(python[1]) < int(needs[2]):
+        problems.append(f"Python 3.{python[1]}: install 3.{needs[1]} to 3.{int(needs[2]) - 1}")
+    for what in (*NEEDED.split(), "training", "progress"):
+        try:
+            if what == "training":
+                speed = _steps_per_second()
+            elif what != "progress":
+                importlib.import_module(what)
+            elif path := progress.progress_path():
+                check_writable(path.parent)
+                progress.read(path)
+        except Exception as error:  # whatever a broken machine raises
+            problems.append(f"{what}: {error or type(error).__name__}; see docs/install.md")
+    if problems:
+        return "\n".join(["not ready yet", *problems])
+    torch = importlib.import_module("torch").__version__.split("+")[0]
+    facts = {"os": platform.system(), "python": ".".join(python), "torch": torch}
+    return f"ready\n{line('ready', by, mine, **facts, steps_per_s=speed)}"
+
+
+def _steps_per_second() -> int:
+    """Train a shipped model for five steps."""
+    import aot_helpers as aot
+
+    model = aot.load_checkpoint("stories-2l")
+    batch = aot.repeated_tokens(1024, 32, 16, model.tokenizer.bos)
+    run = aot.train(model, [batch] * 5, aot.TrainConfig(5, bf16=False), quiet=True)
+    return round(5 / run.seconds)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Say whether this machine is ready, or draw what stands in a chat."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("chat", nargs="?", type=Path, help="a file with the pasted chat")
+    parser.add_argument("--ready", metavar="NAME", help="try this machine out")
+    parser.add_argument("--mine", type=int, default=1, help="your number, 1 to 8")
+    parser.add_argument("--rule", default="", help='such as "max half <= 350"')
+    parser.add_argument("-o", type=Path, default=Path("group.html"), help="default: group.html")
+    asked = parser.parse_args(arguments)
+    if asked.ready:
+        print(said := ready(asked.ready, asked.mine))
+        return int(said.startswith("not"))
+    if asked.chat is None:
+        parser.error("give the file with the chat, or --ready NAME")
+    text = asked.chat.read_text("utf-8", errors="replace")
+    save_page(asked.o, page(text, asked.rule))
+    print(f"{asked.o}: {len(gather(text)[0])} lines, {len(gather(text)[1])} damaged")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

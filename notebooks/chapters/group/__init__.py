@@ -1,0 +1,1 @@
+"""What a reading group measures together: six experiments of eight settings each."""
