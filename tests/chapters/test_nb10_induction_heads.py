@@ -44,33 +44,25 @@ def test_the_score_without_edits_is_the_packages():
 
 def test_sentences_name_two_people_whose_surnames_begin_alike():
     tokenizer = load_checkpoint("stories-2l").tokenizer
-    sentences = induction_circuit.name_sentences(tokenizer, 3, seed=0)
-    assert len(sentences) == 6
-    for tokens, own, other in sentences:
-        row = tokens[0].tolist()
-        assert row[own - 1] == row[other - 1] == row[-1] and row[own] != row[other]
-        assert row[own - 2] == row[-2] != row[other - 2]
+    groups = induction_circuit.name_sentences(tokenizer, 40, seed=0)
+    assert sum(len(tokens) for tokens, _, _ in groups) == 80 and len(groups) > 1
+    for tokens, *places in groups:
+        for row, own, other in zip(
+            tokens.tolist(), *(each.tolist() for each in places), strict=True
+        ):
+            assert row[own - 1] == row[other - 1] == row[-1] and row[own] != row[other]
+            assert row[own - 2] == row[-2] != row[other - 2]
 
 
-def test_the_two_matches_alone_copy_in_a_trained_model():
+def test_roles_are_those_of_the_heads_that_look_there():
     model = load_checkpoint("stories-2l")
-    sentences = induction_circuit.name_sentences(model.tokenizer, 2, seed=0)
-    found, said = induction_circuit.two_matches(model, sentences)
-    assert found["heads that look one and two back"] == "L0H3 L0H0"
-    assert found["induction heads"] == "L1H0 L1H2"
-    assert float(found["random tokens copied with the two matches"].rstrip("%")) > 95
-    with torch.no_grad():
-        own, other = torch.stack(
-            [
-                model(tokens)[0, -1].softmax(dim=-1)[tokens[0, [at_own, at_other]]]
-                for tokens, at_own, at_other in sentences
-            ]
-        ).mean(dim=0)
-    assert said["all 25 terms"] == (pytest.approx(own.item()), pytest.approx(other.item()))
-    first = said["the first alone"]
-    assert first[0] / first[1] == pytest.approx(
-        1, abs=0.2
-    )  # each pair comes with either at the end
+    tokens = repeated_tokens(1024, 22, 10, model.tokenizer.bos, seed=5)
+    one, two, readers = induction_circuit.roles(model, tokens)
+    assert (one, two) == (3, 0)
+    assert readers == (induction_scores(model, tokens)[1] > 0.4).nonzero()[:, 0].tolist() == [0, 2]
+    pattern = model.run_with_cache(tokens)[1]["L0.pattern"].detach().mean(dim=0)
+    by_hand = [[pattern[h, i, i - 2].item() for i in range(2, 45)] for h in range(4)]
+    assert max(range(4), key=lambda h: sum(by_hand[h])) == two
 
 
 def key_matrix(d_vocab, block=1, more=0.0):
@@ -139,7 +131,7 @@ def test_two_texts_are_judged(first, second, said, capsys, tmp_path, monkeypatch
 def test_figures_can_be_read():
     names = ["its token", *(f"L0H{h}, here" for h in range(4))]
     sentence = ["<|bos|>", *"Riso met", " P"], torch.rand(10), "ol", 0.97
-    chances = {"all terms": (0.7, 0.2), "none": (0.02, 0.02)}
+    chances = dict.fromkeys("abcd", (0.7, 0.2)) | {"none": (0.02, 0.02)}
     check_figures(
         figures.readings({"the whole model": sentence}, "ol", "title"),
         figures.five_models(dict.fromkeys(["stories-2l", *"1234"], chances), "title"),
@@ -147,10 +139,6 @@ def test_figures_can_be_read():
         figures.circuit("title", A="·P", B="ol", x="iso", writers=("L0H3", "L0H0")),
         figures.three_steps("title", *[torch.eye(4)] * 3),
         figures.matches(torch.eye(5), 8 * torch.eye(5), names, "title"),
-        figures.choice(torch.eye(5), chances, names, "title"),
-        figures.through_mlp(
-            torch.full((3, 7), 0.02), [0.0, 0.6, 0, 0, 0, -0.02], Head(3, 3), "title"
-        ),
     )
 
 

@@ -8,7 +8,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 from torch import Tensor
 
-from aot_helpers.models.protocol import Head
 from aot_helpers.showing.diagrams import (
     INK,
     KEY,
@@ -201,69 +200,17 @@ def _bars(axis, chances: dict[str, tuple[float, float]], least: float) -> None:
 
 
 def five_models(chances: dict[str, dict[str, tuple[float, float]]], title: str) -> Figure:
-    """What some models say with some terms kept: {model: {kept terms: (right, other's)}}."""
+    """What some models say with some terms kept: {model: {kept terms: (right, other's)}}.
+
+    A line parts the first three rows, of matches that stand alone, from the rest.
+    """
     key = {"right surname": VALUE, "the other’s": OTHER, "neither": PALE}
-    figure, (axes,) = panels(1, len(chances), 9.4, 1.9, title=title, key=key)
+    figure, (axes,) = panels(1, len(chances), 9.4, 2.9, title=title, key=key)
     for i, (axis, (model, each)) in enumerate(zip(axes, chances.items(), strict=True)):
         _bars(axis, each, 0.28)
         axis.invert_yaxis()
+        axis.axhline(2.5, color="0.6", lw=0.8, clip_on=False)
         axis.set_title(model, **TITLE)
         if i:
             axis.set_yticks([])
     return figure
-
-
-def choice(gap, chances: dict[str, tuple[float, float]], names: list[str], title: str) -> Figure:
-    """The right surname or the other's: a table of 5 × 5 terms, and the model's chances as bars.
-
-    gap: score of the right place less that of the other's. chances: {kept terms: (right, other's)}.
-    """
-    figure, (axes,) = panels(1, 2, 9.4, 3.7, title=title, width_ratios=(1.15, 1))
-    table, bars = axes
-    above = "score of the right surname’s place\nabove that of the other’s"
-    _table(table, gap, names, ".1f", above, 2, True)
-    _bars(bars, chances, 0.08)
-    key = ((0.0, "right surname", VALUE), (0.45, "the other’s", OTHER), (0.79, "neither", PALE))
-    for x, name, color in key:
-        bars.text(x, -0.75, name, size=10, color=color, weight="bold")
-    bars.set_ylim(len(chances) - 0.5, -1.1)
-    bars.set_title("what the model says, with these terms", **TITLE)
-    return figure
-
-
-def through_mlp(
-    straight: Float[Tensor, "layer part"],
-    passed: list[float],
-    reader: Head,
-    title: str,
-) -> Figure:
-    """Who tells a reader's keys what: heads of layer 0 through MLP 0, and all heads straight.
-
-    straight: fractions lost of the induction score, a row a layer, the MLP last. passed: what is
-    lost without what each head of layer 0 told MLP 0.
-    """
-    figure, axis = canvas(9.4, 3.4)
-    heads, mlp, keys = 0.62, 1.72, 2.72
-    at = np.linspace(0.9, 5.9, len(passed))
-    middle, by_mlp = at.mean(), float(straight[0, -1])
-    for h, (x, lost) in enumerate(zip(at, passed, strict=True)):
-        strong = lost > 0.1
-        color = SHARE if strong else PALE
-        place = middle + (x - middle) * 0.25
-        arrow(axis, (x, heads + 0.24), (place, mlp - 0.26), color, width=0.8 + 6 * max(lost, 0))
-        word(axis, x, heads, f"L0H{h}", INK, width=0.8, height=0.4, size=10.5)
-        weight = "bold" if strong else "normal"
-        say(axis, x, heads - 0.36, f"{max(lost, 0):.0%}", color, weight=weight)
-    arrow(axis, (middle, mlp + 0.24), (middle, keys - 0.27), SHARE, width=0.8 + 6 * by_mlp)
-    word(axis, middle, mlp, "MLP 0", INK, width=1.6, height=0.42, size=11)
-    word(axis, middle, keys, f"keys of {reader}", KEY, width=1.9, height=0.42, size=11)
-    side = {"ha": "left"}
-    said = f"{by_mlp:.0%} lost without it"
-    say(axis, middle + 0.25, (mlp + keys) / 2, said, SHARE, weight="bold", **side)
-    arrow(axis, (6.5, keys), (middle + 0.98, keys), PALE, width=0.8)
-    n_heads, most = straight[:, :-1].numel(), float(straight[:, :-1].max())
-    said = f"straight from any of {n_heads} heads:\nat most {most:.0%} lost"
-    say(axis, 6.6, keys, said, PALE, **side)
-    say(axis, 6.45, heads, "layer 0", PALE, **side)
-    say(axis, 6.45, heads - 0.36, "lost without what it told MLP 0", PALE, size=9.5, **side)
-    return headline(figure, title)
