@@ -12,11 +12,12 @@ from aot_helpers.models.transformer import ModelConfig
 from aot_helpers.text.tokenization import train_bpe, train_wordpiece
 from chapters.nb16_too_good.report_model import (
     ReportModel,
+    Rows,
     loss_over_time,
     next_token_loss,
     report_rows,
 )
-from evidence.support.nb16 import figures
+from evidence.support.nb16 import figures, longer
 from evidence.support.nb16 import runs as tool
 from evidence.support.nb16.results import ON_REVIEWS, held_out, named, pieces, runs
 from evidence.support.nb16.set_ups import FAULTS, LEARNED, SWEEP, Setup, examine, learn
@@ -175,3 +176,12 @@ def test_figures_can_be_read(found):
         figures.all_combinations(found, title="title"),
         figures.sweep_map(pandas.DataFrame(results.read("sweep")["trials"]), 7.6, title="title"),
     )
+
+
+def test_knowing_nothing_costs_what_comes_to_leave_out_and_to_choose(rows):
+    full = Rows(rows.tokens[:, :8], rows.real[:, :8], TOKENIZER)
+    assert full.real.all()
+    kinds = torch.tensor([len(row.unique()) for row in full.tokens[:, 1:]]).double()
+    nothing = longer.two_parts(lambda inputs: torch.zeros(*inputs.shape, 300), full)
+    by_hand = [(300 / kinds).log().mean().item(), kinds.log().mean().item()]
+    assert nothing == pytest.approx(by_hand, abs=6e-4)
