@@ -1,5 +1,7 @@
 """Evidence of notebook 07: frames, raises and prices; skip-trigrams are those of brute force."""
 
+import copy
+
 import pytest
 import torch
 
@@ -71,23 +73,39 @@ def test_the_price_is_the_loss_above_the_floor(model, written):
 
 
 def test_a_head_looks_afresh_and_takes_over_the_words_of_another(model):
-    batches = torch.randint(98, (1, 2, 9))
-    still = {"like": 0, "sign": -1, "steps": 1}
-    young, again, other = (
-        support.trained_on(model, batches, 1, **still, draw=draw) for draw in (3, 3, 4)
-    )
+    young, again, other = (support.woken(model, 1, draw, like=0, sign=-1) for draw in (3, 3, 4))
     attn, before = young.blocks[0].attn, model.blocks[0].attn
     for name, expected in (("W_V", before.W_V[0]), ("W_O", -before.W_O[0])):
-        close(getattr(attn, name)[1], expected, atol=0.02, rtol=0)  # one step of training apart
-        close(getattr(attn, name)[0], getattr(before, name)[0], atol=0.02, rtol=0)
+        assert torch.equal(getattr(attn, name)[1], expected)
+        assert torch.equal(getattr(attn, name)[0], getattr(before, name)[0])
     assert (attn.W_Q[1] - before.W_Q[1]).abs().max() > 0.2
-    close(attn.W_Q[0], before.W_Q[0], atol=0.02, rtol=0)
+    assert torch.equal(attn.W_Q[0], before.W_Q[0])
     assert attn.b_rel[1].abs().max() < 0.1 < before.b_rel[1].abs().max()
     assert torch.equal(attn.W_Q, again.blocks[0].attn.W_Q)
     assert not torch.equal(attn.W_Q[1], other.blocks[0].attn.W_Q[1])
-    kept = support.trained_on(model, batches, 1, steps=1)
-    close(kept.blocks[0].attn.W_V[1], before.W_V[1], atol=0.02, rtol=0)
-    assert not young.W_E.requires_grad
+    assert torch.equal(support.woken(model, 1, 3).blocks[0].attn.W_V[1], before.W_V[1])
+
+
+def test_a_head_looks_from_one_word_as_another_does_from_another(model):
+    number = word_ids(model.tokenizer)
+    young = support.looking_like(model, 1, 0, number["at"], number["in"])
+    at, within = (
+        model.tokenizer.encode(f"ada keep so then {word}", bos=True)[None] for word in ("at", "in")
+    )
+    (now, was), (_, before) = (
+        [each.run_with_cache(text)[1]["L0.pattern"][0] for text in (at, within)]
+        for each in (young, model)
+    )
+    close(now[1, -1, :-1], before[0, -1, :-1], atol=0.05, rtol=0)  # but of the word itself
+    close(was[0], before[0])
+    assert torch.equal(young.blocks[0].attn.W_V, model.blocks[0].attn.W_V)
+
+
+def test_training_on_leaves_the_model_as_it_is(model):
+    before = copy.deepcopy(model.state_dict())
+    young = support.trained_on(model, torch.randint(98, (1, 2, 9)), steps=1)
+    assert not torch.equal(young.W_E, model.W_E) and not young.W_E.requires_grad
+    assert all(torch.equal(before[name], each) for name, each in model.state_dict().items())
 
 
 def test_fillers_are_counted_back_to_the_first_other_word(model):

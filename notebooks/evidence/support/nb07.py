@@ -90,22 +90,20 @@ def looks_at_verbs(
     return own.mean().item(), ((shares * verbs).sum(dim=1) - own).mean().item()
 
 
-def trained_on(
+def woken(
     model: AttentionOnlyTransformer,
-    batches,
     head: int,
+    draw: int,
     like: int | None = None,
     sign: int = 1,
-    steps: int = 300,
-    draw: int = 0,
 ) -> AttentionOnlyTransformer:
-    """A copy of a one-layer model in which one head looks afresh, trained on for some steps.
+    """A copy of a one-layer model in which one head looks afresh.
 
-    The head starts with new random queries and keys, as of a model just made, and no bias for
-    distances. like: a head whose W_V and W_O, the latter times sign, it takes over; None: it keeps
-    its own. draw: the seed of the new weights.
+    It has new random queries and keys, as of a model just made, and no bias for distances. draw:
+    their seed. like: a head whose W_V and W_O, the latter times sign, it takes over; None: it keeps
+    its own.
     """
-    young = copy.deepcopy(model).requires_grad_(True)
+    young = copy.deepcopy(model)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(draw)
         fresh = AttentionOnlyTransformer(model.config).blocks[0].attn
@@ -114,6 +112,33 @@ def trained_on(
             getattr(attn, name)[head] = getattr(fresh, name)[head]
         if like is not None:
             attn.W_V[head], attn.W_O[head] = attn.W_V[like], sign * attn.W_O[like]
+    return young
+
+
+@torch.no_grad()
+def looking_like(
+    model: AttentionOnlyTransformer, head: int, like: int, here: int, there: int
+) -> AttentionOnlyTransformer:
+    """A copy of a one-layer model in which one head looks from `here` as `like` does from `there`.
+
+    here, there: token ids. Its values are its own. From words whose rows of W_E are orthogonal to
+    that of `here` it looks as `like` does.
+    """
+    young = copy.deepcopy(model)
+    attn, row = young.blocks[0].attn, model.W_E[here]
+    instead = torch.outer(
+        row / (row @ row), model.W_E[there] - row
+    )  # row @ instead: the difference
+    attn.W_Q[head] = attn.W_Q[like] + instead @ attn.W_Q[like]
+    attn.W_K[head], attn.b_rel[head] = attn.W_K[like], attn.b_rel[like]
+    return young
+
+
+def trained_on(
+    model: AttentionOnlyTransformer, batches, steps: int = 300
+) -> AttentionOnlyTransformer:
+    """A copy of a model, trained on for some steps."""
+    young = copy.deepcopy(model).requires_grad_(True)
     config = TrainConfig(steps, learning_rate=4e-3, warmup_steps=10, log_every=steps)
     with torch.enable_grad():
         train(young, batches, config, resume=False, quiet=True)
