@@ -92,5 +92,6 @@ def test_full_turns_are_counted_with_their_sense():
     turn = torch.arange(100) * 2 * np.pi / 100
     circle = torch.stack([turn.cos(), turn.sin()], dim=-1)
     aside = circle + torch.tensor([2.0, 0])
-    found = support.full_turns(torch.stack([circle, circle.flip(0), aside]))
-    assert found.tolist() == [1, -1, 0]
+    flips = (turn.cos() + 0.5)[:, None] * torch.tensor([1.0, 2.0])  # along one line, both ways
+    found = support.full_turns(torch.stack([circle, circle.flip(0), aside, flips]))
+    assert found.tolist() == [1, -1, 0, 0]

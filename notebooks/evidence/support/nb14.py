@@ -129,8 +129,10 @@ def pairs_by_rule(
 def full_turns(arrows: Float[Tensor, "head second 2"]) -> Int[Tensor, " head"]:
     """How often the arrow (g0, g1) of a line turns around while the second word goes once around.
 
-    arrows: of second words all around, in small steps. A turn clockwise counts as -1.
+    arrows: of second words all around, in small steps. A turn clockwise counts as -1. An arrow that
+    jumps by more than a quarter turn has flipped, as all of d_head 1 do: that is no turn.
     """
     angle = torch.atan2(arrows[..., 1], arrows[..., 0])
     step = (angle.roll(-1, dims=-1) - angle + torch.pi).remainder(TURN) - torch.pi
+    step = torch.where(step.abs() > TURN / 4, 0.0, step)
     return (step.sum(dim=-1) / TURN).round().long()
