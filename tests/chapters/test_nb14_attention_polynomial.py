@@ -36,19 +36,11 @@ def test_a_line_cuts_the_circle_where_the_score_is_zero(line):
         assert g0 * math.cos(angle) + g1 * math.sin(angle) + h == pytest.approx(0, abs=1e-9)
 
 
-def test_a_head_with_one_number_is_a_product_whose_lines_are_parallel():
+def test_the_lines_of_a_head_with_one_number_are_parallel():
     thin = new_nets([0, 1], n_heads=2, d_head=1).double()
-    product = lines.product_of(thin)
-    whole = lines.Product(*(each[..., None, None] for each in product))
-    scores = torus.attend(thin, *torus.on_grid(9)).scores.unflatten(-1, (9, 9))
-    query, keys = whole.factors(*torus.grid(9))
-    assert torch.allclose(query * keys, scores)
     found = lines.lines(torus.coefficients(thin)[1, 0], TURN)
-    assert torch.allclose(product.of(1, 0).lines(TURN), found)
-    psi, (g0, g1, _) = product.psi[1, 0], found.unbind(dim=-1)
-    assert (g0 * psi.sin() - g1 * psi.cos()).abs().max() < 1e-9
-    with pytest.raises(ValueError, match="d_head 1, got 3"):
-        lines.product_of(NETS)
+    along = (thin.W_K[1, 0, :, 0] @ torus.PLANE.T).flip(0) * torch.tensor([1.0, -1.0])
+    assert (found[:, :2] @ along).abs().max() < 1e-9 < found[:, :2].norm(dim=1).max()
 
 
 def test_given_shares_are_carried():
@@ -83,27 +75,24 @@ def test_a_thickened_ring_is_closed_and_as_thick_as_said():
 # ---- figures and the live view ----
 
 THETA, HEAD = torus.angles(NETS)[0], torus.coefficients(NETS)[0, 0]
-PRODUCT = lines.Product(*torch.tensor([3.0, 1.0, 0.5, 2.0, 0.3, 0.4]))
 
 
-@pytest.mark.parametrize("head", [HEAD, PRODUCT], ids=["coefficients", "product"])
-def test_a_swept_head_is_sent_with_its_free_numbers(head):
-    data = SweepView(head, THETA, 1.0, figures.film(PRODUCT, "b", n=2)).data
+def test_a_swept_head_is_sent_with_its_coefficients():
+    data = SweepView(HEAD, THETA, 1.0, figures.tried(THETA, {"a": [1, 0, 0]}, "b")).data
     json.dumps(data)
-    assert ("product" in data) is ("coefficients" not in data)
-    if "product" in data:
-        assert data["product"]["s"] == pytest.approx(0.5 / 3, abs=1e-4)
+    assert data["coefficients"] == pytest.approx(HEAD.tolist(), abs=1e-5)
 
 
 def test_figures_can_be_read():
+    right = torch.tensor([19, 23, 23, 25, *[24] * 46])
     check_figures(
         figures.rows_and_lines(HEAD, THETA, "a"),
         figures.sweeping(HEAD, THETA, [0.0, 1.0, 2.0], "a"),
-        figures.factored(PRODUCT, THETA, "a"),
         figures.tried(THETA, {"a": [-0.6, 0.8, -0.4], "b": [0.87, -0.5, 0.7]}, "c"),
-        figures.film(PRODUCT, "d", n=4),
-        figures.columns_and_conics(HEAD, THETA, [0, 1], "d"),
-        figures.fans({"a": HEAD, "b": HEAD}, "c", n=12),
+        figures.each_word(
+            {"a": lines.lines(HEAD, THETA), "b": lines.lines(HEAD, THETA)}, THETA, "d"
+        ),
+        figures.reached({"a": right, "b": right}, 23, "e", control="b"),
     )
 
 
@@ -114,6 +103,11 @@ def line(x2, W, E, p1):
     """The line by differences of the score, which is linear in the plane of the circle."""
     score = [x2 @ W @ (E @ at + p1 - x2) for at in (torch.zeros(2), *torch.eye(2))]
     return torch.stack([score[1] - score[0], score[2] - score[0], score[0]])
+
+
+def cut_off(*angles, h=-0.95):
+    """A line for each angle, with its arrow there."""
+    return [[math.cos(angle), math.sin(angle), h] for angle in angles]
 
 
 RULED = {"BE": [-0.6, 0.8, -0.4], "ACD": [0.6, -0.8, 0.4], "BC": None, "AE": None}
@@ -131,15 +125,16 @@ ANSWERS = [
     ("14.2", RULED | {"BC": [0.0, 1.0, 0.0]}, "not yet"),
     ("14.2", RULED | {"AE": ...}, "not yet"),
     ("14.2", dict.fromkeys(RULED, ...), "not attempted"),
-    ("14.3", [[1, 0], [0, -1]], "solved"),
-    ("14.3", torch.tensor([[0.3, 1.0], [1.0, 0.0]]), "solved"),
-    ("14.3", [[0, -1], [1, 0]], "not yet"),
-    ("14.3", [[1, 0], [0, 1]], "not yet"),
-    ("14.3", ..., "not attempted"),
-    ("14.4", SETS, "solved"),
-    ("14.4", SETS | {"any line": 20}, "not yet"),
-    ("14.4", SETS | {"lines of one direction": 6}, "not yet"),
-    ("14.4", SETS | {"any line": ...}, "not attempted"),
+    ("14.3", SETS, "solved"),
+    ("14.3", SETS | {"any line": 20}, "not yet"),
+    ("14.3", SETS | {"lines of one direction": 6}, "not yet"),
+    ("14.3", SETS | {"any line": ...}, "not attempted"),
+    ("14.4", exercises.two_lines, "solved"),
+    ("14.4", lambda two, A: [[2 * n for n in each] for each in cut_off(two, A)], "solved"),
+    ("14.4", lambda two, A: cut_off(A, A), "not yet"),
+    ("14.4", lambda two, A: cut_off(two, A, h=0.0), "not yet"),
+    ("14.4", lambda two, A: cut_off(two, A, h=-1.1), "not yet"),
+    ("14.4", lambda two, A: ..., "not attempted"),
 ]
 
 

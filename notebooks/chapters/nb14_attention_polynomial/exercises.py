@@ -1,4 +1,4 @@
-"""The exercises of notebook 14: a line, the sets that it can select, and a wild head."""
+"""The exercises of notebook 14: a line, the sets that it can select, and two heads."""
 
 import math
 
@@ -6,7 +6,6 @@ import torch
 
 from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from aot_helpers.teaching.exercises.references import compared, draw, read_numbers
-from chapters.torus import networks as torus
 
 
 def line_of(x2, W, E, p1):
@@ -49,11 +48,7 @@ def _ruled(answer, theta):
         raise NotYet("A dictionary {set: its three numbers, or None}, please.")
     if all(each is ... for each in answer.values()):
         raise NotAttempted
-    points = {
-        name: (math.cos(at), math.sin(at))
-        for name, at in zip("ABCDE", theta.tolist(), strict=False)
-    }
-    round_the_circle = "".join(sorted(points, key=lambda name: theta["ABCDE".index(name)].item()))
+    round_the_circle = "".join("ABCDE"[k] for k in theta.argsort())
     for wanted, line in answer.items():
         # the words of an arc stand together, and so do all others
         possible = any(
@@ -67,11 +62,9 @@ def _ruled(answer, theta):
                     f"There is a line for {wanted}: its words are neighbors on the circle."
                 )
             continue
-        g0, g1, h = read_numbers(line, 3, name=wanted).tolist()
-        chosen = {name: g0 * x + g1 * y + h for name, (x, y) in points.items()}
-        found = "".join(name for name, score in chosen.items() if score > 0)
+        found = _selected(read_numbers(line, 3, name=wanted).tolist(), theta.tolist())
         if set(found) != set(wanted):
-            swapped = set(found) == set(points) - set(wanted)
+            swapped = set(found) == set("ABCDE") - set(wanted)
             said = f"for {wanted}, your line selects {found or 'no word'}"
             raise NotYet(
                 f"{said}: the right line, with its arrow on the wrong side."
@@ -82,29 +75,6 @@ def _ruled(answer, theta):
         f"around the circle the words stand in the order {round_the_circle}, and a line selects "
         "neighbors; any others need more than one head"
     )
-
-
-def _wild(answer):
-    if answer is ...:
-        raise NotAttempted
-    M = read_numbers(answer, 2, 2).double()
-    turn = (torch.arange(360, dtype=torch.float64) + 0.31) * math.pi / 180
-    around = torch.stack([turn.cos(), turn.sin()], dim=1)  # [place, 2]
-    firsts = around[::3] @ torch.tensor([[1.0, 0.005], [-0.005, 1.0]], dtype=torch.float64)
-    own = ((around @ M) * around).sum(dim=1)
-    changes = torus.crossings((firsts @ M.T @ around.T) - own)
-    most, part = changes.max().item(), (changes == 4).double().mean().item()
-    if part < 0.9:
-        turned = (M - M.T).norm() > (M + M.T).norm()
-        hint = (
-            "a turn looks for the same angle further on, whatever the word is"
-            if turned or (M[0, 0] - M[1, 1]).abs() + (M[0, 1] + M[1, 0]).abs() < 1e-6
-            else "what remains of M without its mean diagonal and its turn should be most of it"
-        )
-        raise NotYet(
-            f"At most {most} changes of side, and four at {part:.0%} of the first words ({hint})."
-        )
-    return f"four changes at {part:.0%} of the first words: no head can do more"
 
 
 def _sets(answer):
@@ -130,10 +100,42 @@ def _sets(answer):
     return "with n words n(n - 1) + 2 sets, but only 2n if the line cannot turn"
 
 
-PAGES = {"14.1": line_of}
+def two_lines(theta2, theta_A):
+    """A line that cuts off A, and one that cuts off the second word; see the notebook."""
+    return [[math.cos(angle), math.sin(angle), -0.9] for angle in (theta_A, theta2)]
+
+
+def _two(page):
+    for theta in ([24, 86, 166, 209, 323], [200, 80, 300, 30, 120]):  # of A to E, in degrees
+        theta = [math.radians(each) for each in theta]
+        for own, theta2 in zip("ABCDE", theta, strict=True):
+            lines = read_numbers(attempted(page(theta2, theta[0])), 2, 3, name="The lines").tolist()
+            chosen = [_selected(line, theta) for line in lines]
+            found, wanted = set().union(*chosen), {"A", own}
+            if found == wanted:
+                continue
+            both = " and ".join(each or "no word" for each in chosen)
+            if wanted < found:
+                why = "One takes too much along: move it outward, with a smaller h."
+            elif found < wanted:
+                why = "One word is missing: does its line lie between the word and the center?"
+            else:
+                why = "Which head looks for A, and which for the second word?"
+            raise NotYet(f"For the second word {own} your lines select {both}. {why}")
+    return "one head looks for A, and the line of the other turns with the second word"
+
+
+def _selected(line, theta):
+    """The words on the side of the arrow, in one string."""
+    g0, g1, h = line
+    places = zip("ABCDE", theta, strict=True)
+    return "".join(word for word, at in places if g0 * math.cos(at) + g1 * math.sin(at) + h > 0)
+
+
+PAGES = {"14.1": line_of, "14.4": two_lines}
 CHECKS = {
     "14.1": _line,
     "14.2": _ruled,
-    "14.3": _wild,
-    "14.4": _sets,
+    "14.3": _sets,
+    "14.4": _two,
 }

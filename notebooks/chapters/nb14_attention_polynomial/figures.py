@@ -1,23 +1,23 @@
-"""Where one head attends: as straight lines through the words' circle, and as a product."""
+"""Where heads attend: as straight lines through the words' circle, and how many are needed."""
 
 import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from matplotlib.colors import LinearSegmentedColormap
+from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch
 from torch import Tensor
 
 from aot_helpers.showing import forms
-from chapters.nb14_attention_polynomial.lines import Product, cuts, lines
+from chapters.nb14_attention_polynomial.lines import cuts, lines
 from chapters.torus import networks as torus
 from chapters.torus.palette import (
     CLASS_COLORS,
     INK,
     NAMES,
+    PALE,
     SHARES,
     TURN,
     Painting,
@@ -25,10 +25,6 @@ from chapters.torus.palette import (
 )
 from chapters.torus.torus_maps import dot, frontier, show_map
 
-QUERIES, KEYS = (  # gray below zero
-    LinearSegmentedColormap.from_list(name, ["#5A5A5A", "#F7F7F7", color])
-    for name, color in (("queries", "#D55E00"), ("keys", "#0072B2"))
-)
 LINE = "#B22222"  # of the one second word of a picture
 MARKS = [  # of the cut where the dark side begins, and where it ends
     {"marker": "D", "s": 30, "fc": fill, "ec": edge, "lw": 1.2, "zorder": 7, "clip_on": False}
@@ -116,136 +112,56 @@ def sweeping(
     return figure
 
 
-def columns_and_conics(
-    coefficients: Float[Tensor, " 11"], theta: Float[Tensor, " word"], shown: Sequence[int],
-    title: str,
-) -> Figure:  # fmt: skip
-    """A head's map with a column for some words that come first, beside the columns' conics.
+def each_word(
+    heads: Mapping[str, Float[Tensor, "word 3"]], theta: Float[Tensor, " word"], title: str
+) -> Figure:
+    """The words' circle for each head, with the straight line of each second word.
 
-    theta: the angle of each word. shown: the words that come first. A dot: the head is undecided.
+    heads: {what to write above: g0, g1 and h of each second word}. theta: the angle of each word.
     """
     figure, axes = forms.panels(
-        1, 2, 10, 4.5, title=title, figure_class=Painting,
-        note="Discs: second words. Each curve: the score of one first word is zero.",
+        1, len(heads), 10, 4, title=title, figure_class=Painting,
+        note="Discs: first words; squares: lines of second words.",
     )  # fmt: skip
-    columns, plane = axes[0]
-    _attention(columns, torus.polynomial(coefficients, *torus.grid(200)), theta)
-    x, y = np.meshgrid(*[np.linspace(-EDGE, EDGE, 300)] * 2)
-    _plane(plane)
-    _words(plane, theta, 190)
-    around = torch.arange(3600, dtype=torch.float64) * TURN / 3600
-    for k in shown:
-        columns.axvline(theta[k], color="white", lw=3.6)
-        columns.axvline(theta[k], color=CLASS_COLORS[k], lw=2.2)
-        plane.contour(x, y, _score_in_plane(coefficients, theta[k], x, y), levels=[0],
-                      colors=[CLASS_COLORS[k]], linewidths=2.2, zorder=2)  # fmt: skip
-        dark = torus.polynomial(coefficients, theta[k], around) > 0
-        for at in around[dark != dark.roll(1)].tolist():
-            dot(columns, (theta[k], at), k, 52, letter=False)
-            dot(plane, (math.cos(at), math.sin(at)), k, 52, letter=False)
-    return figure
-
-
-def _score_in_plane(coefficients, first, x, y):
-    """The score of one first word and any second point (x, y) of the plane, not of the circle only.
-
-    The waves of 2 θ2 and the constant are quadratic in the point: x² + y² is 1 on the circle.
-    """
-    one, c1, s1, c2, s2, same, turned, plus, plus_sin, twice, twice_sin = coefficients.tolist()
-    cos, sin = math.cos(first), math.sin(first)
-    from_words = one + same + c1 * cos + s1 * sin - same * (x * x + y * y)
-    across = c2 + (same + plus) * cos + (plus_sin - turned) * sin
-    up = s2 + (turned + plus_sin) * cos + (same - plus) * sin
-    return from_words + across * x + up * y + twice * (x * x - y * y) + twice_sin * 2 * x * y
-
-
-def factored(product: Product, theta: Float[Tensor, " word"], title: str) -> Figure:
-    """A head of d_head 1: query times difference of keys is the score; and its lines."""
-    figure, axes = forms.panels(
-        1, 4, 10, 3.1, title=title, note="Orange and blue: above 0; gray: below.",
-        figure_class=Painting,
-    )  # fmt: skip
-    query, keys = product.factors(*torus.grid(160))
-    maps = {"the query": (query, QUERIES), "× first key less second": (keys, KEYS)}
-    for axis, (name, (values, colors)) in zip(axes[0], maps.items(), strict=False):
-        reach = values.abs().max()
-        show_map(axis, values, theta, cmap=colors, vmin=-reach, vmax=reach)
-        frontier(axis, values)
+    for axis, (name, drawn) in zip(axes[0], heads.items(), strict=True):
+        _lines_of_words(axis, drawn.tolist(), theta)
         axis.set_title(name, **forms.TITLE)
-    _attention(axes[0, 2], query * keys, theta, zeros=(query, keys))
-    axes[0, 2].set_title("= the score: attention", **forms.TITLE)
-    for axis in axes[0, 1:3]:
-        axis.set(ylabel="", yticks=[])
-    _plane(axes[0, 3])
-    axes[0, 3].set_title("a line for each second word", **forms.TITLE)
-    for k, line in enumerate(product.lines(theta).tolist()):
-        _straight(axes[0, 3], line, CLASS_COLORS[k], NAMES[k])
     return figure
 
 
-def fans(heads: Mapping[str, Float[Tensor, " 11"]], title: str, n: int = 60) -> Figure:
-    """For each head its map, and below the line of every second word, as a chord of the circle.
+def reached(
+    kinds: Mapping[str, Int[Tensor, " start"]], limit: int, title: str, control: str = ""
+) -> Figure:
+    """How many of 25 pairs are right after each training, a dot for each.
 
-    heads: {what to write above: coefficients}. n: second words, each in a color, which it has at
-    the left of the map, at its two cuts in the map, and as a line below.
+    kinds: {what was trained: right pairs}. limit: a number to mark. control: of kinds, in gray.
     """
-    figure, axes = forms.panels(2, len(heads), 9.6, 6.4, title=title, figure_class=Painting)
-    seconds = torch.arange(n, dtype=torch.float64) * TURN / n
-    colors = _hues(seconds).tolist()
-    for (above, below), (name, head) in zip(axes.T, heads.items(), strict=True):
-        _attention(above, torus.polynomial(head, *torus.grid(160)))
-        above.set_title(name, **forms.TITLE)
-        above.set_xlabel("first word θ1")
-        _plane(below)
-        for line, at, color in zip(lines(head, seconds).tolist(), seconds, colors, strict=True):
-            ends = cuts(*line)
-            above.scatter([-0.2, *ends], [at] * (1 + len(ends)), s=16, color=color, zorder=6,
-                          clip_on=False)  # fmt: skip
-            below.plot([math.cos(end) for end in ends], [math.sin(end) for end in ends],
-                       color=color, lw=1.3)  # fmt: skip
-    axes[0, 0].set_ylabel("second word θ2", labelpad=10)
+    figure, axes = forms.panels(1, 1, 8.6, 2.5, title=title)
+    axis = axes[0, 0]
+    for y, (name, right) in enumerate(kinds.items()):
+        color = PALE if name == control else INK
+        for x, n in enumerate(torch.bincount(right).tolist()):
+            up = y + 0.36 - 0.1 * (torch.arange(n) // 7)
+            along = x + 0.11 * (torch.arange(n) % 7 - 3)
+            axis.scatter(along, up, s=11, color=color, lw=0)
+    axis.axvline(limit + 0.5, color=LINE, lw=1.4, ls="--", zorder=0)
+    axis.annotate(
+        f"limit of one head: {limit}", (limit + 0.42, 1), (0, 2), color=LINE, ha="right", size=10,
+        xycoords=axis.get_xaxis_transform(), textcoords="offset points",
+    )  # fmt: skip
+    axis.set(yticks=range(len(kinds)), yticklabels=list(kinds), ylim=(len(kinds) - 0.5, -0.5))
+    low = min(int(right.min()) for right in kinds.values())
+    axis.set(xticks=range(low, 26), xlim=(low - 0.6, 25.6))
+    axis.set_xlabel("pairs right, of 25 (a dot for each of 50 starts)")
+    axis.tick_params(axis="y", length=0)
+    axis.spines["left"].set_visible(False)
     return figure
 
 
-def _hues(angles: Float[Tensor, " place"]) -> Float[Tensor, "place 3"]:
-    """A color for each angle in radians, without a seam."""
-    return 0.5 + 0.42 * (angles[:, None] - TURN * torch.arange(3) / 3).cos()
-
-
-def film(product: Product, title: str, n: int = 4) -> Figure:
-    """Maps of heads of d_head 1 with their frontiers, in a row, from one head.
-
-    From frame to frame φ goes once around, and t goes up and down by 1.5 B.
-    """
-    figure, axes = forms.panels(1, n, 10, 3, title=title, figure_class=Painting)
-    figure.sharpness = 1  # a page holds it twice
-    for k, axis in enumerate(axes.flat):
-        turn = k * TURN / n
-        lift = 1.5 * math.sin(turn)
-        moved = product._replace(phi=product.phi + turn, t=lift * product.B)
-        query, keys = moved.factors(*torus.grid(160))
-        _attention(axis, query * keys, zeros=(query, keys))
-        axis.set_title(f"φ + {math.degrees(turn):.0f}°, t/B = {lift + 0:.1f}", **forms.TITLE)
-    _name_angles(axes)
-    return figure
-
-
-def _name_angles(axes) -> None:
-    """Names for the axes of maps in rows: below the last row, beside the first column."""
-    for axis in axes[-1]:
-        axis.set_xlabel("first word θ1")
-    for axis in axes[:, 0]:
-        axis.set_ylabel("second word θ2")
-
-
-def _attention(axis, score, theta=None, zeros=()) -> None:
-    """A head's attention to the first word over the torus, with its frontier.
-
-    zeros: the factors of the score, if it has any, whose zeros are the frontier.
-    """
+def _attention(axis, score, theta=None) -> None:
+    """A head's attention to the first word over the torus, with its frontier."""
     show_map(axis, score.sigmoid(), theta, cmap=SHARES, vmin=0, vmax=1)
-    for each in zeros or (score,):
-        frontier(axis, each)
+    frontier(axis, score)
 
 
 def _plane(axis) -> None:

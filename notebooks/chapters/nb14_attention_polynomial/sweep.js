@@ -1,13 +1,11 @@
 // Where one head attends: the straight line of a second word on the circle, and the map that it sweeps.
 (root, data) => {
   const TURN = 2 * Math.PI, N = 440, side = 330, names = "ABCDE", degrees = 180 / Math.PI;
-  const cos = [], sin = [], five = data.product && { ...data.product };
+  const cos = [], sin = [];
   for (let i = 0; i < N; i++) { cos.push(Math.cos((i + 0.5) * TURN / N)); sin.push(Math.sin((i + 0.5) * TURN / N)); }
   // The head's score for this second word is g0 cos + g1 sin + h of the first word's angle.
   function line(t) {
     const c = Math.cos(t), s = Math.sin(t), x = data.coefficients;
-    if (five) { const q = Math.cos(t - five.phi) + five.s;
-      return [Math.cos(five.psi), Math.sin(five.psi), five.t - Math.cos(t - five.psi)].map(y => y * q * data.size); }
     return [x[1] + (x[5] + x[7]) * c + (x[6] + x[8]) * s, x[2] + (x[5] - x[7]) * s + (x[8] - x[6]) * c,
       x[0] + x[3] * c + x[4] * s + x[9] * Math.cos(2 * t) + x[10] * Math.sin(2 * t)]; }
   const make = (tag, parent, style = "", text = "") => { const e = document.createElement(tag);
@@ -66,15 +64,9 @@
     for (const a of at) { g.beginPath(); g.arc(mid + R * Math.cos(a), mid - R * Math.sin(a), 9, 0, TURN); g.fillStyle = "#B22222"; g.fill(); g.strokeStyle = "#fff"; g.lineWidth = 3; g.stroke(); }
     said.textContent = `second word at ${Math.round(second * degrees)}°: ` + (at.length ? "the line cuts the circle" : "the line misses the circle"); }
   const said = make("div", more, "margin-bottom:10px;min-width:260px");
-  const sliders = {};
-  for (const [key, text, low, high] of five ? data.sliders : []) {
-    const label = make("label", more, "display:block;margin-bottom:8px", text + " "), input = make("input", label, "width:150px;vertical-align:middle");
-    Object.assign(input, { type: "range", min: low, max: high, step: (high - low) / 200, value: five[key] });
-    input.oninput = () => { five[key] = +input.value; paint(); draw(); }; sliders[key] = input; }
   const button = make("button", more, "margin-top:4px", "play");
-  function step() {  // the film: a wave is shifted once around, or the second word goes once around
-    if (five) { five.phi = (five.phi + TURN / 180) % TURN; sliders.phi.value = five.phi; paint(); }
-    else second = (second + TURN / 240) % TURN;
+  function step() {  // the second word goes once around
+    second = (second + TURN / 240) % TURN;
     draw(); }
   button.onclick = () => { if (timer) { clearInterval(timer); timer = null; } else timer = setInterval(step, 50);
     button.textContent = timer ? "stop" : "play"; };

@@ -6,15 +6,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from aot_helpers.showing.widgets import Page
-from chapters.nb14_attention_polynomial.lines import Product
-from chapters.torus.palette import CLASS_COLORS, SHARES, TURN
+from chapters.torus.palette import CLASS_COLORS, SHARES
 
 
 class SweepView(Page):
     """One head in the page: drag the second word, and its straight line sweeps the circle.
 
-    head: its eleven coefficients, or the `lines.Product` of a head with d_head 1, whose free
-    numbers then have sliders. theta: the angle of each of five words. second: the angle of the
+    head: its eleven coefficients. theta: the angle of each of five words. second: the angle of the
     second word at the beginning. still: a figure for places without scripts.
     """
 
@@ -23,18 +21,6 @@ class SweepView(Page):
         ramp = (255 * SHARES(np.arange(256))[:, :3]).round().astype(int).tolist()
         data = {"theta": [round(float(t), 5) for t in theta], "second": second}
         data |= {"colors": colors, "ramp": ramp}
-        if isinstance(head, Product):
-            data["size"] = round(float(head.A * head.B), 5)
-            free = {"phi": head.phi % TURN, "psi": head.psi % TURN, "s": head.s / head.A,
-                    "t": head.t / head.B}  # fmt: skip
-            data["product"] = {name: round(float(value), 5) for name, value in free.items()}
-            data["sliders"] = [
-                ["phi", "φ turns the query", 0, TURN],
-                ["s", "s/A lifts the query", -2, 2],
-                ["psi", "ψ turns the keys", 0, TURN],
-                ["t", "t/B lifts the keys", -2, 2],
-            ]
-        else:
-            data["coefficients"] = [round(float(each), 5) for each in head]
+        data["coefficients"] = [round(float(each), 5) for each in head]
         said = "the straight line of a second word, to drag"
         super().__init__(Path(__file__).with_name("sweep.js"), data, still, said)
