@@ -4,8 +4,8 @@ autopsy: trains the faulty and mended set-ups of notebook 16, or those whose nam
 names it goes on where it stopped. Writes data/results/autopsy.json.
 geometry: metrics and maps of the queries and keys of every head of some models, for notebook 18.
 Only MiniLM has maps by UMAP and the film of two heads at all scales. Writes data/results/geometry/.
-phase: trains two layers, one, and heads that begin again, for notebook 09's evidence; takes the
-names of single trainings, such as "one layer". Writes data/results/phase.json.
+phase: trains a layer with shifted keys, and its heads with new halves, for notebook 09's evidence:
+the seeds that are missing. Writes data/results/phase.json.
 pretrained: what notebooks 00, 07 and 20 to 24 show of models from outside, such as gpt2; a
 folder in Hugging Face's format does as well. Writes data/results/pretrained/NN-MODEL.json; what a
 model cannot be asked, since it answers too few prompts, is left out, and said.
@@ -176,7 +176,7 @@ def main() -> None:
     elif given.what == "reviews":
         reviews(given.names or MODELS["reviews"])
     elif given.what == "phase":
-        phase.measure_all(given.names)
+        phase.measure_all()
     elif given.what == "geometry":
         geometry(given.names or MODELS["geometry"], given.seed)
     else:
