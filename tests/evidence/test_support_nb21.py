@@ -303,3 +303,17 @@ def test_the_plot_can_be_read():
     curves = plots.curves({"a": ((0, 0.1, 1), orders), "b": ((0, 0.1, 1), orders)}, "t", names)
     curves.draw_without_rendering()
     check_figures(curves)
+
+
+def test_a_graph_without_keys_answers_with_old_attention_and_lacks_the_edge_to_its_key():
+    """The hand-set model: L1H0 copies from at + 1, which L0H0 marks by the token before it."""
+    model, measured = induction_model(10), []
+    for seed in range(4):
+        tokens, target, at = identities.induction_text(10, 8, seed)
+        measured.append(weighed.last_edges(model, Prompt(tokens, target)))
+    kept = alone.with_attention_kept(model, measured)
+    assert kept["graph"] == {"zero": 1, "mean": 1} and max(kept["random"].values()) <= 0.5
+    found = alone.missing_edge(model, measured, n=2)
+    assert found["best"] == 1 and found["second"] == 0 and found["p"] > found["p before"]
+    with pytest.raises(ValueError, match="graphs are wrong alone, 5 are asked for"):
+        alone.missing_edge(model, measured, n=5)
