@@ -168,12 +168,14 @@ def test_a_graph_is_drawn_once_and_its_size_is_that_of_its_masks(tiny_gpt2):
         assert graphs.pruned(edges) is graphs.pruned(edges, target=5)
 
 
-def test_figures_of_runs_alone_can_be_read():
-    runs = {"whole": [0.1, 0.9], "alone": [0.5, 0.5]}
-    counts = {"rest at zero": 3, "rest at its mean": 2}
+def test_figures_over_texts_and_of_runs_alone_can_be_read():
+    tokens = ["<|bos|>", " Mila", " Toren", " lived", " Mila"]
+    arcs = [figures.Arc("L1H2", 2, 4, 5), figures.Arc("L0H3", 1, 2, 2, below=True)]
+    bars = {"whole": {"": 0.9}, "alone": {"mean": 0.5, "zero": 0.1}}
     check_figures(
-        figures.attention_alone(runs, ["a", "b"], "title", "L1H2"),
-        figures.by_size({"graph": counts}, 4, "title"),
+        figures.over_text(tokens, arcs, "title", {4: ("asks", figures.QUERY)}),
+        figures.probabilities(bars, "title", "p", gray=["whole"]),
+        figures.one_more({"a": (0.5, 0.9), "b": (0, 0)}, "title", ("x", "y"), "a"),
     )
 
 
@@ -227,23 +229,25 @@ def test_a_view_is_one_file_that_asks_for_nothing(make_model, some_tokens, tmp_p
 MODEL, AT = induction_model(10), 5  # the last token stands there before
 TOKENS = torch.tensor([0, 5, 1, 7, 6, 8, 3, 9, 8])
 ASTRAY = [[0.0, 1, 0], [2, 0, 0], [0, 0, 0], [0, 0, 0]]
+LINES = [((1, 0), 8, AT + 1)]
 ANSWERS = [
-    ("21.1", exercises.attend, "solved"),
-    ("21.1", lambda p, v, kept, rest: exercises.attend(p, v, ~kept, rest), "not yet"),
-    ("21.1", lambda p, v, kept, rest: exercises.attend(p, v, kept, 0 * rest), "not yet"),
-    ("21.1", lambda p, v, kept, rest: (p * kept) @ v, "not yet"),
-    ("21.2", [((0, 0), AT + 1, AT), ((1, 0), 8, AT + 1)], "solved"),
-    ("21.2", [((0, 0), AT + 1, AT), ((1, 0), 8, AT)], "not yet"),
-    ("21.2", [((1, 0), 8, 0), ((1, 0), 8, AT)], "not yet"),
-    ("21.2", [((0, 0), AT + 1, AT), ((0, 0), 8, AT)], "not yet"),
-    ("21.2", [((0, 0), AT, AT + 1), ((1, 0), 8, AT + 1)], "not yet"),
-    ("21.2", [AT, AT + 1], "not yet"),
-    ("21.2", [((1, 0), 8, AT + 1)], "not yet"),
-    ("21.3", ASTRAY, "solved"),
-    ("21.3", torch.ones(4, 3), "not yet"),
-    ("21.3", [[0.0, 0, 0], *ASTRAY[1:]], "not yet"),
-    ("21.3", torch.zeros(4, 3), "not yet"),
-    ("21.3", "all", "not yet"),
+    ("21.1", ASTRAY, "solved"),
+    ("21.1", torch.ones(4, 3), "not yet"),
+    ("21.1", [[0.0, 0, 0], *ASTRAY[1:]], "not yet"),
+    ("21.1", torch.zeros(4, 3), "not yet"),
+    ("21.1", "all", "not yet"),
+    ("21.2", exercises.attend, "solved"),
+    ("21.2", lambda p, v, kept, rest: exercises.attend(p, v, ~kept, rest), "not yet"),
+    ("21.2", lambda p, v, kept, rest: exercises.attend(p, v, kept, 0 * rest), "not yet"),
+    ("21.2", lambda p, v, kept, rest: (p * kept) @ v, "not yet"),
+    ("21.3", ((0, 0), AT + 1, AT), "solved"),
+    ("21.3", [((0, 0), AT + 1, AT)], "solved"),
+    ("21.3", LINES[0], "not yet"),  # known
+    ("21.3", ((1, 0), 8, AT), "not yet"),  # the last layer
+    ("21.3", ((0, 0), 8, AT), "not yet"),  # another place
+    ("21.3", ((0, 0), AT + 1, 0), "not yet"),  # the right place, another token
+    ("21.3", ((0, 0), AT, AT + 1), "not yet"),  # a later token
+    ("21.3", [AT, AT + 1], "not yet"),
 ]
 
 
@@ -251,5 +255,5 @@ ANSWERS = [
 def test_an_answer_is_judged(verdict, number, answer, expected):
     run = run_of(MODEL, TOKENS)
     zero = torch.zeros_like(measure.mean_values([run]))
-    given = {"run": run, "rests": {"zero": zero}} if number == "21.2" else {}
+    given = {"run": run, "rests": {"zero": zero}, "lines": LINES} if number == "21.3" else {}
     assert verdict(number, answer, **given) == expected

@@ -9,6 +9,7 @@ from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from aot_helpers.teaching.exercises.references import compared, draw, read_numbers
 from chapters.nb21_information_flow.measure import attend_edits
 
+LIKELY = 0.3  # so probable a mended graph makes its token
 ATTENTION = torch.tensor([0.7, 0.15, 0.1, 0.05])
 TOWARD = torch.tensor([1.0, 0.0, 0.0])
 
@@ -22,7 +23,7 @@ def attend(pattern, v, kept, rest):
     return z + torch.einsum("hqk,khd->qhd", pattern * ~kept, rest)
 
 
-PAGES = {"21.1": attend}
+PAGES = {"21.2": attend}
 
 
 def _attend(answer):
@@ -52,46 +53,48 @@ def _attend(answer):
     return "with zeros as rest this is zero ablation, with mean values it is mean ablation"
 
 
-def _mend(answer, run, rests):
-    """answer: two edges (head, query, key). rests: what dropped edges carry, by name."""
-    config, n, kept = run.model.config, len(run.tokens), []
-    if not isinstance(answer, list | tuple) or len(answer) != 2:
-        raise NotYet("Give a list of two edges: [(head, query, key), (head, query, key)].")
-    if any(edge is ... for edge in answer):
+def _mend(answer, run, rests, lines):
+    """answer: the edge (head, query, key) that some lines lack. rests: what dropped edges carry."""
+    config, n = run.model.config, len(run.tokens)
+    if answer is ...:
         raise NotAttempted
+    if isinstance(answer, list) and len(answer) == 1:
+        (answer,) = answer
     mask = torch.zeros(config.n_layers, config.n_heads, n, n, dtype=torch.bool)
-    for edge in answer:
-        try:
-            (layer, number), query, key = edge
-            mask[layer, number, query, key] = True
-        except (TypeError, ValueError, IndexError):
-            raise NotYet(f"{edge} is no edge: write (aot.Head(1, 2), query, key).") from None
-        if not 0 <= key <= query:
-            raise NotYet("No head attends to a later token: the key stands before the query.")
-        kept.append((layer, query, key))
+    for (layer, number), query, key in lines:
+        mask[layer, number, query, key] = True
+    try:
+        (layer, number), query, key = answer
+        known = bool(mask[layer, number, query, key])
+        mask[layer, number, query, key] = True
+    except (TypeError, ValueError, IndexError):
+        raise NotYet(f"{answer} is no edge: write (aot.Head(1, 2), query, key).") from None
+    if not 0 <= key <= query:
+        raise NotYet("No head attends to a later token: the key stands before the query.")
+    if known:
+        raise NotYet("This line is in the picture already.")
     target, said = int(run.cache["logits"][0, -1].argmax()), {}
     for name, rest in rests.items():
-        edits = attend_edits(attend, mask, rest)
-        logits = run.model(run.tokens[None], edits=edits)[0, -1]
+        logits = run.model(run.tokens[None], edits=attend_edits(attend, mask, rest))[0, -1]
         said[name] = int(logits.argmax()), logits.softmax(dim=-1)[target].item()
-    if all(first == target for first, _ in said.values()):
-        odds = ", ".join(f"{p:.2f} with {name}s" for name, (_, p) in said.items())
+    odds = ", ".join(f"{p:.2f} with {name}s" for name, (_, p) in said.items())
+    if all(first == target and p >= LIKELY for first, p in said.values()):
         return f"its probability: {odds}"
-    late = [key for layer, query, key in kept if (layer, query) == (1, n - 1)]
-    early = [query for layer, query, _ in kept if layer == 0]
-    if not late:
+    reads = [at for _, _, at in lines]
+    if layer == config.n_layers - 1:
         raise NotYet(
-            "One edge must end at the last token: a head of layer 1 that copies from there."
+            f"The probability is {odds}. Who has written what a head of the last layer reads as "
+            "its key? Only an earlier layer can have."
         )
-    if not early:
+    if query not in reads:
         raise NotYet(
-            "Both are in layer 1. Who has written what a head of layer 1 reads as its key?"
+            f"The probability is {odds}. Your line writes at @{query}, but the last layer reads "
+            f"its keys at {', '.join(f'@{at}' for at in sorted(set(reads)))}."
         )
-    if late[0] != early[0]:
-        raise NotYet(
-            f"Layer 1 reads its key at @{late[0]}, but your other edge writes at @{early[0]}."
-        )
-    raise NotYet("The places fit together, but the two alone do not say the word.")
+    raise NotYet(
+        f"The probability is {odds}. The line ends at a good place; what has to be written there, "
+        "and which head takes it from where?"
+    )
 
 
 def _astray(answer):
@@ -115,4 +118,4 @@ def _astray(answer):
     return f"of the logit, the one edge that is kept contributes: {said}"
 
 
-CHECKS = {"21.1": _attend, "21.2": _mend, "21.3": _astray}
+CHECKS = {"21.1": _astray, "21.2": _attend, "21.3": _mend}

@@ -9,16 +9,26 @@ The wider, the stronger beside the strongest into the same box.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, PathPatch
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, PathPatch
 from matplotlib.path import Path as Line
 
-from aot_helpers.showing import forms
-from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE, VALUE, canvas, headline
+from aot_helpers.showing.diagrams import (
+    INK,
+    KEY,
+    PALE,
+    QUERY,
+    SHARE,
+    VALUE,
+    canvas,
+    headline,
+    say,
+    word,
+)
 from aot_helpers.showing.forms import SMALL, shown
-from aot_helpers.showing.panels import printable
+from aot_helpers.showing.panels import panels, printable
 from aot_helpers.showing.widgets import Page
 from chapters.nb21_information_flow.flow import STEPS, Node
 from chapters.nb21_information_flow.flow_graph import (
@@ -234,30 +244,95 @@ def _legend(axis, target: str, lines: set[str]) -> None:
     axis.text(x, y, "(wider: stronger)", color="#555555", **text)
 
 
-def by_size(counts: Mapping[str, Mapping[str, int]], n: int, title: str) -> Figure:
-    """In how many of n prompts each graph alone says the right token: {graph: {rest: prompts}}."""
-    look = {"apart": True, "number": ".0f", "x_range": (-1, n + 2), "width": 8.2}
-    colors = {"rest at its mean": QUERY, "rest at zero": KEY}
-    label = f"prompts, of {n}, in which the right token comes first"
-    return forms.dots({"": counts}, title, label, colors=colors, **look)
+class Arc(NamedTuple):
+    """One edge over a text: from a key to a query, above it, or below it in an earlier layer."""
+
+    label: str
+    key: int
+    query: int
+    width: float  # points
+    below: bool = False
+    color: str = SHARE
 
 
-def attention_alone(
-    runs: Mapping[str, Sequence[float]], tokens: Sequence[str], title: str, head: str
+def over_text(
+    tokens: Sequence[str], arcs: Sequence[Arc], title: str, notes: Mapping[int, tuple] | None = None
 ) -> Figure:
-    """Where a head attends to from the last token, in several runs: {run: [key]}.
+    """A text as boxes and edges as arcs over it. notes: {position: (line below it, color)}."""
+    notes = notes or {}
+    names = [shown(token) if token != "<|bos|>" else "BOS" for token in tokens]
+    widths = [0.13 + 0.079 * len(name) for name in names]
+    deep = 1.15 if notes or any(arc.below for arc in arcs) else 0.45
+    figure, axis = canvas(sum(widths) + 0.05 * len(widths) + 0.5, deep + 2.35)
+    centers, x = [], 0.25
+    for width in widths:
+        centers.append(x + width / 2)
+        x += width + 0.05
+    ends = {i for arc in arcs for i in (arc.key, arc.query)} | set(notes)
+    for i, (center, name, width) in enumerate(zip(centers, names, widths, strict=True)):
+        color = INK if i in ends else "0.6"
+        word(axis, center, deep, name, color, width=width, height=0.34, size=10)
+    above = sorted((arc for arc in arcs if not arc.below), key=lambda arc: arc.query - arc.key)
+    for row, arc in enumerate([*above, *(arc for arc in arcs if arc.below)]):
+        side, rise = (-1, 0.75) if arc.below else (1, 0.85 + 0.75 * row)
+        foot, shift = deep + 0.2 * side, 0.0 if arc.below else 0.1 * (row - 1)
+        start, stop = centers[arc.key] + 0.5 * shift, centers[arc.query] + shift
+        way = [(start, foot), (start, foot + side * rise), (stop, foot + side * rise), (stop, foot)]
+        path = Line(way, [Line.MOVETO, *[Line.CURVE4] * 3])
+        head = f"-|>,head_length={4 + 0.6 * arc.width:g},head_width={2 + 0.45 * arc.width:g}"
+        axis.add_patch(FancyArrowPatch(path=path, arrowstyle=head, mutation_scale=1, lw=arc.width,
+                                       color=SHARE, zorder=2, capstyle="butt"))  # fmt: skip
+        at = (start + stop) / 2, foot + side * 0.75 * rise
+        ha = "center" if stop - start > 2 else "right" if not arc.below else "left"
+        place = (at[0] + (0 if ha == "center" else 0.35 if arc.below else -0.35), at[1])
+        box = {"fc": "white", "ec": "none", "pad": 1.5}
+        say(axis, *place, arc.label, arc.color, ha=ha, weight="bold", bbox=box)
+    for i, (line, color) in notes.items():
+        ha = "right" if i > len(tokens) / 2 else "left"
+        say(axis, centers[i] + (0.3 if ha == "right" else 0.16), deep - 0.42, line, color, ha=ha,
+            weight="bold")  # fmt: skip
+    return headline(figure, title)
 
-    Keys that get less than 0.1 in every run are added up in a last column.
-    """
-    weights = np.stack([np.asarray(row) for row in runs.values()])
-    some = weights.max(axis=0) >= 0.1
-    shares = np.column_stack([weights[:, some], weights[:, ~some].sum(axis=1)])
-    names = [f"{shown(token)} @{i}" for i, token in enumerate(tokens) if some[i]]
-    return forms.grids(
-        {"": {"": shares}}, title, number=".2f", row_names=list(runs),
-        column_names=[*names, f"{(~some).sum()} others"], label=f"attention weight\nof {head}",
-        cell=(0.62, 0.42), x_label=f"attended to from the last token, @{len(tokens) - 1}",
-    )  # fmt: skip
+
+def probabilities(
+    rows: Mapping[str, Mapping[str, float]], title: str, label: str, gray: Sequence[str] = ()
+) -> Figure:
+    """A token's probability in runs, {run: {rest: probability}}, as bars; some of them gray."""
+    n_bars = sum(map(len, rows.values()))
+    figure, axes = panels(1, 1, 8.4, 0.3 * n_bars + 0.12 * len(rows) + 0.6, title=title)
+    axis, y, ticks = axes[0, 0], 0.0, []
+    for name, each in rows.items():
+        ticks.append(y + (len(each) - 1) / 2)
+        for i, (rest, p) in enumerate(each.items()):
+            color = "0.55" if name in gray else SHARE
+            axis.barh(y, p, 0.8, color=color, alpha=1 - 0.45 * i)
+            said = f"{p:.2f}" + (f"  rest at {rest}" if len(each) > 1 else "")
+            inside = p > 0.6
+            axis.text(p + (-0.01 if inside else 0.01), y, said, va="center", fontsize=10,
+                      ha="right" if inside else "left",
+                      color="white" if inside and not i else INK)  # fmt: skip
+            y += 1
+        y += 0.5
+    axis.set_yticks(ticks, list(rows))
+    axis.set(xlim=(0, 1), ylim=(y - 0.9, -0.7), xlabel=label)
+    axis.tick_params(axis="y", length=0)
+    return figure
+
+
+def one_more(
+    found: Mapping[str, tuple[float, float]], title: str, labels: tuple[str, str], named: str
+) -> Figure:
+    """Runs with one edge more each, {edge: (probability across, up)}; one of them has a name."""
+    figure, axes = panels(1, 1, 6.4, 3.0, title=title)
+    axis = axes[0, 0]
+    rest = [place for edge, place in found.items() if edge != named]
+    axis.scatter(*zip(*rest, strict=True), s=22, color="0.55", alpha=0.5, lw=0)
+    axis.scatter(*found[named], s=60, color=SHARE, lw=0)
+    look = {"color": SHARE, "weight": "bold", "fontsize": 10, "va": "center"}
+    axis.annotate(named, found[named], (10, 0), textcoords="offset points", **look)
+    axis.annotate(f"all {len(rest)} others", (0.16, 0.1), color="0.4", fontsize=10)
+    axis.set(xlim=(-0.03, 1), ylim=(-0.03, 1.05), xlabel=labels[0], ylabel=labels[1])
+    return figure
 
 
 class FlowView(Page):
