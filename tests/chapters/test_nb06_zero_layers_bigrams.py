@@ -142,14 +142,23 @@ def test_rule_and_exception_are_judged(capsys, exception, rule, expected):
 def test_figures_can_be_read():
     signs = " aeioubt"
     tables = {"counted": torch.rand(8, 8).softmax(-1), "learned": torch.rand(8, 8).softmax(-1)}
-    saves, needs = torch.rand(8, 8) * 0.01 + 0.0005, torch.randint(1, 9, (8, 8))
+    saves, kept = torch.rand(8, 8) * 0.01 + 0.0005, torch.rand(8, 8) > 0.5
     groups = {"some": saves > 0.005, "others": saves <= 0.005}
     check_figures(
         figures.table_maps(tables, signs, "title"),
         figures.table_strip(tables, signs, ["b ", "ta"], "title"),
-        figures.worth_and_width(saves, needs, groups, signs, ["b ", "ta"], "title"),
+        figures.kept_and_not(saves, kept, groups, signs, ["b ", "ta"], "title"),
         figures.letter_plane(torch.randn(8, 2), signs, "title"),
     )
+
+
+def test_a_row_says_how_many_of_its_pairs_are_kept():
+    saves, some = torch.full((3, 3), 0.004).double(), torch.eye(3).bool()
+    kept = torch.tensor([[1, 1, 0], [0, 0, 0], [0, 0, 0]]).bool()
+    rows = {"same": some, "other": ~some}
+    figure = figures.kept_and_not(saves, kept, rows, "ab ", ["aa", "ab"], "title")
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels == ["other:\n17% of 6 kept", "same:\n33% of 3 kept"]
 
 
 def test_a_line_is_drawn_only_between_letters_that_it_parts():

@@ -44,37 +44,38 @@ def table_strip(tables: dict[str, Table], signs: str, named: list[str], title: s
     return figure
 
 
-def worth_and_width(
+def kept_and_not(
     saves: Table,
-    needs: Float[Tensor, "present next"],
-    groups: dict[str, Bool[Tensor, "present next"]],
+    kept: Bool[Tensor, "present next"],
+    rows: dict[str, Bool[Tensor, "present next"]],
     signs: str,
     named: list[str],
     title: str,
 ) -> Figure:
-    """A dot for each pair of a group: what it saves (across) and the width it needs (up).
+    """A dot for each pair: what it saves (across), in one of two rows, purple if it is kept.
 
-    Dots of one width are spread a little, so that they do not cover each other. named: pairs of
-    signs to be labeled.
+    The dots of a row are spread up and down, so that they do not cover each other; a row's label
+    says how many of its pairs are kept. named: pairs of signs to be labeled.
     """
-    spread = (torch.arange(saves.numel()) * 0.618 % 1 - 0.5).view_as(saves) * 0.55
-    up = needs + spread
+    spread = (torch.arange(saves.numel()) * 0.618 % 1 - 0.5).view_as(saves) * 0.62
+    up, labels = torch.zeros_like(saves), {}
+    for place, (name, some) in enumerate(reversed(rows.items())):
+        up[some] = place + spread[some].to(up.dtype)
+        labels[f"{name}:\n{kept[some].double().mean():.0%} of {some.sum()} kept"] = place
+    shown_pairs = torch.stack(list(rows.values())).any(dim=0)
+    groups = {"not kept": shown_pairs & ~kept, "kept": shown_pairs & kept}
     data = {name: (saves[some], up[some]) for name, some in groups.items()}
     names = {}
     for pair in named:
         i, j = (signs.index(sign) for sign in pair)
         names[" → ".join(map(shown, pair))] = saves[i, j].item(), up[i, j].item()
-    look = {"colors": dict(zip(groups, (SHARE, INK), strict=True)), "names": {"": names}}
-    across, label = (
-        "nats per letter that the pair saves",
-        "numbers for each letter, to keep the pair",
-    )
-    figure = points({"": data}, title, across, label, x_log=True, height=4.4, **look)
+    look = {"colors": {"not kept": "0.72", "kept": SHARE}, "names": {"": names}, "x_log": True}
+    figure = points({"": data}, title, "nats per letter that the pair saves", "", **look)
     axis = figure.axes[0]
     ring = {"s": 60, "facecolors": "none", "edgecolors": INK, "lw": 1.2}
     axis.scatter(*zip(*names.values(), strict=True), **ring)
-    ticks = sorted({int(width) for some in groups.values() for width in needs[some]})
-    axis.set_yticks(ticks)
+    axis.axhline(0.5, color="0.85", lw=1)
+    axis.set_yticks(list(labels.values()), list(labels))
     axis.set_xticks([0.001, 0.01], ["0.001", "0.01"])
     axis.set_xticks([], minor=True)
     return figure
