@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from answers import graded
-from chapters.nb13_torus_network import diagrams, figures, strips
+from chapters.nb13_torus_network import diagrams, exercises, figures, strips
 from chapters.torus import networks as torus
 from chapters.torus import winding as torus_winding
 from chapters.torus.palette import CLASS_COLORS, predictor
@@ -62,7 +62,7 @@ def test_figures_can_be_read():
         figures.class_map(PREDICT, THETA, FACTS, "a", (1, 1)),
         figures.growing({0: NET, 1: NET}, np.eye(2), FACTS, "a"),
         figures.growing({0: NET, 1: NET}, np.eye(2), FACTS, "a", np.eye(2)),
-        figures.held_maps({"a": classes, "b": classes}, 0, THETA, title="title"),
+        figures.held_maps({"a": classes, "b": classes}, THETA, title="title"),
         diagrams.drawn_whole(NET, title="title"),
         diagrams.onto_circle(NET.W_E[0], THETA, titles=("left", "right")),
     )
@@ -79,6 +79,7 @@ def weight(x1, x2, W_Q, W_K, root=None):
 
 
 CROSS = [["A", "B"], ["B", "A"]]
+STAYS = dict.fromkeys(exercises.MOVES, False) | {"W_Q doubled": True, "W_V doubled": True}
 ANSWERS = [
     ("13.1", [weight], "solved"),
     ("13.1", [lambda *given: 1 - weight(*given)], "not yet. That is the weight on the second"),
@@ -93,23 +94,18 @@ ANSWERS = [
     ("13.2", [[["A", "B"], ["C", "A"]]], "not yet. Sums can give"),
     ("13.2", ["ABBA"], "not yet. Two rows"),
     ("13.2", [...], "not attempted"),
-    ("13.3", [[[0, 0, 0], [-1, 2, 0], [-1, -2, 0]]], "solved"),
-    ("13.3", [[[0, 0, 0], [-1, 0, 2.0], [-1, 0, -2]]], "solved"),
-    ("13.3", [[[0, 1, 0], [0, -1, 0], [0, 0, 1]]], "not yet. The winner changes 3 times; one"),
-    (
-        "13.3",
-        [[[1, 0, 0], [0, 2, 0], [-5, 1, 1]]],
-        "not yet. The winner changes 2 times, and row 2",
-    ),
-    ("13.3", [[[1, 0], [0, 1]]], "not yet. Three rows of three"),
-    ("13.3", ["waves"], "not yet. Three rows of three"),
-    ("13.3", [...], "not attempted"),
+    ("13.3", [STAYS], "solved"),
+    ("13.3", [STAYS | {"W_E doubled": True}], "not yet. W_E doubled: layer norm"),
+    ("13.3", [STAYS | {"W_Q doubled": False}], "not yet. W_Q doubled: the scores double"),
+    ("13.3", [STAYS | {"W_V doubled": ...}], "not yet. Five answers"),
+    ("13.3", [dict.fromkeys(STAYS, ...)], "not attempted"),
 ]
 
 
 @pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
 def test_an_answer_is_judged_and_a_slip_named(number, answer, expected):
-    assert graded(number, *answer).startswith(expected)
+    given = {"net": NET} if number == "13.3" else {}
+    assert graded(number, *answer, **given).startswith(expected)
 
 
 def test_a_page_is_the_readers_once_it_is_right(check_page):

@@ -1,4 +1,4 @@
-"""The exercises of notebook 13: a head, an impossible square, three waves.
+"""The exercises of notebook 13: a head, an impossible square, changes that move nothing.
 
 PAGES are the package's versions of what the reader writes; each is its folded solution.
 """
@@ -9,6 +9,8 @@ import torch
 
 from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from aot_helpers.teaching.exercises.references import compared, draw
+from chapters.torus import networks as torus
+from chapters.torus.networks import TorusNets
 
 
 def attention_weight(x1, x2, W_Q, W_K):
@@ -65,23 +67,41 @@ def _square(answer):
     raise NotYet("Sums can give three or four different next words; look for two.")
 
 
-def _waves(answer):
-    if answer is ...:
+# Changes of the weights, and why each moves no decision boundary, or does.
+MOVES = {
+    "W_U doubled": "all five logits double, and the largest stays the largest",
+    "the same vector added to all columns of W_U": "all five logits grow by the same amount",
+    "W_E doubled": "layer norm divides by the length",
+    "W_Q doubled": "the scores double, so the attention weights change",
+    "W_V doubled": "what the heads write doubles, but the residual connection stays",
+}
+
+
+def _moved(answer, net):
+    """Judge which changes of one network move a boundary, by its answers all over the torus."""
+    if not isinstance(answer, dict) or all(each is ... for each in answer.values()):
         raise NotAttempted
-    try:
-        c, a, b = torch.tensor(answer, dtype=torch.float64).reshape(3, 3).T[..., None]
-    except (TypeError, ValueError, RuntimeError):
-        raise NotYet(f"Three rows of three numbers are wanted, not {answer!r}.") from None
-    theta = (torch.arange(3600) + 0.31) * math.pi / 1800
-    winner = (c + a * theta.cos() + b * theta.sin()).argmax(dim=0)
-    changes = int((winner != winner.roll(1)).sum())
-    if changes == 4:
-        return "each wave wins around its top, and a constant can win on both sides of it"
-    never = sorted(set(range(3)) - set(winner.tolist()))
-    if never:
-        rows = " and ".join(str(row) for row in never)
-        raise NotYet(f"The winner changes {changes} times, and row {rows} (from 0) never wins.")
-    raise NotYet(f"The winner changes {changes} times; one of the three has to win at two places.")
+    if answer.keys() != MOVES.keys() or not all(each in (True, False) for each in answer.values()):
+        raise NotYet("Five answers are wanted, each True or False.")
+    W, vector = net.tensors(), torch.tensor([3.0, -2.0, 1.0])[:, None]
+    new = [{"W_U": 2 * W["W_U"]}, {"W_U": W["W_U"] + vector}]
+    new += [{name: 2 * W[name]} for name in ("W_E", "W_Q", "W_V")]
+    before = _answers(net)
+    wrong = []
+    for name, each in zip(MOVES, new, strict=True):
+        moves = not torch.equal(before, _answers(TorusNets(**{**W, **each})))
+        if answer[name] != moves:
+            wrong.append(f"{name}: {MOVES[name]}")
+    if wrong:
+        raise NotYet("; ".join(wrong) + ".")
+    return "only what changes the direction of the residual stream, or the cells, moves a boundary"
 
 
-CHECKS = {"13.1": _weight, "13.2": _square, "13.3": _waves}
+def _answers(net, n=60):
+    """The answer after all pairs of words, and at n × n places of the torus."""
+    both = zip(torus.pairs(net), torus.on_grid(n), strict=True)
+    first, second = (torch.cat(each, dim=1) for each in both)
+    return torus.logits(net.double(), first.double(), second.double()).argmax(dim=-1)
+
+
+CHECKS = {"13.1": _weight, "13.2": _square, "13.3": _moved}

@@ -1,6 +1,6 @@
-"""What the network of notebook 13 says, as maps: facts, training, boundaries; and capacity."""
+"""What the network of notebook 13 says, as maps: facts, training, boundaries."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -18,7 +18,6 @@ from chapters.torus.palette import (
     Strip,
     painted,
     predictor,
-    show_small,
 )
 from chapters.torus.torus_maps import show_facts, show_map
 
@@ -91,74 +90,11 @@ def growing(
     return figure
 
 
-def held_maps(
-    maps: Mapping[str, Int[torch.Tensor, "n n"]], first: int, theta, *, title: str
-) -> Figure:
-    """Class maps of one network side by side.
-
-    maps: {its title: classes [θ2, θ1]}. first: the first word whose column is marked.
-    """
+def held_maps(maps: Mapping[str, Int[torch.Tensor, "n n"]], theta, *, title: str) -> Figure:
+    """Class maps of one network side by side; maps: {its title: classes [θ2, θ1]}."""
     figure, axes = forms.panels(1, len(maps), 10, 4.2, title=title, figure_class=Painting)
     for axis, (name, classes) in zip(axes[0], maps.items(), strict=True):
         show_map(axis, CLASS_COLORS[classes], theta)
-        axis.axvline(theta[first], **DASHED)
         axis.set_title(name, **forms.TITLE)
         axis.set_ylabel("second word" if axis is axes[0, 0] else "")
-    return figure
-
-
-def pattern_against_values(counts: Mapping[str, Float[torch.Tensor, "3 net"]], title: str) -> None:
-    """Show each network's changes per turn by its pattern alone, over those by its values alone.
-
-    counts: {kind of network: changes per turn by both, by the pattern alone, by the values alone}.
-    """
-    figure, axes = forms.panels(1, 1, 6.6, 5.2, title=title)
-    axis, end = axes[0, 0], 1.05 * max(float(each[1:].max()) for each in counts.values())
-    axis.plot([0, end], [0, end], color=PALE, lw=1, ls="--")
-    axis.text(0.97 * end, 0.92 * end, "as many", color=PALE, rotation=45, ha="right", va="top",
-              rotation_mode="anchor")  # fmt: skip
-    looks = (
-        {"fc": "#7B3F99", "marker": "o", "zorder": 3},
-        {"fc": "#B8B8B8", "marker": "D", "zorder": 2},
-    )
-    for (name, (_, pattern, values)), look in zip(counts.items(), looks, strict=True):
-        axis.scatter(values, pattern, s=40, ec="white", lw=0.7, label=name, **look)
-    axis.set(xlim=(0, end), ylim=(0, end), aspect="equal")
-    axis.set_xlabel("changes per turn by the values (OV) alone")
-    axis.set_ylabel("changes per turn by the pattern (QK) alone")
-    axis.legend(loc="lower right", frameon=False)
-    axis.spines[["top", "right"]].set_visible(False)
-    show_small(figure)
-
-
-def capacity(
-    by_heads: Mapping[int, Float[torch.Tensor, " net"]],
-    by_words: Mapping[int, Float[torch.Tensor, " net"]],
-    tables: Sequence[float] | None = None,
-    *,
-    title: str,
-) -> Figure:
-    """Accuracy of every network by the number of heads and by the number of words.
-
-    by_heads, by_words: {how many: accuracies}. tables: the accuracy of the best table of the second
-    word, for each number of words, drawn as a dashed line.
-    """
-    note = "Line and band: median and range of 50 networks."
-    if tables is None:
-        flat = None
-    else:
-        flat = [tables[list(by_words).index(5)]] * len(by_heads)
-        note = "Networks: median and range of 50. Best table: of the second word alone."
-    panels = {}
-    for name, groups, table in (("five words", by_heads, flat), ("three heads", by_words, tables)):
-        runs = np.stack([np.asarray(each) for each in groups.values()], axis=1)
-        panels[name] = {"networks": (list(groups), runs)}
-        if table is not None:
-            panels[name]["best table"] = (list(groups), table)
-    figure = forms.lines(
-        panels, title, "number of heads", "fraction of facts known", colors={"best table": PALE},
-        styles={"best table": "--"}, y_range=(0, 1.05), width=10,
-        note=note,
-    )  # fmt: skip
-    figure.axes[1].set_xlabel("number of words")
     return figure

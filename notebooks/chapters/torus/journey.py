@@ -6,7 +6,6 @@ other figure: the first word to the right, the second up.
 """
 
 import math
-from base64 import b64encode
 from collections.abc import Iterator
 
 import numpy as np
@@ -17,20 +16,15 @@ from chapters.torus.palette import CLASS_COLORS, painted, predictor
 from chapters.torus.render import camera, lit, look, pearl, texture
 
 TUBE = 0.52  # of the torus, whose ring has radius 1
-# (name, what is said of it, elevation and azimuth from which it is seen) at times 0, 1, 2 …
+# The elevation and azimuth from which the mesh is seen at times 0, 1, 2 …
 STAGES = (
-    ("The map.", "First word to the right, second word up; pearls are the 25 facts.", 66, 0),
-    ("A tube.", "The first word's angle comes back to itself: left and right are glued.", 34, 20),
-    ("A torus.", "So does the second word's: top and bottom are glued, and no edge is left.",
-     42, 28),
-    ("Heads turned up.", "They add what they write for each pair, and the torus crumples.",
-     8, 80),
-    ("Onto the globe.", "Only directions count for the answer: every point slides outward.",
-     -14, 130),
-    ("Pearls in cells.",
-     "The unembedding divides the globe: {known} of {all} facts lie in their Voronoi cell.",
-     -28, 180),
-)  # fmt: skip
+    (66, 0),  # the map: first word to the right, second word up
+    (34, 20),  # a tube: left and right are glued
+    (42, 28),  # a torus: top and bottom are glued as well
+    (8, 80),  # heads turned up: they add what they write
+    (-14, 130),  # onto the globe: every point moves outward
+    (-28, 180),  # the pearls in the cells of the unembedding
+)
 
 
 def ease(t: float, start: float) -> float:
@@ -97,7 +91,7 @@ class Journey:
         """A lit picture [side, side, 3] at a time, drawn twice as large and halved."""
         mesh, pearls = self.shape(t)
         k = min(int(t), len(STAGES) - 2)
-        (*_, low, left), (*_, high, right) = STAGES[k : k + 2]
+        (low, left), (high, right) = STAGES[k : k + 2]
         x = ease(t - k, 0)
         view, wide, scale = (
             camera(low + x * (high - low), left + x * (right - left)),
@@ -119,31 +113,6 @@ class Journey:
         for at, fact in zip(pearls @ view.T, self.facts, strict=True):
             pearl(image, depth, at + [0, 0, 0.03], scale, CLASS_COLORS[fact], 0.042)
         return image.reshape(side, 2, side, 2, 3).mean(axis=(1, 3))
-
-    def data(self, cells: int = 56) -> dict:
-        """What journey.js needs, for JSON."""
-        unit = np.abs(self.heads).max() / 32767
-        packed = lambda numbers: b64encode(np.ascontiguousarray(numbers).tobytes()).decode()  # noqa: E731
-        shades = (255 * CLASS_COLORS).round().astype(int).tolist()
-        pearls = [
-            {"theta": [a, b], "written": written.tolist(), "color": shades[fact]}
-            for a, b, written, fact in zip(*self.pairs, self.written, self.facts, strict=True)
-        ]
-        axes = [
-            {"axis": axis.tolist(), "color": color}
-            for axis, color in zip(self.cells(), shades, strict=False)
-        ]
-        right = (self.shape(len(STAGES) - 1)[1] @ self.cells().T).argmax(-1) == self.facts
-        counts = {"known": int(right.sum()), "all": len(right)}
-        stages = [
-            {"name": name, "said": said.format(**counts), "view": view}
-            for name, said, *view in STAGES
-        ]
-        return {
-            "n": self.n, "unit": unit, "heads": packed((self.heads / unit).round().astype("<i2")),
-            "offset": self.offset.tolist(), "pearls": pearls, "cells": axes, "stages": stages,
-            "colors": packed((255 * self.colors(cells)).round().astype(np.uint8)), "m": cells,
-        }  # fmt: skip
 
     def film(self, side: int = 300, frames: int = 60) -> Iterator[tuple[np.ndarray, int]]:
         """(picture, milliseconds) of each frame of a loop of about eight seconds."""

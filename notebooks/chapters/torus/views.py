@@ -6,12 +6,10 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from aot_helpers.showing import forms
 from aot_helpers.showing.widgets import Page
 from chapters.torus import networks as torus
-from chapters.torus.journey import STAGES, Journey
-from chapters.torus.palette import CLASS_COLORS, SHARES, Strip
-from chapters.torus.surfaces import centered, show_picture, surface
+from chapters.torus.palette import CLASS_COLORS, SHARES
+from chapters.torus.surfaces import centered, surface
 
 
 class SurfaceView(Page):
@@ -86,29 +84,6 @@ class TorusView(Page):
             still,
             "a torus network, to drag and to turn",
         )
-
-
-class JourneyView(Page):
-    """A whole network on one mesh, with a slider from its map over the torus to the globe.
-
-    net: one network of five words. facts: [pair]. title: of the figure for places without scripts.
-    """
-
-    def __init__(self, net: torus.TorusNets, facts, title: str):
-        journey = Journey(net, facts)
-        still = journey_strip(journey, title)
-        said = "a network on one mesh: map, tube, torus, after its heads, on the globe"
-        super().__init__(Path(__file__).with_name("journey.js"), journey.data(), still, said)
-        self._script = _with_mesh(self._script)
-
-
-def journey_strip(journey: Journey, title: str) -> Figure:
-    """The stages of a journey, side by side."""
-    figure, axes = forms.panels(1, len(STAGES), 10, 2.3, title=title, figure_class=Strip)
-    colors = journey.colors(360)
-    for k, axis in enumerate(axes[0]):
-        show_picture(axis, journey.picture(k, 165, colors), title=STAGES[k][0].rstrip("."))
-    return figure
 
 
 def _with_mesh(script: str) -> str:

@@ -1,13 +1,18 @@
-"""Evidence of notebook 13: directions over a sphere, and maps of which one part is held."""
+"""Evidence of notebook 13: directions over a sphere, maps of which one part is held, capacity."""
 
 import math
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
+from matplotlib.figure import Figure
 from torch import Tensor
 
+from aot_helpers.showing import forms
 from chapters.torus import networks as torus
 from chapters.torus.networks import TorusNets
+from chapters.torus.palette import PALE
 from chapters.torus.winding import Points, carry_with
 
 
@@ -53,3 +58,36 @@ def near_edges(nets: TorusNets, n: int = 120) -> Float[Tensor, "2 net"]:
 def _turns(values):
     """Where values [.., n, n] differ from those one step before, along either angle."""
     return (values != values.roll(1, -1)) | (values != values.roll(1, -2))
+
+
+def capacity(
+    by_heads: Mapping[int, Float[Tensor, " net"]],
+    by_words: Mapping[int, Float[Tensor, " net"]],
+    tables: Sequence[float] | None = None,
+    *,
+    title: str,
+) -> Figure:
+    """Accuracy of every network by the number of heads and by the number of words.
+
+    by_heads, by_words: {how many: accuracies}. tables: the accuracy of the best table of the second
+    word, for each number of words, drawn as a dashed line.
+    """
+    note = "Line and band: median and range of 50 networks."
+    if tables is None:
+        flat = None
+    else:
+        flat = [tables[list(by_words).index(5)]] * len(by_heads)
+        note = "Networks: median and range of 50. Best table: of the second word alone."
+    panels = {}
+    for name, groups, table in (("five words", by_heads, flat), ("three heads", by_words, tables)):
+        runs = np.stack([np.asarray(each) for each in groups.values()], axis=1)
+        panels[name] = {"networks": (list(groups), runs)}
+        if table is not None:
+            panels[name]["best table"] = (list(groups), table)
+    figure = forms.lines(
+        panels, title, "number of heads", "fraction of facts known", colors={"best table": PALE},
+        styles={"best table": "--"}, y_range=(0, 1.05), width=10,
+        note=note,
+    )  # fmt: skip
+    figure.axes[1].set_xlabel("number of words")
+    return figure
