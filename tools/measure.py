@@ -9,7 +9,8 @@ the seeds that are missing. Writes data/results/phase.json.
 pretrained: what notebooks 00, 07 and 20 to 24 show of models from outside, such as gpt2; a
 folder in Hugging Face's format does as well. Writes data/results/pretrained/NN-MODEL.json; what a
 model cannot be asked, since it answers too few prompts, is left out, and said.
-reviews: where heads that rest wake in IMDB's reviews, for notebook 17. Writes data/results/reviews.json.
+reviews: where heads that rest wake in IMDB's reviews, for notebook 17. Writes
+data/results/reviews.json.
 
 SmolLM2 and MiniLM are read from the hub or from their optional packages (requirements-local.txt),
 BERT and GPT-2 from the hub, docstrings-gpt2 from data/pretrained; what is out of reach is left out,
