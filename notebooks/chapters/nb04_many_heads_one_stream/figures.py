@@ -76,10 +76,12 @@ def first_places(counts: dict[str, Int[Tensor, " head"]], heads: list[str], titl
     )
     axis = axes[0, 0]
     for shift, color, each in zip((-0.2, 0.2), (VALUE, SHARE), counts.values(), strict=True):
-        bars = axis.bar(np.arange(len(heads)) + shift, each, width=0.38, color=color)
-        axis.bar_label(bars, [str(int(n)) if n else "" for n in each], color=color, size=10)
+        heights = each.tolist()
+        bars = axis.bar(np.arange(len(heads)) + shift, heights, width=0.38, color=color)
+        axis.bar_label(bars, [str(n) if n else "" for n in heights], color=color, size=10)
     axis.set_xticks(range(len(heads)), heads)
-    axis.set(ylabel="places where it comes first", ylim=(0, 1.1 * max(map(max, counts.values()))))
+    most = max(int(each.max()) for each in counts.values())
+    axis.set(ylabel="places where it comes first", ylim=(0, 1.1 * most))
     return figure
 
 
