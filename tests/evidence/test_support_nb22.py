@@ -9,6 +9,7 @@ from aot_helpers.base.results import plain, rounded
 from aot_helpers.base.statistics import correlation
 from chapters.nb22_layer_norms import norms
 from chapters.passages import texts
+from chapters.passages.outputs import changed_outputs
 from evidence.support import nb22 as support
 from tiny_models import tiny_30 as tiny
 
@@ -121,3 +122,41 @@ def test_all_of_it_is_measured_kept_and_read(shipped, monkeypatch):
     assert rounded(plain(found)) == kept and found.passages == 6
     assert len(found.norms.ln1) == 2
     assert max(row.bare for row in found.norms.ln2) < 0.01
+
+
+@both
+@torch.no_grad()
+def test_norms_divide_by_what_they_are_told_and_by_their_own_sigma_at_nan(family, tokens):
+    model = tiny(family)
+    before, n = model.run_with_cache(tokens)[1], tokens.shape[1]
+    own = {name: torch.full((n, 1), torch.nan) for name in support.every_norm(model)}
+    with changed_outputs(support.dividing_by(model, own)):
+        torch.testing.assert_close(model(tokens), before["logits"], atol=1e-5, rtol=1e-4)
+    three = torch.full((n, 1), 3.0)
+    three[0] = torch.nan
+    with changed_outputs(support.dividing_by(model, {"final": three})):
+        now = model.run_with_cache(tokens)[1]["ln_final_out"]
+    norm, x = model.final_norm(), before["final_resid"]
+    x = x - x.mean(dim=-1, keepdim=True) if family == "gpt2" else x
+    by_hand = x / 3 * norm.weight + (norm.bias if family == "gpt2" else 0)
+    torch.testing.assert_close(now[:, 1:], by_hand[:, 1:], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(now[:, 0], before["ln_final_out"][:, 0], atol=1e-5, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_costs_of_constants_are_kept_and_an_overflow_is_no_number(shipped):
+    tokens = texts.windows(shipped, 2)[:, :12]
+    found = support.constants(shipped, tokens, tokens)
+    assert len(found.one) == 9 and found.finite == found.finite_but_bos == 1
+    # Constants taken from these very texts at BOS, whose stream is the same in all: its own σ.
+    assert found.bos_apart == pytest.approx(found.all_but_bos, abs=1e-4)
+    assert found.all > found.bos_apart
+    assert support.Constants(*plain(found).values()) == found
+    shipped_norm = shipped.hf.transformer.h[1].ln_2
+    weight = shipped_norm.weight.clone()
+    shipped_norm.weight.mul_(1e30)
+    try:
+        overflowing = support.constants(shipped, tokens, tokens)
+    finally:
+        shipped_norm.weight.copy_(weight)
+    assert overflowing.all is None and overflowing.one == {} and overflowing.finite < 1

@@ -7,6 +7,7 @@ bias can, and those may be moved into the matrices that read it.
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -15,11 +16,21 @@ from torch import Tensor, nn
 
 from aot_helpers.base import results
 from aot_helpers.base.statistics import correlation
+from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Edits, Model
 from aot_helpers.reading.logit_lens import lens, rank
 from aot_helpers.reading.norms import check_norm, norm_bias
 from chapters.nb22_layer_norms.norms import Change, change, changed, isotropic, readers, restored
-from chapters.passages.texts import Ends, cost, function_words, passages, read_ends, windows
+from chapters.passages.outputs import changed_outputs
+from chapters.passages.texts import (
+    Ends,
+    cost,
+    function_words,
+    passages,
+    pieces,
+    read_ends,
+    windows,
+)
 
 SITES = ("ln1", "ln2")
 ORDERS, DIRECTIONS = 5, 3  # of gains, of the stream
@@ -376,3 +387,125 @@ def norm_costs(model: Model, tokens: Tensor, seed: int = 0) -> NormCosts:
     words_back, random_back = [row[0] for row in back], [row[1:] for row in back]
     in_all = everywhere[0], everywhere[1:]
     return NormCosts(whole, evened, old_behind, far, words_back, random_back, *in_all)
+
+
+def every_norm(model: Model) -> dict[str, tuple[nn.Module, nn.Module]]:
+    """{name: (the module, PyTorch's own class with its weights)} of all norms, in their order."""
+    found = {}
+    for i in range(model.config.n_layers):
+        found[f"L{i} ln1"] = model._part("ln1", i), model.attention_norm(i)
+        found[f"L{i} ln2"] = model._part("ln2", i), model.mlp_norm(i)
+    return found | {"final": (model._part("ln_final"), model.final_norm())}
+
+
+def sigma(norm: nn.Module, x: Float[Tensor, "*places d_model"]) -> Float[Tensor, "*places 1"]:
+    """What a LayerNorm or RMSNorm divides by."""
+    if isinstance(norm, nn.LayerNorm):
+        x = x - x.mean(dim=-1, keepdim=True)
+    return (x.square().mean(dim=-1, keepdim=True) + norm.eps).sqrt()
+
+
+def dividing_by(model: Model, fixed: dict[str, Float[Tensor, "pos 1"]]) -> dict:
+    """`changed_outputs` of norms that divide each position by a fixed number; nan: by its own σ."""
+    changes = {}
+    for name, (module, norm) in every_norm(model).items():
+        if name in fixed:
+
+            def change(_, args, out, norm=norm, numbers=fixed[name]):
+                own, bias = sigma(norm, args[0]), norm_bias(norm, out.shape[-1])
+                numbers = torch.where(numbers.isnan(), own, numbers)
+                return (out - bias) * own / numbers + bias
+
+            changes[module] = change
+    return changes
+
+
+def losses_and_sigmas(
+    model: Model, tokens: Tensor, fixed: dict[str, Float[Tensor, "pos 1"]] | None = None
+) -> tuple[Float[Tensor, "text pos-1"], dict[str, Float[Tensor, "text pos"]]]:
+    """Losses of next tokens while norms divide by fixed numbers, and each norm's σ of its input."""
+    losses, found = [], {name: [] for name in every_norm(model)}
+
+    def see(_, args, norm, name):
+        found[name].append(sigma(norm, args[0])[..., 0])
+
+    with contextlib.ExitStack() as stack, torch.no_grad():
+        for name, (module, norm) in every_norm(model).items():
+            handle = module.register_forward_pre_hook(partial(see, norm=norm, name=name))
+            stack.callback(handle.remove)
+        stack.enter_context(changed_outputs(dividing_by(model, fixed or {})))
+        for piece in pieces(tokens, model.config.d_vocab):
+            losses.append(next_token_losses(model(tokens[piece]), tokens[piece]))
+    return torch.cat(losses), {name: torch.cat(each) for name, each in found.items()}
+
+
+class Constants(NamedTuple):
+    """What it costs (nats per token) if norms divide by constants; None: the numbers overflow."""
+
+    one: dict[str, float]  # norm by norm; not measured where all at once overflow
+    one_but_bos: dict[str, float]  # the same, if BOS keeps its own σ
+    all: float | None  # all norms at once
+    all_but_bos: float | None
+    bos_apart: float | None  # all norms at once, with a constant of its own for BOS
+    second_apart: float | None  # with one of its own for the second token
+    unusual: float | None  # of the cost with BOS apart, what the most unusual tenth pays
+    random: float | None  # what a random tenth pays
+    finite: float  # of the norms, those that read finite numbers at BOS, all at constants
+    finite_but_bos: float  # the same, if BOS keeps its own σ
+    of_bos: dict[str, list[float]]  # σ of BOS and of the others, norm by norm, undisturbed
+
+
+def constants(model: Model, tokens: Tensor, reference: Tensor, seed: int = 0) -> Constants:
+    """Constants are the mean σ in `reference`, of all tokens but BOS where nothing else is said."""
+    _, usual = losses_and_sigmas(model, reference)
+    losses, own = losses_and_sigmas(model, tokens)
+    n_pos = tokens.shape[1]
+
+    def fixed(apart: int | None = None, keep_bos: bool = False) -> dict[str, Tensor]:
+        found = {}
+        for name, each in usual.items():
+            found[name] = each[:, 1:].mean().repeat(n_pos, 1)
+            if apart is not None:
+                found[name][apart] = each[:, apart].mean()
+            if keep_bos:
+                found[name][0] = torch.nan
+        return found
+
+    def added(numbers: dict[str, Tensor]) -> tuple[Float[Tensor, "text pos-1"], float]:
+        now, lengths = losses_and_sigmas(model, tokens, numbers)
+        finite = torch.stack([each[:, 0].isfinite().all() for each in lengths.values()])
+        return now - losses, finite.double().mean().item()
+
+    def one_by_one(numbers: dict[str, Tensor]) -> dict[str, float]:
+        return {name: added({name: each})[0].mean().item() for name, each in numbers.items()}
+
+    (whole, finite), (but_bos, finite_but_bos) = added(fixed()), added(fixed(keep_bos=True))
+    apart, second = added(fixed(apart=0))[0], added(fixed(apart=1))[0]
+    paid, length = apart[:, 1:].flatten(), own["final"][:, 1:-1].flatten()
+    unusual = (length / length.median()).log().abs()
+    lot = torch.rand(len(paid), generator=torch.Generator().manual_seed(seed))
+    tenths = [paid[size.topk(len(paid) // 10).indices] for size in (unusual, lot)]
+    costs = [each.mean() for each in (whole, but_bos, apart, second)]
+    costs += [tenth.sum() / paid.sum() for tenth in tenths]
+    adds_up = bool(whole.isfinite().all())
+    return Constants(
+        one_by_one(fixed()) if adds_up else {},
+        one_by_one(fixed(keep_bos=True)) if adds_up else {},
+        *(each.item() if each.isfinite() else None for each in costs),
+        finite,
+        finite_but_bos,
+        {name: [each[:, 0].mean().item(), each[:, 1:].mean().item()] for name, each in own.items()},
+    )
+
+
+def of_constants(model: Model, name: str = "", seed: int = 0) -> dict:
+    """Entry 22-constants of `make data WHAT=pretrained`."""
+    n, n_pos = (32, 64) if model.config.family == "gpt2" else (8, 32)
+    tokens, reference = windows(model, n)[:, :n_pos], windows(model, n, "train")[:, :n_pos]
+    return results.rounded(results.plain(constants(model, tokens, reference, seed)))
+
+
+def read_constants(name: str) -> Constants:
+    """What `make data WHAT=pretrained` measured of one model's norms at constants."""
+    found = results.read(f"pretrained/22-constants-{name}")
+    return Constants(*(found[key] for key in Constants._fields))
