@@ -74,6 +74,10 @@ def test_a_code_is_repeated_if_it_was_said_since_the_mark(model):
     assert said[counted].all()
     by_list = copying_heads.repeats_by_list(logits, texts, copies, codes, number[";"])
     assert by_list == {3: [1, 0]}  # the second code, and the third
+    asked = texts, copies, codes, number[";"]
+    assert copying_heads.goes_back_by_one(logits, *asked) == 0  # pe is said at pe itself
+    logits[0, 7, number["pe"]] = 2  # and now once more, at le
+    assert copying_heads.goes_back_by_one(logits, *asked) == 0.5
 
 
 def test_texts_stand_beside_others():
@@ -174,4 +178,5 @@ def test_figures_can_be_read():
         figures.readings(rows, "Readings"),
         figures.looks_back({"L0H1": torch.linspace(0, 1, 7)}, lists, "Lists"),
         figures.numbers_and_patches(heads, (-0.4, 0.4), {"missed": heads[1]}, "Heads"),
+        figures.two_jobs(torch.rand(2, 1), torch.rand(2, 4), ["as it is", "without"], "Jobs"),
     )

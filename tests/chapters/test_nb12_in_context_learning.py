@@ -142,5 +142,9 @@ def test_figures_can_be_read(two):
     check_figures(drawings.written_twice(segment, {"stories-2l": two}, "a title", "a note"))
     story = study.cast(two.tokenizer, renamed=True, n_texts=2).tokens[1]
     check_figures(drawings.excerpt(story, {"stories-2l": two}, 43, "a title"))
+    counting = torch.eye(60).roll(9, dims=0).tril()
+    striped = drawings.stripes({"counts": counting}, {9: "nine back", 5: "five back"}, "a title")
+    assert [text.get_text() for text in striped.axes[0].texts] == ["nine back"]
+    check_figures(striped)
     kinds = {"stories-2l": dict.fromkeys(drawings.KIND, 0.5)}
     check_figures(drawings.halves(kinds, kinds, "a title"))

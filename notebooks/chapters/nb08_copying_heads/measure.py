@@ -110,6 +110,13 @@ def repeats_by_list(logits, texts, copies, codes, mark) -> dict[int, list[float]
     return {n: [sum(x) / len(x) for x in found[n].values()] for n in sorted(found)}
 
 
+def goes_back_by_one(logits, texts, copies, codes, mark) -> float:
+    """Of the places where a code is said again: the share where it is the word before the last."""
+    said, counted = repeated(logits, texts, copies, codes, mark)
+    first, before = logits[:, :-1].argmax(dim=-1), texts.roll(1, dims=1)[:, :-1]
+    return (first == before)[said & counted].double().mean().item()
+
+
 def beside(
     texts: Int[Tensor, "text pos"], others: list[Int[Tensor, " short"]], pad: int
 ) -> Int[Tensor, "text_and_others pos"]:

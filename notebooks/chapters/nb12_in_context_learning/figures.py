@@ -12,7 +12,7 @@ from torch import Tensor
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Model
 from aot_helpers.showing.diagrams import INK, PALE
-from aot_helpers.showing.forms import TITLE, lines, panels
+from aot_helpers.showing.forms import TITLE, grids, lines, panels
 from aot_helpers.showing.texts import SURPRISE, shaded_texts, token_rows
 from chapters.nb12_in_context_learning.measure import Texts
 
@@ -158,6 +158,27 @@ def written_twice(tokens: Texts, models: dict[str, Model], title: str, note: str
         losses = next_token_losses(model(tokens), tokens)[0]
         rows[name] = strings, 1 - (-losses).exp()
     return token_rows(rows, title, shade=SURPRISE, gap_at=len(strings) // 2, note=note)
+
+
+def stripes(
+    maps: dict[str, Float[Tensor, "query key"]], said: dict[int, str], title: str
+) -> Figure:
+    """Attention maps, with what the stripe at each distance back is.
+
+    said: {distance: words}. They stand beside the stripes of a map that have at least 0.2 of the
+    attention in the mean, joined to them by a line.
+    """
+    labels = {"x_label": "key (the first is BOS)", "y_label": "query"}
+    figure = grids({"": maps}, title, cell=0.035, limits=(0, 0.6), **labels)
+    look = {"size": 10, "ha": "center", "va": "center", "arrowprops": {"arrowstyle": "-", "lw": 1}}
+    for axis, each in zip(figure.axes, maps.values(), strict=True):
+        size = len(each)
+        for back, words in said.items():
+            stripe = each.diagonal(-back)
+            if stripe.mean() >= 0.2:
+                at = len(stripe) // 3
+                axis.annotate(words, (at + 0.5, at + back + 0.5), (0.7 * size, 0.27 * size), **look)
+    return figure
 
 
 @torch.no_grad()
