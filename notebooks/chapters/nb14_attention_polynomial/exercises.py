@@ -106,7 +106,7 @@ def two_lines(theta2, theta_A):
 
 
 def _two(page):
-    for theta in ([24, 86, 166, 209, 323], [200, 80, 300, 30, 120]):  # of A to E, in degrees
+    for theta in ([24, 86, 166, 209, 323], [200, 80, 300, 30, 130]):  # of A to E, in degrees
         theta = [math.radians(each) for each in theta]
         for own, theta2 in zip("ABCDE", theta, strict=True):
             lines = read_numbers(attempted(page(theta2, theta[0])), 2, 3, name="The lines").tolist()
