@@ -201,8 +201,13 @@ def messages(number: str) -> list[str]:
 
 def as_html(text: str) -> str:
     """Markdown as HTML, without links, with simple formulas as letters."""
-    plain = lambda found: f"<i>{re.sub(r'.text|[{}]|.(?=ln|delta)|.,', '', found[1])}</i>"  # noqa: E731
-    text = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", re.sub(r"\$([^$\n]+)\$", plain, text))
+
+    def letters(found: re.Match) -> str:
+        plain = re.sub(r"\\(?=ln)|\\text|\\,", "", found[1].replace(r"\delta", "δ"))
+        plain = re.sub(r"_{?(\w+)}?", r"<sub>\1</sub>", plain)
+        return f"<i>{plain}</i>"
+
+    text = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", re.sub(r"\$([^$\n]+)\$", letters, text))
     return re.sub(r'<a class="anchor-link".*?</a>', "", markdown2html(text))
 
 
@@ -247,7 +252,8 @@ def together(mark: Mark, session: Session) -> str:
     settings = "".join(f"<li>{each}</li>" for each in one.settings)
     if one.run:
         how = f"notebooks/group.ipynb, session {session.number}; paste your line into the chat"
-    return f"<h2>{one.asks}</h2><p>Guess the {one.y}. Then open {how}.</p><ol>{settings}</ol>"
+    settings = "" if one.x == "seed" else f'<ol class="settings">{settings}</ol>'
+    return f"<h2>{one.asks}</h2><p>Guess the {one.y}. Then open {how}.</p>{settings}"
 
 
 def new_terms(session: Session) -> list:
@@ -259,6 +265,7 @@ def new_terms(session: Session) -> list:
 
     before = prose([n for each in SESSIONS[: session.number - 1] for n in each.tours])
     now, terms = prose(session.tours), load_glossary().values()
+    terms = [t for t in terms if t.notebook in session.tours or not t.ordinary]
     return [t for t in terms if t.pattern.search(now) and not t.pattern.search(before)]
 
 
@@ -296,7 +303,7 @@ def handout(session: Session) -> str:
     boxes = "".join(f"<tr><td>{html.escape(each)}{3 * '</td><td>'}</td></tr>" for each in asked)
     terms = "".join(as_html(f"**{term.name}**: {term.meaning}") for term in new_terms(session))
     sheets = [p for p in session.parts if p.title.startswith("Sheet")]
-    back = [f'<h2>{p.title}</h2><div class="sheet">{as_html(p.text())}</div>' for p in sheets]
+    back = [f'<h2>{p.title[8:]}</h2><div class="sheet">{as_html(p.text())}</div>' for p in sheets]
     for kind in ("do", "home"):
         back += [f"<h2>{WHERE[kind]}</h2>", *map(task, session.exercises(kind))]
     return (

@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import aot_helpers
 from aot_helpers.base.errors import check_one_of, check_whole
 from aot_helpers.base.files import check_writable
 from aot_helpers.showing.standalone import SETTINGS, save_page, standalone_page
@@ -70,6 +71,8 @@ def line(what: str, by: str, mine: int, **said) -> str:
     ValueError where it is empty, or mine is not 1 to 8.
     """
     check_whole("mine", mine, 1, MOST)
+    if {"by", "mine", "at"} & said.keys():
+        raise ValueError(f"a line has by, mine and at already: call them otherwise in {said}")
     name = "_".join(re.sub(r"[#=]", " ", unicodedata.normalize("NFC", str(by))).split())
     if not name:
         raise ValueError(f"by must be a name or pseudonym, got {by!r}")
@@ -155,10 +158,14 @@ def figure(name: str, rows: list[Row]):
     )  # fmt: skip
     if is_text:
         drawn.axes[0].set_xticks(x, settings, rotation=30, ha="right")
-    drawn.axes[0].set_xscale("log" if one["log"] else "linear")
+    scale = "log" if one["log"] else "linear"
+    drawn.axes[0].set(xscale=scale, yscale=scale)
     for axes in drawn.axes[1:]:
         axes.axline(guessed[0][1:] * 2, slope=1, color="0.6", lw=1, ls="--", zorder=0)
-        axes.set(xlabel="guessed", ylabel="came")
+        ends = min(map(min, guessed)), max(map(max, guessed))
+        ends = ends if ends[0] < ends[1] else (ends[0] - 1, ends[0] + 1)
+        axes.set(xlabel="guessed", ylabel="came", xlim=ends, ylim=ends)
+        axes.margins(0.1)
     return drawn
 
 
@@ -171,7 +178,7 @@ def verdict(rule: str, name: str, rows: list[Row], text: str) -> str:
     rows, found = [row for row in rows if row.what == name], []
     if not rows:
         raise ValueError(f"there is no result of {name!r} yet: a rule needs one")
-    first = text[: min(row.place for row in rows)]
+    first = unicodedata.normalize("NFC", text)[: min(row.place for row in rows)]
     before = " ".join(rule.split()) in " ".join(first.split())
     for term in " ".join(rule.split()).split(" and "):
         if not (parts := rules.TERM.fullmatch(term)):
@@ -211,25 +218,27 @@ def done_line(session: str, by: str, mine: int) -> str:
     return line("done", by, mine, **said)
 
 
-def page(text: str, rule: str = "", sessions: str = "123456") -> str:
+def page(text: str, rule: str = "") -> str:
     """All that stands in a chat as one page: the verdict, figures with tables, boards, damage."""
     import pandas
 
     (rows, damaged), parts = gather(text), []
-    for name in (name for name in known() if name in {row.what for row in rows}):
+    measured = [row.what for row in rows if row.what in known()]
+    if rule and measured:
+        most = max(measured, key=measured.count)
+        parts = [f"<p><b>{html.escape(verdict(rule, most, rows, text))}</b></p>"]
+    for name in dict.fromkeys(measured):
         ours, picture = [row for row in rows if row.what == name], io.BytesIO()
-        if rule:  # of the last experiment
-            parts = [f"<p><b>{html.escape(verdict(rule, name, rows, text))}</b></p>"]
         figure(name, ours).savefig(picture, format="png", dpi=110)
         source = f"data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()}"
         table = pandas.DataFrame([{"mine": row.mine} | row.said for row in ours], names_of(ours))
         parts += [f'<img alt="{known()[name]["asks"]}" src="{source}">', table.to_html(border=0)]
     numbers = {number for row in rows if row.what == "done" for number in row.said}
-    parts += [board(rows, each) for each in sessions if numbers & {*progress.exercises_of(each)}]
-    parts += [
-        f"<p>Damaged and not counted; copy it again: {html.escape(each)}</p>" for each in damaged
-    ]
-    main = f"<main><h1>The group</h1>{''.join(parts) or '<p>No line was found.</p>'}</main>"
+    some = [each for each in "123456" if numbers & {*progress.exercises_of(each)}] or ["1"]
+    parts += [board(rows, each) for each in some]
+    said = "Damaged and not counted; copy it again:"
+    parts += [f"<p>{said} {html.escape(each)}</p>" for each in damaged]
+    main = f"<main><h1>The group</h1>{''.join(parts)}</main>"
     about = "The group", "What a reading group guessed, measured and solved, from its own lines."
     return standalone_page("group", about, main, STYLE, "")
 
@@ -285,6 +294,7 @@ def main(arguments: list[str] | None = None) -> int:
         return int(said.startswith("not"))
     if asked.chat is None:
         parser.error("give the file with the chat, or --ready NAME")
+    aot_helpers.setup()  # fonts for names in any alphabet
     text = asked.chat.read_text("utf-8", errors="replace")
     save_page(asked.o, page(text, asked.rule))
     print(f"{asked.o}: {len(gather(text)[0])} lines, {len(gather(text)[1])} damaged")

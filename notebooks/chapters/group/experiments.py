@@ -92,7 +92,7 @@ def coins(name: str) -> dict:
             p = model(tokens)[0, -1].softmax(dim=-1)
         among = sum(p[ids[each]] for each in BUG_OBJECTS)
         found[preposition].append((p[ids[noun]] / among).item())
-    return {word: sum(two) / 2 for word, two in found.items()}
+    return {f"after_{word}": sum(two) / 2 for word, two in found.items()}
 
 
 def seeds(seed: int) -> dict:
@@ -156,7 +156,7 @@ EXPERIMENTS = {
     "coins": Experiment(
         "07", "Which models toss a coin, and after which word?",
         "probability of the right noun after “in”", "probability of the right noun after “at”",
-        "at", (*SEVEN, "your own"), coins, across="in",
+        "after_at", (*SEVEN, "your own"), coins, across="after_in",
     ),
     "seeds": Experiment(
         "09", "At which step is copying any token half learned?", "seed",
