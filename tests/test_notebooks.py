@@ -18,7 +18,8 @@ from aot_helpers.teaching import exercises
 ROOT = Path(__file__).resolve().parent.parent
 TOUR = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 EVIDENCE = sorted((ROOT / "notebooks" / "evidence").glob("[0-9]*.ipynb"))
-NOTEBOOKS = TOUR + EVIDENCE
+GROUP = ROOT / "notebooks" / "group.ipynb"
+NOTEBOOKS = [*TOUR, *EVIDENCE, GROUP]
 every_notebook = pytest.mark.parametrize(
     "path", NOTEBOOKS, ids=lambda path: f"{path.parent.name}-{path.stem}"
 )

@@ -88,6 +88,7 @@ def set_owner(root: Path, owner: str) -> list[str]:
     texts = {settings: told}
     pages = [root / name for name in ("README.md", "CONTRIBUTING.md", "CITATION.cff")]
     pages += [*sorted((root / "docs").rglob("*.md")), *sum(floors(root / "notebooks"), [])]
+    pages.append(root / "notebooks" / "group.ipynb")
     for path in (path for path in pages if path.is_file()):
         texts[path] = replace_repository(path.read_text("utf-8"), repository)
     changed = {path: text for path, text in texts.items() if text != path.read_text("utf-8")}
