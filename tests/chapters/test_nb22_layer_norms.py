@@ -128,6 +128,7 @@ def test_figures_can_be_read_and_words_are_those_that_move(shipped):
     check_figures(figures.learned(rewriting.layer_norms(shipped), "learned"))
     sigma = {name: 1 + torch.rand(3, 5) for name in rewriting.layer_norms(shipped)}
     check_figures(figures.growth(sigma, sigma, "growth"))
+    check_figures(figures.by_length(torch.rand(200) * 30 + 5, torch.rand(200), "lengths"))
 
 
 def test_a_claim_on_two_models_is_judged_on_each_by_the_terms_that_name_it(tmp_path, monkeypatch):

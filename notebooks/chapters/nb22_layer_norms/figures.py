@@ -6,8 +6,8 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from aot_helpers.showing.diagrams import INK, PALE, SHARE, VALUE
-from aot_helpers.showing.forms import SMALL, TITLE, lines, panels, shown
+from aot_helpers.showing.diagrams import INK, PALE, SHARE
+from aot_helpers.showing.forms import SMALL, TITLE, panels, shown
 from aot_helpers.showing.panels import spread
 
 
@@ -30,12 +30,15 @@ def learned(norms: Mapping[str, nn.Module], title: str) -> Figure:
 
 
 def steps(rows: Mapping[str, Mapping[str, Sequence[float]]], title: str) -> Figure:
-    """The entries of vectors after each step, as bars: {vector: {step: entries}}."""
+    """The entries of vectors after each step, as bars: {vector: {step: entries}}; purple: alike."""
+    first = next(iter(rows.values()))
+    kinds = [torch.tensor([list(map(float, row[step])) for row in rows.values()]) for step in first]
+    alike = [bool((each - each[:1]).abs().max() < 1e-4) for each in kinds]
     n_steps = len(next(iter(rows.values())))
     figure, axes = panels(len(rows), n_steps, 8.8, 1.5 * len(rows), title=title, sharey=True)
     for at, (name, found) in enumerate(rows.items()):
-        for axis, (step, entries) in zip(axes[at], found.items(), strict=True):
-            bars = axis.bar(range(len(entries)), entries, color=PALE)
+        for axis, same, (step, entries) in zip(axes[at], alike, found.items(), strict=True):
+            bars = axis.bar(range(len(entries)), entries, color=SHARE if same else PALE)
             axis.bar_label(bars, fmt="{:.2g}", size=SMALL, padding=1)
             axis.axhline(0, color=INK, lw=0.8)
             axis.set_xticks([])
@@ -48,16 +51,51 @@ def steps(rows: Mapping[str, Mapping[str, Sequence[float]]], title: str) -> Figu
 
 def growth(own: Mapping[str, Tensor], constant: Mapping[str, Tensor], title: str) -> Figure:
     """The median length of the stream before each norm, {norm: sigma [text, pos]}, BOS apart."""
-    places, data = range(len(own)), {}
-    ways = {"each token divided by its own σ": own, "all divided by a constant": constant}
-    for panel, lengths in ways.items():
-        bos = [each[:, 0].median().item() for each in lengths.values()]
-        others = [each[:, 1:].median().item() for each in lengths.values()]
-        data[panel] = {"BOS": (places, bos), "other tokens": (places, others)}
-    ticks = {i: name.replace("layer ", "L").replace(" ", "\n") for i, name in enumerate(own)}
-    hues = {"BOS": SHARE, "other tokens": PALE}
-    y_label = "σ of the stream before the norm"
-    return lines(data, title, "norm", y_label, colors=hues, x_ticks=ticks, width=10.2)
+    figure, axes = panels(1, 1, 8.2, 3.3, title=title)
+    axis, places = axes[0, 0], range(len(own))
+    looks = (("by a constant", constant, "-"), ("by its own σ", own, "--"))
+    for way, lengths, dash in looks:
+        each = {
+            "BOS": [sigma[:, 0].median().item() for sigma in lengths.values()],
+            "other tokens": [sigma[:, 1:].median().item() for sigma in lengths.values()],
+        }
+        for name, color in (("BOS", SHARE), ("other tokens", PALE)):
+            axis.plot(places, each[name], dash, color=color, marker="o", ms=4, lw=2)
+            if name == "BOS" or dash == "-":
+                said = f"BOS, divided {way}" if name == "BOS" else "other tokens, either way"
+                end = len(own) - 1, each[name][-1]
+                look = {"fontsize": 10, "weight": "bold", "color": color, "va": "center"}
+                axis.annotate(said, end, (8, 0), textcoords="offset points", **look)
+    names = [name.replace("layer ", "L").replace(" ", "\n") for name in own]
+    axis.set_xticks(list(places), names)
+    axis.set(xlabel="norm", ylabel="σ of the stream\nbefore the norm", xlim=(-0.3, len(own) + 1.9))
+    return figure
+
+
+def by_length(length: Tensor, added: Tensor, title: str, n_bins: int = 24) -> Figure:
+    """What tokens lose, against the σ of their streams [token]: a dot each, and means of bins."""
+    figure, axes = panels(1, 1, 8.2, 3.3, title=title)
+    axis = axes[0, 0]
+    axis.scatter(length, added, s=5, color=PALE, alpha=0.3, lw=0)
+    logs = length.log()
+    edges = torch.linspace(logs.min().item(), logs.max().item(), n_bins + 1)
+    bins = torch.bucketize(logs, edges[1:-1])
+    some = [i for i in range(n_bins) if (bins == i).sum() >= 3]
+    means = [added[bins == i].mean().item() for i in some]
+    axis.plot([length[bins == i].median().item() for i in some], means, "o-", color=SHARE, lw=2.5)
+    axis.axhline(0, color="0.6", lw=1, zorder=0)
+    middle = length.median().item()
+    axis.axvline(middle, color="0.6", lw=1, ls="--", zorder=0)
+    look = {"fontsize": 10, "color": "0.35"}
+    axis.annotate(" half of the tokens are shorter", (middle, 0.93), va="top",
+                  xycoords=("data", "axes fraction"), **look)  # fmt: skip
+    axis.set_xscale("log")
+    ticks = [each for each in (5, 10, 20, 50, 100) if length.min() <= each <= length.max()]
+    axis.set_xticks(ticks, [str(each) for each in ticks])
+    axis.minorticks_off()
+    axis.set(xlabel="σ of a token's stream before the final norm, undisturbed",
+             ylabel="loss that the constants add")  # fmt: skip
+    return figure
 
 
 def words_moved(
@@ -67,11 +105,11 @@ def words_moved(
 
     The names stand where the lines begin, so that two figures of one `before` have one order.
     """
-    note = "gray: function words; green: other tokens"
+    note = "purple: function words; gray: other tokens"
     figure, axes = panels(1, len(moved), 8.6, 3.6, title=title, note=note, sharey=True)
     for axis, (panel, rows) in zip(axes[0], moved.items(), strict=True):
         for _, before, after, function in rows:
-            axis.plot((0, 1), (before, after), color=PALE if function else VALUE, marker="o",
+            axis.plot((0, 1), (before, after), color=SHARE if function else PALE, marker="o",
                       ms=4, lw=2)  # fmt: skip
         axis.set(yscale="log", xlim=(-0.55, 1.08))
         axis.margins(y=0.2)
@@ -87,8 +125,8 @@ def words_moved(
             axis.annotate(
                 shown(token) if token.strip("_") else "underscore",  # else a mere line
                 (0, before), (-22, there - here), textcoords="offset points",
-                ha="right", va="center", size=9.5, color=PALE if function else VALUE,
-                weight="normal" if function else "bold",
+                ha="right", va="center", size=9.5, color=SHARE if function else PALE,
+                weight="bold" if function else "normal",
                 arrowprops={"arrowstyle": "-", "color": "0.75", "lw": 0.7, "shrinkA": 1},
             )  # fmt: skip
     return figure
