@@ -59,6 +59,7 @@ NOTEBOOKS: dict[str, Callable] = {
     "20-relations": oslo.relations,  # the one that 20-heads has found, asked of other things
     "21": flow_study.pretrained,
     "22": norm_study.pretrained,
+    "22-constants": norm_study.of_constants,  # norms that divide by constants
     "23": neuron_results.pretrained,
     "23-constant": neuron_constant.pretrained,  # of one of them, SmolLM2's L28N1095
     "24-names": two_names.pretrained,
