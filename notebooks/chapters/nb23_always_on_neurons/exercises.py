@@ -1,34 +1,27 @@
-"""The exercises of notebook 23: count active neurons, replace one, build one, hush a layer."""
+"""The exercises of notebook 23: busy without being constant, a neuron as a bias, a layer hushed."""
 
 import torch
-from torch.nn.functional import gelu, normalize
 
 from aot_helpers.teaching.exercises import NotYet
 from aot_helpers.teaching.exercises.references import compared, draw, read_numbers, read_tensors
 
 NEAR = 0.06  # so near an estimate has to be
+LEAST = 3  # so large are the activations of a neuron that is always on
 
 
-def how_often(hidden, k):
-    """The share of texts [text, neuron] in which each neuron is among the k largest by size."""
-    top = hidden.abs().topk(k, dim=-1).indices
-    return torch.zeros_like(hidden).scatter(-1, top, 1.0).mean(dim=0)
-
-
-def _counts(answer):
-    hidden = draw(20, 12)
-    right = how_often(hidden, 3)
-    mistakes = {
-        "A strongly negative activation is active, too: compare sizes.": torch.zeros_like(hidden)
-        .scatter(-1, hidden.topk(3, dim=-1).indices, 1.0)
-        .mean(dim=0),
-        "You count; divide by the number of texts.": 20 * right,
-        "You take the k largest of a neuron over texts: take the k largest of a text.": (
-            torch.zeros_like(hidden).scatter(0, hidden.abs().topk(3, dim=0).indices, 1.0).mean(0)
-        ),
-    }
-    compared(answer(hidden, 3), right, mistakes)
-    return f"random numbers come near chance, 3 / 12 (here {right.max():.2f} at most)"
+def _busy_but_no_constant(answer):
+    """Activations in six texts, none near zero, of which the mean is no better than zero."""
+    h = read_numbers(answer, 6)
+    if h.abs().min() < LEAST:
+        least = h[h.abs().argmin()]
+        raise NotYet(f"One of them is {least:g}: each has to be {LEAST} or more in size.")
+    left = ((h - h.mean()).square().mean() / h.square().mean()).item()
+    if left < 0.95:
+        raise NotYet(
+            f"Their mean, {h.mean():.2f}, takes away {1 - left:.0%} of the squared error that zero "
+            "makes. Where would the mean have to lie, so that it is of no use?"
+        )
+    return "always active, and never constant: here the mean says no more than zero does"
 
 
 def into_bias(values, b, neurons, mean):
@@ -65,50 +58,6 @@ def _replaces(answer):
     return "with the new bias this is mean ablation; with the old one, zero ablation"
 
 
-def into_neuron(W_in, values, b, act, x):
-    """An MLP without biases, and one neuron more that adds b to every text of x [text, d_model]."""
-    always = torch.linalg.lstsq(x, torch.ones(len(x), 1)).solution.T  # x @ always.T is 1 in each
-    value = b / act(torch.ones(1))  # the activation, times this, is b
-    return torch.cat([W_in, always]), torch.cat([values, value[None]])
-
-
-def _alike(n, seed):
-    """Texts [n, 4] that differ in all directions but one, in which each of them is 2."""
-    x, shared = draw(n, 4, seed=seed), normalize(draw(4, seed=5), dim=0)
-    return x + (2 - x @ shared)[:, None] * shared
-
-
-def _builds(answer):
-    W_in, values, b = draw(6, 4), draw(6, 4, seed=1), draw(4, seed=2)
-    given, x = (W_in.clone(), values.clone()), _alike(9, seed=4)  # other texts than those given
-    found = answer(*given, b, gelu, _alike(40, seed=3))
-    found = read_tensors(found, W_in=(7, 4), values=(7, 4))  # a neuron more
-    for before, new in zip((W_in, values), found, strict=True):
-        if not torch.equal(before, new[:-1]):
-            raise NotYet("The neurons that were there stay as they are; put the new one last.")
-    if not found[0][-1].any():
-        raise NotYet("The new neuron reads nothing, so its activation is act(0), which is 0.")
-    read = x @ found[0][-1]
-    if read.max() - read.min() > 1e-3:
-        raise NotYet(
-            f"In other texts the new neuron reads {read.min():.2f} to {read.max():.2f}: it needs a "
-            "mix of entries that is the same number in all of them."
-        )
-    old, new = _mlp(x, W_in, values, gelu) + b, _mlp(x, *found, gelu)
-    mistakes = {
-        "Its activation is not 1: divide b by what act makes of the number that it reads.": (
-            _mlp(x, found[0], torch.cat([values, b[None]]), gelu)
-        ),
-        "It adds nothing: what is its output vector?": _mlp(x, W_in, values, gelu),
-    }
-    compared(new, old, mistakes)
-    return "in new texts it adds b as well: what all inputs share is all that a bias takes"
-
-
-def _mlp(x, W_in, values, act):
-    return act(x @ W_in.T) @ values
-
-
 def _turned_down(answer, quiet, loud):
     """The one number by which a loud layer is multiplied to be as quiet as before."""
     factor = read_numbers(answer).item()
@@ -127,5 +76,5 @@ def _turned_down(answer, quiet, loud):
     return f"multiplied by {factor:.2f}, the layer is as loud as before; now see what that costs"
 
 
-CHECKS = {"23.1": _counts, "23.2": _replaces, "23.3": _builds, "23.4": _turned_down}
-PAGES = {"23.1": how_often, "23.2": into_bias, "23.3": into_neuron}
+CHECKS = {"23.1": _busy_but_no_constant, "23.2": _replaces, "23.3": _turned_down}
+PAGES = {"23.2": into_bias}
