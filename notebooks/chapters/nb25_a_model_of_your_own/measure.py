@@ -83,11 +83,10 @@ def asked(
     return twice.masked_fill(hidden, mask), torch.where(hidden, twice, NOT_ASKED)
 
 
-def tokens_of(model: Model, prompt: str, twice: Int[Tensor, "text pos"]) -> Int[Tensor, " pos"]:
-    """BOS and the prompt; without one, the first passage (at most 20 tokens)."""
-    if not prompt or model.tokenizer is None:
-        return twice[0, : min(20, twice.shape[1] // 2) + 1]
-    return model.tokenizer.encode(prompt, bos=model.tokenizer.bos is not None)
+def begun_again(twice: Int[Tensor, "text pos"]) -> Int[Tensor, "text pos"]:
+    """BOS, the start of each passage (at most 20 tokens), and half of this start again."""
+    n = min(20, twice.shape[1] // 2)
+    return torch.cat([twice[:, : n + 1], twice[:, 1 : n // 2 + 1]], dim=1)
 
 
 def strings(model: Model, tokens: Int[Tensor, " pos"]) -> list[str]:
