@@ -20,9 +20,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import aot_helpers
+import aot_helpers as aot
 from aot_helpers.base.errors import check_one_of, check_whole
-from aot_helpers.base.files import check_writable
+from aot_helpers.base.files import DATA, check_writable, read_json
 from aot_helpers.showing.standalone import SETTINGS, save_page, standalone_page
 from aot_helpers.teaching import progress, rules
 
@@ -56,9 +56,7 @@ class Row(NamedTuple):
 @cache
 def known() -> dict[str, dict]:
     """What eight runs of each experiment gave here, by its name: data/results/group.json."""
-    from aot_helpers.base import results
-
-    return results.read("group")["experiments"]
+    return read_json(DATA / "results" / "group.json")["experiments"]
 
 
 # ---- the line ----
@@ -255,7 +253,9 @@ def ready(by: str, mine: int = 1) -> str:
     for what in (*NEEDED.split(), "training", "progress"):
         try:
             if what == "training":
-                speed = _steps_per_second()
+                model, how = aot.load_checkpoint("stories-2l"), aot.TrainConfig(5, bf16=False)
+                batch = aot.repeated_tokens(1024, 32, 16, model.tokenizer.bos)
+                speed = round(5 / aot.train(model, [batch] * 5, how, quiet=True).seconds)
             elif what != "progress":
                 importlib.import_module(what)
             elif path := progress.progress_path():
@@ -268,16 +268,6 @@ def ready(by: str, mine: int = 1) -> str:
     torch = importlib.import_module("torch").__version__.split("+")[0]
     facts = {"os": platform.system(), "python": ".".join(python), "torch": torch}
     return f"ready\n{line('ready', by, mine, **facts, steps_per_s=speed)}"
-
-
-def _steps_per_second() -> int:
-    """Train a shipped model for five steps."""
-    import aot_helpers as aot
-
-    model = aot.load_checkpoint("stories-2l")
-    batch = aot.repeated_tokens(1024, 32, 16, model.tokenizer.bos)
-    run = aot.train(model, [batch] * 5, aot.TrainConfig(5, bf16=False), quiet=True)
-    return round(5 / run.seconds)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -294,7 +284,7 @@ def main(arguments: list[str] | None = None) -> int:
         return int(said.startswith("not"))
     if asked.chat is None:
         parser.error("give the file with the chat, or --ready NAME")
-    aot_helpers.setup()  # fonts for names in any alphabet
+    aot.setup()  # fonts for names in any alphabet
     text = asked.chat.read_text("utf-8", errors="replace")
     save_page(asked.o, page(text, asked.rule))
     print(f"{asked.o}: {len(gather(text)[0])} lines, {len(gather(text)[1])} damaged")

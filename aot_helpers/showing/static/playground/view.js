@@ -238,12 +238,8 @@ function mountPlayground(root, workerSource) {
 
 /** The end of a text's CRC-32, by which aot_helpers.teaching.group knows a line that is whole. */
 function checksum(text) {
-  let crc = -1;
-  for (const byte of new TextEncoder().encode(text)) {
-    crc ^= byte;
-    for (let i = 0; i < 8; i++) crc = (crc >>> 1) ^ (0xedb88320 & -(crc & 1));
-  }
-  return (~crc & 0xffff).toString(16).padStart(4, "0");
+  const step = (crc) => (crc >>> 1) ^ (0xedb88320 & -(crc & 1)), eight = (crc, byte) => Array.from({ length: 8 }).reduce(step, crc ^ byte);
+  return (~new TextEncoder().encode(text).reduce(eight, -1) & 0xffff).toString(16).padStart(4, "0");
 }
 
 /** What the copying hangs on: what is left without each head alone, and without all induction heads. */
