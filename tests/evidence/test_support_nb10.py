@@ -83,7 +83,7 @@ def test_surnames_are_those_that_the_model_says(trained):
     found = support.surnames(trained, groups, [0, 2], MATCHES)
     own, other, on_bos = torch.zeros(3).tolist()
     for tokens, at_own, at_other in groups:
-        for row, a, b in zip(tokens, at_own, at_other, strict=True):
+        for row, a, b in zip(tokens, at_own.tolist(), at_other.tolist(), strict=True):
             logits, cache = trained.run_with_cache(row[None])
             p = logits[0, -1].softmax(dim=-1)[row[[a, b]]]
             own, other = own + p[0].item() / 6, other + p[1].item() / 6

@@ -47,12 +47,13 @@ def on_diagonal(model: Model, reader: Head, query: str, key: str) -> float:
 
     query, key: what they are made from, "embed" or a head of layer 0, such as "L0H3".
     """
-    notes = [model.W_E]
+    made = []
     for part in (query, key):
+        made.append(model.W_E)
         if part != "embed":
             head = model.head_weights(Head.parse(part))
-            notes.append(model.W_E @ head.W_V @ head.W_O)
-    x, y, reads = notes[-2], notes[-1], model.head_weights(reader)
+            made[-1] = model.W_E @ head.W_V @ head.W_O
+    (x, y), reads = made, model.head_weights(reader)
     table = (x @ reads.W_Q) @ (y @ reads.W_K).T
     return (table.argmax(dim=1) == torch.arange(len(table))).float().mean().item()
 
