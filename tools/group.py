@@ -285,7 +285,8 @@ def slides(session: Session) -> str:
                 listed = "".join(f"<li>{as_html(text)}</li>" for text, *_ in mark.options)
                 right = "".join(as_html(f"✔ {text}") for text, yes, _ in mark.options if yes)
                 found.append(f'{as_html(question)}<ol type="A">{listed}</ol>')
-                found.append(shown(mark.tour, cells) + right)
+                after = f"<p>{said_after(mark.tour, cells)}</p>"
+                found.append(shown(mark.tour, cells) + right + after)
             elif mark.kind == "show":
                 cells = figure_cells(mark)
                 found.append(f"{shown(mark.tour, cells)}<p>{said_after(mark.tour, cells)}</p>")
