@@ -10,6 +10,7 @@ from aot_helpers.reading.logit_lens import lens
 from chapters.nb23_always_on_neurons import constant
 from chapters.nb23_always_on_neurons.constant import Neuron
 from chapters.passages import texts
+from chapters.passages.outputs import changed_outputs
 from evidence.support.nb23 import always_on, erasing, results
 from evidence.support.nb23 import constant as support
 from tiny_models import tiny_30 as tiny
@@ -171,3 +172,58 @@ def test_an_outcome_is_loss_entropy_and_the_probability_of_frequent_tokens(shipp
     assert found.frequent == pytest.approx(z.softmax(-1)[..., some].sum(-1).mean().item(), abs=1e-5)
     by_hand = (z - z.mean(-1, keepdim=True)).mean((0, 1))
     torch.testing.assert_close(logits, by_hand, atol=1e-4, rtol=0)
+
+
+@torch.no_grad()
+def test_parts_that_do_not_get_a_constant_run_as_if_it_were_cut_from_the_stream(tokens):
+    model = tiny("llama")
+    c = torch.randn(model.config.d_model, generator=torch.Generator().manual_seed(0))
+    cuts, parts = support.without(c, 0), support.deaf_parts(model, 1, c)
+
+    def logits(changes, edits=None):
+        with changed_outputs(changes):
+            return model(tokens, edits=edits)
+
+    same = {
+        "layer 1 without all of it": "layer 1 does not get it",
+        "the last norm without all of it": "the unembedding does not get it",
+    }
+    for part, cut in same.items():
+        now = logits(parts[part])
+        torch.testing.assert_close(now, model(tokens, edits=cuts[cut]), atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(now[:, 0], model(tokens)[:, 0], atol=1e-5, rtol=1e-4)
+    heads, mlp = (
+        parts[f"the {what} not get it"] for what in ("heads of layer 1 do", "MLP of layer 1 does")
+    )
+    torch.testing.assert_close(logits(heads | mlp), logits(parts["layer 1 without all of it"]))
+    gates = parts["the gates of layer 1 do not get it"]
+    others = parts["what they multiply in layer 1 does not get it"]
+    assert not torch.allclose(logits(gates), logits(others))
+    # Two halves of a norm: the direction with the old length, and the length alone.
+    norm, x = model.final_norm(), model.run_with_cache(tokens)[1]["final_resid"]
+    less, rms = x[:, 1:] - c, lambda v: (v.square().mean(-1, keepdim=True) + norm.eps).sqrt()
+    for way, by_hand in (
+        ("its direction", less / rms(x[:, 1:])),
+        ("its length", x[:, 1:] / rms(less)),
+    ):
+        made = support.norm_without(norm, c, way, x)
+        torch.testing.assert_close(made[:, 1:], by_hand * norm.weight, atol=1e-4, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_a_last_norm_divides_by_the_lengths_of_another_run_and_gates_get_a_mean(tokens):
+    model = tiny("llama")
+    c = torch.randn(model.config.d_model, generator=torch.Generator().manual_seed(0))
+    deaf = support.without(c, 0)["layer 1 does not get it"]
+    plain_run, other = (model.run_with_cache(tokens, edits=e)[1] for e in ({}, deaf))
+    with changed_outputs(support.last_norm_divides(model, tokens, deaf)):
+        now = model.run_with_cache(tokens)[1]["ln_final_out"]
+    rms = other["final_resid"].square().mean(-1, keepdim=True).sqrt()
+    by_hand = plain_run["final_resid"] / rms * model.final_norm().weight
+    torch.testing.assert_close(now, by_hand, atol=1e-4, rtol=1e-3)
+    (bias,) = support.gate_biases(model, 1, c[None], tokens)
+    x = (plain_run["L1.resid_pre"] + plain_run["L1.attn_out"])[:, 1:]
+    norm = model.mlp_norm(1)
+    given = c / (x.square().mean(-1, keepdim=True) + norm.eps).sqrt() * norm.weight
+    gates = model.hf.model.layers[1].mlp.gate_proj.weight
+    torch.testing.assert_close(bias, (given @ gates.T).mean((0, 1)), atol=1e-4, rtol=1e-3)
