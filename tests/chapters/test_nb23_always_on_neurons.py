@@ -86,6 +86,7 @@ def test_figures_can_be_read():
         figures.louder(found.quiet, found.loud, "louder"),
         figures.turned_down({1.0: 0.0, 1.3: 0.3}, {0.7: 0.1, 1.0: 0.4}, "turned down", 0.72),
         figures.active_neurons(groups, "active", marked=["a"]),
+        figures.costs({"cut": [0.4], "dealt": [0.3, 0.4]}, "costs", gray=["dealt"]),
     )
 
 

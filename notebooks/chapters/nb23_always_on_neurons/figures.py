@@ -167,3 +167,20 @@ def turned_down(
     axis.set_xlabel("what layer 29's MLP writes, multiplied by")
     axis.set_ylabel("cost (nats per token)")
     return figure
+
+
+def costs(found: Mapping[str, Sequence[float]], title: str, gray: Sequence[str] = ()) -> Figure:
+    """Costs as bars, {what is done: one cost, or several, of which the mean}; some of them gray."""
+    figure, axes = panels(1, 1, 8.6, 0.42 * len(found) + 0.6, title=title)
+    axis = axes[0, 0]
+    for row, (name, each) in enumerate(found.items()):
+        mean = sum(each) / len(each)
+        axis.barh(row, mean, 0.62, color="0.7" if name in gray else QUERY)
+        if len(each) > 1:
+            axis.plot(each, [row] * len(each), "o", color=INK, ms=4, alpha=0.7)
+        axis.text(max(each) + 0.008, row, f"{mean:.2f}", va="center", fontsize=10)
+    axis.set_yticks(range(len(found)), list(found))
+    axis.set(ylim=(len(found) - 0.5, -0.5), xlabel="cost (nats per token)")
+    axis.set_xlim(0, 1.12 * max(max(each) for each in found.values()))
+    axis.tick_params(axis="y", length=0)
+    return figure
