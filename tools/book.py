@@ -36,8 +36,8 @@ ROOT = Path(__file__).resolve().parent.parent
 STANDALONE: dict[str, Callable[[Path], int]] = {
     "playground.html": save_playground,
     "drag.html": save_training_page,
-    **group.PAGES,
 }
+ALONE = STANDALONE | group.PAGES
 DOCS = ("notation", "using", "install", "commands", "data", "scale")
 PARTS = {  # of the tours, by their first numbers
     "Build": range(0, 6),
@@ -197,14 +197,14 @@ def build(root: Path, target: Path) -> list[str]:
     for picture in source.glob("picture.*"):
         shutil.copy(picture, target)
     book_finish.finish(target, {row.claim.id for row in book_ledger.rows()})
-    for name, save in STANDALONE.items():
+    for name, save in ALONE.items():
         save(target / name)
     index = [sys.executable, "-m", "pagefind", "--site", str(target), "--silent"]
     index += ["--exclude-selectors", "a.headerlink"]
     if subprocess.run(index).returncode:
         return ["Pagefind could not index the book"]
     pack(target)
-    return book_checks.problems(target, [*wanted, *STANDALONE])
+    return book_checks.problems(target, [*wanted, *ALONE])
 
 
 def pack(book: Path) -> None:

@@ -324,7 +324,7 @@ def leader(session: Session) -> str:
         clock, lines = clock + part.minutes, []
         for item in [*part.items, None]:
             if isinstance(item, str):
-                lines.append(item)
+                lines.append(re.sub(r"^> ([^:]+:)(.*)", r"> **\1**\2\n>", item))
             else:
                 found.append(as_html("\n".join(lines)) + (marked(item, session) if item else ""))
                 lines = []

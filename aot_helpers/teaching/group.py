@@ -143,16 +143,19 @@ def figure(name: str, rows: list[Row]):
     labels = names_of(rows)
     if across:  # no axis says which setting a point is of
         labels = [f"{who}: {settings[row.mine - 1]}" for who, row in zip(labels, rows, strict=True)]
-    guessed = [(row.number("guess"), row.number(up)) for row in rows]
-    guessed = [pair for pair in guessed if not math.isnan(pair[0])]
+    pairs = zip(
+        names_of(rows), ((row.number("guess"), row.number(up)) for row in rows), strict=True
+    )
+    named = {who: pair for who, pair in pairs if not math.isnan(pair[0])}
+    guessed, beside = [*named.values()], "what was guessed, and what came"
     panels = {"by setting": {gray: before, "the group": ours}}
-    panels |= {"what was guessed, and what came": {"the group": guessed}} if guessed else {}
+    panels |= {beside: {"the group": guessed}} if guessed else {}
     for groups in panels.values():
         groups.update({each: (*zip(*at, strict=True),) or ([], []) for each, at in groups.items()})
     drawn = forms.points(
         panels, one["asks"], one["x"], one["y"], shared=False, width=10.5 if guessed else 8.6,
         height=4.2, colors={gray: forms.COLORS[4], "the group": forms.COLORS[1]},
-        names={"by setting": dict(zip(labels, ours, strict=True))},
+        names={"by setting": dict(zip(labels, ours, strict=True)), beside: named},
     )  # fmt: skip
     if is_text:
         drawn.axes[0].set_xticks(x, settings, rotation=30, ha="right")
@@ -161,9 +164,9 @@ def figure(name: str, rows: list[Row]):
     for axes in drawn.axes[1:]:
         axes.axline(guessed[0][1:] * 2, slope=1, color="0.6", lw=1, ls="--", zorder=0)
         ends = min(map(min, guessed)), max(map(max, guessed))
-        ends = ends if ends[0] < ends[1] else (ends[0] - 1, ends[0] + 1)
+        room = (ends[1] - ends[0]) / 12 or 1
+        ends = ends[0] - room, ends[1] + room
         axes.set(xlabel="guessed", ylabel="came", xlim=ends, ylim=ends)
-        axes.margins(0.1)
     return drawn
 
 
