@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import seaborn as sns
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
 from aot_helpers.showing.diagrams import INK, PALE, SHADES, as_typed
 from aot_helpers.showing.panels import (
@@ -106,6 +107,8 @@ def dots(
         axis.spines["left"].set_visible(False)
         axis.margins(x=0.05 + 0.09 * bool(number) * len(data))
         axis.set_xlim(x_range, auto=x_range is None)
+        if number.endswith("%"):  # ticks as the labels: of fractions, in percent
+            axis.xaxis.set_major_formatter(PercentFormatter(1))
     return figure
 
 

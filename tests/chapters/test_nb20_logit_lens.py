@@ -145,11 +145,10 @@ def test_a_page_is_the_readers_once_it_is_right(asked, check_page, number):
 
 
 def test_figures_can_be_read():
-    found = {50: {"real": [(0.2, 0.0), (0.1, 0.0)], "random": [(0.2, 0.0), (0.3, 0.1)]}}
+    found = {"real": [(0.2, 0.0), (0.1, 0.0)], "random": [(0.2, 0.0), (0.3, 0.1)]}
     effects = {Head(i, h): (torch.zeros(3), torch.ones(3)) for i in range(2) for h in range(4)}
     some = pandas.DataFrame({"reading": [0.1, 2.0], "effect": [1.0, 2.0]}, index=["L0H0", "L2H1"])
     drawn = [
-        figures.words_by_layer({"a": [" a", "b"], "b": ["c", "b"]}, ["x", "y"], "t"),
         figures.readings_and_effects(effects, {Head(0, 3): "black", Head(1, 1): "green"}, "t"),
         figures.heads_of_a_model(some, {"L2H1": "green"}, "t"),
         figures.capitals([" Rome", " Oslo"], [1.0, 2.0], [3.0, 1.0], "t"),

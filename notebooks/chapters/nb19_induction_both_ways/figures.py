@@ -126,6 +126,8 @@ def solved(
         told = f"“{side} me” meets “{side} me”:\n" + ", ".join(gains)
         say(axis, middle + 0.2 * step, 2.4, told, SHARE, size=10, weight="bold",
             ha="right" if step < 0 else "left")  # fmt: skip
+    sources = "attention: of this text; + : what a match adds, the mean of the random texts"
+    say(axis, 0.15, 0.1, sources, PALE, size=9.5, ha="left")
     attends = ", ".join(f"L1H{head} {share:.2f}" for head, share in enumerate(shares))
     say(axis, middle + 0.2, 1.93, f"attention: {attends}", SHARE, size=9.5, ha="left")
     return headline(figure, title)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas
 from matplotlib.figure import Figure
@@ -31,53 +30,18 @@ def sum_of_heads(tops: Mapping[str, tuple[Sequence[str], Sequence[float]]], titl
     return texts.token_rows(rows, title, shade=VALUE, most=most, number="+.1f", note=note)
 
 
-def with_and_without(
-    found: Mapping[int, Mapping[str, Sequence[tuple[float, float]]]], title: str
-) -> Figure:
-    """What vectors share with their sum, and with the sum without them: a line for each model.
+def with_and_without(found: Mapping[str, Sequence[tuple[float, float]]], title: str) -> Figure:
+    """How often vectors agree with their sum, and with the sum without them: a line for each model.
 
-    found: {k: {kind: [(with, without)]}}: I_k minus that with another prompt's; a panel for each k.
+    found: {kind: [(with, without)]}: I_1 minus that with another prompt's sum.
     """
-    data = {
-        f"the {k} top tokens" if k > 1 else "the top token alone": {
-            kind: ([0, 1], np.asarray(pairs)) for kind, pairs in kinds.items()
-        }
-        for k, kinds in found.items()
-    }
-    ticks = {0: "with the head", 1: "without it"}
-    colors = dict(zip(next(iter(found.values())), (VALUE, PALE), strict=True))
-    look = {"colors": colors, "x_ticks": ticks, "levels": {0: ""}, "width": 9.6}
-    y_label = "shared with the sum, minus\nwith another prompt's"
-    figure = forms.lines(data, title, "the sum of the layer", y_label, runs=True, **look)
-    for axis in figure.axes:
-        axis.set_xlim(-0.2, 1.2)
-    return figure
-
-
-def words_by_layer(
-    rows: Mapping[str, Sequence[str]], tokens: Sequence[str], title: str, y_label: str = ""
-) -> Figure:
-    """The top token of the lens at each position, drawn from below: {"after L0": [pos]}.
-
-    Green where it is that of the last row: what the model says in the end.
-    """
-    names, said = list(rows), [*rows.values()][-1]
-    width, height = 0.95 * len(tokens) + 1.6, 0.34 * len(rows) + 0.75
-    figure, ((axis,),) = forms.panels(1, 1, width, height, title=title)
-    for y, top in enumerate(rows.values()):
-        for x, (token, last) in enumerate(zip(top, said, strict=True)):
-            same = token == last
-            box = {"fc": VALUE if same else "#F3F3F1", "ec": "white", "lw": 2}
-            axis.add_patch(plt.Rectangle((x - 0.5, y - 0.5), 1, 1, alpha=0.85, **box))
-            color = "white" if same else INK
-            axis.text(x, y, short(token), ha="center", va="center", size=10, color=color)
-    axis.set(xlim=(-0.5, len(tokens) - 0.5), ylim=(-0.5, len(rows) - 0.5))
-    axis.set_yticks(range(len(names)), names)
-    axis.set_xticks(range(len(tokens)), list(map(shown, tokens)))
-    axis.set_xlabel("the prompt, token by token")
-    axis.set_ylabel(y_label)
-    axis.tick_params(length=0)
-    axis.spines[:].set_visible(False)
+    data = {"": {kind: ([0, 1], np.asarray(pairs)) for kind, pairs in found.items()}}
+    ticks = {0: "the head in the sum", 1: "left out of it"}
+    look = {"x_ticks": ticks, "levels": {0: ""}, "width": 6.8, "height": 3.2}
+    colors = dict(zip(found, (VALUE, PALE), strict=True))
+    y_label = "same top token as the sum\n(less: as another prompt's sum)"
+    figure = forms.lines(data, title, "", y_label, runs=True, colors=colors, **look)
+    figure.axes[0].set_xlim(-0.2, 1.2)
     return figure
 
 
@@ -144,6 +108,7 @@ def heads_of_a_model(
                 )  # fmt: skip
         axis.set_title(f"layers {i * each} to {(i + 1) * each - 1}", **forms.TITLE)
         axis.set_xlabel(READING)
+    axes[0, 0].margins(0.1)
     axes[0, 0].set_ylabel(EFFECT)
     return figure
 
