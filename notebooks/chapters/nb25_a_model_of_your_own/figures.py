@@ -16,10 +16,18 @@ ATTENDS_TO = {  # what people call these columns of `head_table`
 COPIES = {"copying eigenvalues": "by its weights", "copying evaluator": "on these texts"}
 
 
-def mosaic(table: pandas.DataFrame, names: Mapping[str, str], title: str, **look) -> Figure:
-    """Columns of a `head_table` as mosaics [layer, head], with the null of each below its name."""
+def mosaic(
+    table: pandas.DataFrame, names: Mapping[str, str], title: str, less_null: bool = False, **look
+) -> Figure:
+    """Columns of a `head_table` as mosaics [layer, head], with the null of each below its name.
+
+    less_null: draw how far each lies above its null.
+    """
+    nulls = {column: table[f"{column} null"].mean() for column in names}
     mosaics = {
-        f"{name}\nchance: {table[f'{column} null'].mean():.2f}": table[column].unstack()
+        f"{name}\nchance: {nulls[column]:.2f}": (
+            table[column] - less_null * nulls[column]
+        ).unstack()
         for column, name in names.items()
         if table[column].notna().any()
     }

@@ -83,10 +83,13 @@ def asked(
     return twice.masked_fill(hidden, mask), torch.where(hidden, twice, NOT_ASKED)
 
 
-def begun_again(twice: Int[Tensor, "text pos"]) -> Int[Tensor, "text pos"]:
-    """BOS, the start of each passage (at most 20 tokens), and half of this start again."""
+def begun_again(
+    twice: Int[Tensor, "text pos"],
+) -> tuple[Int[Tensor, "text shorter"], Int[Tensor, " text"]]:
+    """BOS, the start of each passage (at most 20 tokens), half of it again; and what comes next."""
     n = min(20, twice.shape[1] // 2)
-    return torch.cat([twice[:, : n + 1], twice[:, 1 : n // 2 + 1]], dim=1)
+    again = torch.cat([twice[:, : n + 1], twice[:, 1 : n // 2 + 1]], dim=1)
+    return again, twice[:, n // 2 + 1]
 
 
 def strings(model: Model, tokens: Int[Tensor, " pos"]) -> list[str]:
