@@ -19,9 +19,9 @@ from pathlib import Path
 import nbformat
 from nbconvert.filters import markdown2html
 
-import aot_helpers as aot
 import here
 import lesson
+from aot_helpers import setup
 from aot_helpers.base import results
 from aot_helpers.showing.playground_page import measured as of_the_playground
 from aot_helpers.showing.standalone import save_page, standalone_page
@@ -379,7 +379,7 @@ PAGES = {"group/index.html": partial(save, 0, "")} | {
 
 def measure() -> None:
     """Run eight settings of each experiment, one after the other, and keep what they gave."""
-    aot.setup()
+    setup()
     kept, born = {}, {run["seed"]: run["at"] for run in of_the_playground()["seeds"]}
     for name, one in EXPERIMENTS.items():
         kept[name] = {key: value for key, value in vars(one).items() if key != "run"}

@@ -128,14 +128,17 @@ def missing_edge(
 def _p_target(
     model: Model, edges: LastEdges, kept: Tensor, neurons: Tensor, means: Means
 ) -> list[tuple[float, bool]]:
-    """The target's probability, and is it the first guess, with some masks, the rest at means."""
+    """The target's probability, and does it lead by more than rounding; the rest at means."""
     found = []
     for some in kept.split(200):
         tokens = edges.run.tokens.expand(len(some), -1)
         blank = neurons[:1].expand(len(some), *neurons.shape[1:])
         logits = model(tokens, edits=mean_edits(some, blank, means))[:, -1]
         p = logits.softmax(dim=-1)[:, edges.prompt.target].tolist()
-        found += zip(p, (logits.argmax(dim=-1) == edges.prompt.target).tolist(), strict=True)
+        rivals = logits.clone()
+        rivals[:, edges.prompt.target] = -torch.inf
+        lead = logits[:, edges.prompt.target] - rivals.amax(dim=-1)
+        found += zip(p, (lead > 1e-4).tolist(), strict=True)
     return found
 
 
