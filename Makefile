@@ -116,7 +116,7 @@ checkpoints: $(MADE) #: train what is shipped again, and its controls: four hour
 sweep: $(MADE) #: sweep a report's settings, going on where it stopped; WORKERS=2 STORAGE=postgresql://…
 	$(PY) tools/sweep.py --workers $(or $(WORKERS),1)
 
-bench: $(MADE) #: measure training, the phase change, a busy neighbor and skip-trigram tables
+bench: $(MADE) #: measure how soon a two-layer model learns to copy
 	$(PY) tools/bench.py
 
 loops: $(MADE) #: draw the README's moving picture and the torus's again

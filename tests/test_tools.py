@@ -1,7 +1,6 @@
-"""The tools: whose package they use; `make checkpoints` and `make bench` on tiny settings."""
+"""The tools: whose package they use; and on tiny settings what they make."""
 
 import ast
-import json
 import os
 import re
 import subprocess
@@ -19,6 +18,8 @@ import recipes
 import train
 from aot_helpers.base import files
 from aot_helpers.models import checkpoints
+from aot_helpers.text.batches import repeat_segments, token_stream
+from aot_helpers.text.tokenization import train_bpe
 from chapters.torus import networks as torus
 from chapters.torus import training as torus_training
 
@@ -99,25 +100,15 @@ def test_making_a_torus_run_ships_its_networks_and_how_they_were_made(tmp_path, 
     assert torch.equal(right, found.accuracy[-1])
 
 
-def test_parts_of_the_bench_run_on_tiny_settings(tmp_path, monkeypatch):
-    monkeypatch.setattr(bench, "ROUNDS", 1)
-    monkeypatch.setattr(bench, "SECONDS_PER_TURN", 0.01)
-    monkeypatch.setattr(bench, "SHAPES", {"small": (32, 2, 16, 2, 64)})
-    monkeypatch.setattr(bench, "THREADS", 1)
-    monkeypatch.setattr(torch, "compile", lambda function, dynamic: function)
-    models = bench.contestants(32, 2, 16, 64).values()
-    sizes = [sum(map(torch.numel, model.parameters())) for model in models]
-    assert max(sizes) < 1.1 * min(sizes)
-    monkeypatch.setattr(files, "DATA", tmp_path)
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "bench.json").write_text('{"other": 1}')
-    bench.main(["small"])
-    written = json.loads((tmp_path / "results" / "bench.json").read_text())
-    assert written["other"] == 1 and written["small"]["machine"]["threads"] == 1
-    rows = written["small"]["contestants"]
-    assert rows["as nanoGPT, without MLPs"]["times_nanogpt"] == 1 and len(rows) == 2 * len(sizes)
-    with pytest.raises(SystemExit, match="smal.*small"):
-        bench.main(["smal"])
+def test_the_bench_stops_where_both_thresholds_are_met(monkeypatch):
+    text = bench.invented_text("abcdefghij", 30_000)
+    tokenizer = train_bpe([text], 300)
+    stream = token_stream(tokenizer.encode_many([text]), tokenizer.bos)
+    twice = repeat_segments(stream[1:63].view(2, 31), tokenizer.bos)
+    monkeypatch.setattr(bench, "RATIO", 9.0)
+    monkeypatch.setattr(bench, "COPIED", 0.0)
+    found = bench.until_it_copies(stream, tokenizer, twice, 0, "adamw", 1)
+    assert found["second copy"] == found["random tokens"] and found["last"]["step"] <= 25
 
 
 def import_beside_another_package(names: str, folder: Path):
