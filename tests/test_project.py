@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 
 import aot_helpers
 import publish
+from aot_helpers.training import copying
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -237,8 +238,8 @@ def test_code_of_the_pages_runs_and_prints_what_is_shown(page, capsys, tmp_path,
     corpus = aot_helpers.load_corpus("stories", "test", quiet=True)
     (tmp_path / "mytext.txt").write_text("\n".join(corpus.texts), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    little = functools.partial(aot_helpers.learn_to_copy, steps=2, quiet=True)
-    monkeypatch.setattr(aot_helpers, "learn_to_copy", little, raising=False)
+    little = functools.partial(copying.learn_to_copy, steps=2, quiet=True)
+    monkeypatch.setattr(copying, "learn_to_copy", little)
     there = {"aot": aot_helpers}
     for code in re.findall(r"```python\n(.*?)```", text, flags=re.S):
         if not re.search("run_sweep|transformer_lens", code):  # tests/slow has both
