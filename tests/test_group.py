@@ -1,6 +1,5 @@
 """The reading group: its notes fit the tours, its pages stand alone, its lines survive a chat."""
 
-import ast
 import html.parser
 import json
 import random
@@ -16,9 +15,9 @@ import pytest
 import book
 import book_checks
 import group as pages
-from aot_helpers.showing import playground_page
 from aot_helpers.teaching import group, progress
 from chapters.group.experiments import EXPERIMENTS
+from chapters.pages import playground
 from test_notebooks import GROUP, cells, source
 from test_tour_numbers import code_of, missing_in, numbers, prose, text_of
 
@@ -26,10 +25,6 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 SESSIONS = pages.SESSIONS
 every_session = pytest.mark.parametrize("session", SESSIONS, ids=lambda s: f"session-{s.number}")
-KIT = [
-    *(ROOT / "docs/group").glob("*.md"), ROOT / "tools/group.py", *(ROOT / "tools/pages").iterdir(),
-    ROOT / "aot_helpers/teaching/group.py", *(ROOT / "notebooks/chapters/group").glob("*.py"),
-]  # fmt: skip
 LARGEST = {"slides": 600_000, "handout": 40_000, "leader": 300_000}  # bytes
 VOID = {"img", "br", "meta", "link", "hr", "input", "base", "col"}
 
@@ -218,26 +213,6 @@ def test_the_book_has_every_page():
     }
 
 
-def lines_of(path: Path) -> int:
-    """Lines that are not blank; of Python without comments and docstrings."""
-    text = path.read_text("utf-8")
-    docs = [] if path.suffix != ".py" else [
-        n for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-        and ast.get_docstring(node)
-        for n in range(node.body[0].lineno, node.body[0].end_lineno + 1)
-    ]  # fmt: skip
-    lines = [each for n, each in enumerate(text.splitlines(), 1) if n not in docs]
-    return sum(bool(re.match(r"\s*[^\s#]" if docs else r".*\S", each)) for each in lines)
-
-
-def test_the_kit_is_small():
-    written = [cell for kind in ("code", "markdown") for cell in cells(GROUP, kind)]
-    text = "\n".join(source(cell) for cell in written if "FileNotFoundError" not in source(cell))
-    n = sum(map(lines_of, KIT)) + len(re.findall(r"(?m)^.*\S", text))
-    assert 500 < n <= 1000
-
-
 # ---- the line ----
 
 
@@ -351,7 +326,7 @@ def test_a_thousand_mangled_lines_never_crash_it_and_no_wrong_one_counts():
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
 def test_the_playground_makes_the_same_checksum():
-    script = playground_page._part("view.js")
+    script = playground._part("view.js")
     function = script[script.index("function checksum") :]
     function = function[: function.index("\n}\n") + 3]
     bodies = ["birth by=Zoë mine=3 step=160 at=10:41", "birth by=李雷_🦊 mine=8 step=5 at=00:00"]
@@ -475,7 +450,7 @@ def test_what_is_known_was_measured_by_these_experiments():
         assert len(known[name]["runs"]) == len(one.settings) == group.MOST
         assert all({one.measure, one.across} - {""} <= run.keys() for run in known[name]["runs"])
         assert max(known[name]["seconds"]) < 60
-    born = {run["seed"]: run["at"] for run in playground_page.measured()["seeds"]}
+    born = {run["seed"]: run["at"] for run in playground.measured()["seeds"]}
     assert [run["step"] for run in known["birth"]["runs"]] == [born[i] for i in range(1, 9)]
 
 

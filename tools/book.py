@@ -27,9 +27,9 @@ import book_pages
 import group
 import here  # noqa: F401
 import publish
-from aot_helpers.showing.playground_page import save_playground
-from aot_helpers.showing.training_page import save_training_page
 from aot_helpers.teaching.glossary import load_glossary
+from chapters.pages.playground import save_playground
+from chapters.pages.training import save_training_page
 
 ROOT = Path(__file__).resolve().parent.parent
 # Pages that stand alone, without the book's frame: their file and what writes it.

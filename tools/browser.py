@@ -29,11 +29,11 @@ from playwright.sync_api import expect, sync_playwright
 
 import here  # noqa: F401
 from aot_helpers.models.losses import copy_accuracy
-from aot_helpers.models.playground import load_playground
 from aot_helpers.reading.heads import induction_scores
-from aot_helpers.showing.playground_page import playground_view, save_playground
-from aot_helpers.showing.training_page import save_training_page
 from aot_helpers.text.batches import repeated_tokens
+from chapters.pages.playground import playground_view, save_playground
+from chapters.pages.training import save_training_page
+from chapters.pages.weights import load_playground
 from chapters.torus import networks as torus
 from chapters.torus.palette import predictor
 from chapters.torus.training import list_runs, load_run

@@ -1,8 +1,9 @@
 """Measure what the playground's page says of itself: `python tools/playground.py`.
 
 Trains every run that the page and its six experiments speak of in Node.js, seeds 1 to 5 each and
-more of the default settings, and writes static/playground/measured.json, from which the page is
-built. About ten minutes on one core; the names of single conditions measure only these again.
+more of the default settings, and writes measured.json in chapters/pages/static/playground, from
+which the page is built. About ten minutes on one core; the names of single conditions measure only
+these again.
 """
 
 import argparse
@@ -13,14 +14,14 @@ from pathlib import Path
 
 import here  # noqa: F401
 from aot_helpers.base.files import write_atomically
-from aot_helpers.showing.playground_page import CONDITIONS, MEASURED
+from chapters.pages.playground import CONDITIONS, MEASURED
 
-ENGINE = Path(__file__).resolve().parent.parent / "tests" / "playground" / "engine.mjs"
+ENGINE = Path(__file__).resolve().parent.parent / "tests" / "chapters" / "playground" / "engine.mjs"
 SEEDS = (1, 2, 3, 4, 5)
 
 
 def train(runs: list[dict]) -> list[dict]:
-    """What came of each run, from tests/playground/engine.mjs."""
+    """What came of each run, from tests/chapters/playground/engine.mjs."""
     asked = json.dumps({"train": runs})
     done = subprocess.run(
         ["node", ENGINE], input=asked, text=True, capture_output=True, check=False

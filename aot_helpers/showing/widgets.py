@@ -80,11 +80,12 @@ class Explorer(ipywidgets.VBox):
 class Page:
     """A live view in the page itself: alive without a kernel, a picture where scripts cannot run.
 
-    script: a file of showing/static that holds one function (root, data) => …. data: what JSON can
-    hold. still: the figure that stands in the page until the script has run. said: what is shown.
+    script: a file, or the name of one in showing/static, that holds one function (root, data) => ….
+    data: what JSON can hold. still: the figure that stands in the page until the script has run.
+    said: what is shown.
     """
 
-    def __init__(self, script: str, data: dict, still: Figure, said: str):
+    def __init__(self, script: str | Path, data: dict, still: Figure, said: str):
         self._script, self.data, self.said = (STATIC / script).read_text("utf-8"), data, said
         how = getattr(still, "quantizer", {"colors": 256})  # a figure may know which suit it
         few = Image.open(io.BytesIO(png(still))).convert("RGB").quantize(**how, dither=0)

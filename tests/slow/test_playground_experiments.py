@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from aot_helpers.showing.playground_page import CONDITIONS, measured
+from chapters.pages.playground import CONDITIONS, measured
 
-ENGINE = Path(__file__).parents[1] / "playground" / "engine.mjs"
+ENGINE = Path(__file__).parents[1] / "chapters" / "playground" / "engine.mjs"
 SAME = ("at", "change", "copied", "namesEarly", "names", "induction", "withoutInduction")
 
 

@@ -12,10 +12,10 @@ from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.transformer import AttentionOnlyTransformer
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHADES, SHARE, VALUE
 from aot_helpers.showing.forms import TITLE, grids, panels
-from aot_helpers.showing.playground_page import playground_view
 from aot_helpers.showing.texts import token_rows
 from aot_helpers.showing.widgets import Page
 from chapters.nb09_phase_change.measure import Texts
+from chapters.pages.playground import playground_view
 
 # Two colors of this notebook alone: stories and the names in them, and random tokens.
 STORIES, RANDOM = "#137177", "#C2255C"

@@ -16,7 +16,7 @@ from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHADES, SHARE, canvas, say
 from aot_helpers.showing.texts import LETTER
-from aot_helpers.showing.training_page import INDUCTION, PREVIOUS, STEPS, STORY, Reading
+from chapters.pages.training import INDUCTION, PREVIOUS, STEPS, STORY, Reading
 
 DARK = np.array([62, 56, 72]) / 255  # of a piece that was not expected
 WIDTH, HEIGHT, LINE = 8.0, 4.3, 7.4  # inches: of the picture, and where a line of text ends

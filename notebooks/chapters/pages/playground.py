@@ -1,10 +1,10 @@
 """The playground: an attention-only transformer that learns to copy in the reader's tab.
 
-`python -m aot_helpers.showing.playground_page` writes build/book/playground.html: a file that a
-browser opens and that asks for nothing. Its parts lie in static/playground: the engine (model,
-gradients, optimizers), the worker that trains, the article, the view, six experiments, the style,
-and the engine's two kernels, kernels.c, as WebAssembly (kernels.wasm; build_kernels.sh makes it
-anew). The numbers in its text come from measured.json, which tools/playground.py measures.
+`python -m chapters.pages.playground playground.html`, in the folder notebooks, writes it: a file
+that a browser opens and that asks for nothing. Its parts lie in static/playground: the engine
+(model, gradients, optimizers), the worker that trains, the article, the view, six experiments, the
+style, and the engine's two kernels, kernels.c, as WebAssembly (kernels.wasm; build_kernels.sh makes
+it anew). The numbers in its text come from measured.json, which tools/playground.py measures.
 """
 
 import argparse
@@ -191,11 +191,11 @@ def film_strip(title: str, size: tuple = (10, 2.5), columns: int = len(FILM)) ->
 def playground_view(title: str) -> Page:
     """The whole page in a frame of a notebook; the film strip where scripts cannot run."""
     said = f"the playground, in which a transformer is trained in the browser. {title}"
-    return Page("playground/frame.js", {"page": playground_page()}, film_strip(title), said)
+    return Page(PARTS / "frame.js", {"page": playground_page()}, film_strip(title), said)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("target", nargs="?", default="build/book/playground.html")
+    parser.add_argument("target")
     target = parser.parse_args().target
     print(f"{target}: {save_playground(target) / 1000:.0f} kB")

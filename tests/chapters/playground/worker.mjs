@@ -1,4 +1,4 @@
-// Runs the playground's worker as its page does, for tests/test_playground.py. Standard input: {script, talk}, where talk
+// Runs the playground's worker as its page does, for tests/chapters/test_pages_playground.py. Standard input: {script, talk}, where talk
 // is a list of commands, and of numbers: to wait for a message of the present run at that step. Prints all messages.
 import { readFileSync } from "node:fs";
 const { script, talk } = JSON.parse(readFileSync(0, "utf8")), said = [], self = {};

@@ -1,9 +1,9 @@
-// Runs the engine of the training page for tests/test_training_page.py. Standard input: {"run": a
+// Runs the engine of the training page for tests/chapters/test_pages_training.py. Standard input: {"run": a
 // JSON file of run_data, "floats": a file of one step's float32 weights, "texts": to be encoded,
 // "cases": [{step, ids, off}], step -1 being the floats, "names": to be read}. Standard output: ids
 // and shown tokens of each text, probabilities and two patterns of each case, readings of names.
 import { readFileSync } from "node:fs";
-const source = readFileSync(new URL("../../aot_helpers/showing/static/drag/engine.js", import.meta.url), "utf8");
+const source = readFileSync(new URL("../../../notebooks/chapters/pages/static/drag/engine.js", import.meta.url), "utf8");
 const { unpackSteps, runModel, makeTokenizer, openRun } = (0, eval)(`(() => {${source}\nreturn { unpackSteps, runModel, makeTokenizer, openRun }; })()`);
 const asked = JSON.parse(readFileSync(0, "utf8")), run = JSON.parse(readFileSync(asked.run, "utf8"));
 const floats = {};

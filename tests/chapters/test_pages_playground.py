@@ -12,13 +12,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from aot_helpers.models.playground import load_playground
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.showing import playground_page
-from aot_helpers.showing.playground_page import CONDITIONS, EARLY
 from aot_helpers.showing.standalone import filled
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.optimizers import make_optimizer
+from chapters.pages import playground
+from chapters.pages.playground import CONDITIONS, EARLY
+from chapters.pages.weights import load_playground
 from standalone_pages import assert_asks_for_nothing
 
 ENGINE = Path(__file__).parent / "playground" / "engine.mjs"
@@ -35,7 +35,7 @@ CASES = {  # layers, positions, smeared keys
 SHAPE = {"d_model": 24, "n_heads": 3, "d_head": 12, "n_ctx": 19}
 
 
-def engine(kernels=playground_page.PARTS / "kernels.wasm", **asked) -> dict:
+def engine(kernels=playground.PARTS / "kernels.wasm", **asked) -> dict:
     run = subprocess.run(
         ["node", str(ENGINE)], input=json.dumps(asked), capture_output=True, text=True, check=True,
         env=os.environ | {"KERNELS": str(kernels)},
@@ -177,7 +177,7 @@ def test_two_seeds_copy_when_it_was_measured_and_one_layer_does_not():
     runs = [{"settings": {"seed": seed}, "limit": 300} for seed in (1, 2)]
     runs += [{"settings": {"nLayers": 1}, "limit": 300}]
     *two, one = engine(train=runs)["train"]
-    published = playground_page.measured()["two_layers"][:2]
+    published = playground.measured()["two_layers"][:2]
     assert [run["at"] for run in two] == [run["at"] for run in published]  # the same on any machine
     assert all(run["at"] <= 300 for run in two)
     assert one["at"] is None and one["copied"] < 0.3
@@ -198,7 +198,7 @@ def worker(*talk) -> list[dict]:
         {"run": each[0], "command": each[1], **dict(each[2:])} if isinstance(each, tuple) else each
         for each in talk
     ]
-    asked = json.dumps({"script": playground_page.worker_script(), "talk": sent})
+    asked = json.dumps({"script": playground.worker_script(), "talk": sent})
     run = subprocess.run(
         ["node", str(WORKER)], input=asked, capture_output=True, text=True, check=True, timeout=300
     )
@@ -227,7 +227,7 @@ def test_every_message_names_its_run_and_a_run_ends_where_it_should():
 
 @needs_node
 def test_training_ends_60_steps_after_it_copies_and_says_what_each_head_is_needed_for():
-    known = next(run for run in playground_page.measured()["two_layers"] if run["seed"] == 4)
+    known = next(run for run in playground.measured()["two_layers"] if run["seed"] == 4)
     reset = (1, "reset", ("settings", {"seed": 4}), ("until", 2000))
     speed = (1, "speed", ("stepsPerSecond", 1e9))
     (last,) = [e for e in worker(speed, reset, (1, "play"), known["at"] + 60) if e["ended"]]
@@ -249,7 +249,7 @@ def test_training_ends_60_steps_after_it_copies_and_says_what_each_head_is_neede
 def test_the_kernels_are_those_of_their_source(tmp_path):
     """Made anew from kernels.c they compute what those in the package do, and plain JavaScript."""
     made = tmp_path / "kernels.wasm"
-    subprocess.run(["sh", playground_page.PARTS / "build_kernels.sh", made], check=True)
+    subprocess.run(["sh", playground.PARTS / "build_kernels.sh", made], check=True)
     model, tokens = a_model(2, "relative", True)
     case = {
         "settings": {
@@ -262,7 +262,7 @@ def test_the_kernels_are_those_of_their_source(tmp_path):
     def found(kernels, how):
         return engine(kernels, gradients=[{**case, "kernels": how}])["gradients"][0]
 
-    ours, anew = found(playground_page.PARTS / "kernels.wasm", "wasm"), found(made, "wasm")
+    ours, anew = found(playground.PARTS / "kernels.wasm", "wasm"), found(made, "wasm")
     plain = found(made, "plain")
     for other, share in ((anew, 1e-6), (plain, 1e-5)):
         wanted = {name: torch.tensor(each).double() for name, each in other["gradients"].items()}
@@ -270,7 +270,7 @@ def test_the_kernels_are_those_of_their_source(tmp_path):
 
 
 def test_what_the_page_says_of_its_runs_is_what_was_measured():
-    runs = playground_page.measured()
+    runs = playground.measured()
     seeds = {name: list(c.get("seeds", range(1, 6))) for name, c in CONDITIONS.items()}
     assert {name: [run["seed"] for run in found] for name, found in runs.items()} == seeds
     came = {name: [run["at"] is not None for run in found] for name, found in runs.items()}
@@ -290,7 +290,7 @@ def test_what_the_page_says_of_its_runs_is_what_was_measured():
         assert run["wasted"] > sum(i / 63 for i in range(23)) / 23  # the share of even guesses
     means = [sum(r["first"] for r in runs[name]) / 5 for name in ("no_stories", "two_layers")]
     assert math.log(63) < means[0] < means[1]
-    words = playground_page.phrases()
+    words = playground.phrases()
     assert filled("by step {{early}}", words) == f"by step {EARLY}"
 
 
@@ -303,7 +303,7 @@ def test_a_file_that_the_playground_has_not_saved_is_refused(tmp_path):
 
 
 def test_the_page_is_small_whole_and_asks_for_nothing(tmp_path):
-    size = playground_page.save_playground(tmp_path / "page.html")
+    size = playground.save_playground(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text("utf-8")
     assert size == len(page.encode()) <= 150_000
     assert_asks_for_nothing(page)

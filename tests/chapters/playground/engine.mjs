@@ -1,8 +1,8 @@
-// Runs the playground's engine on what stands on standard input, for tests/test_playground.py and tools/playground.py:
+// Runs the playground's engine on what stands on standard input, for tests/chapters/test_pages_playground.py and tools/playground.py:
 // {"gradients": [case]} with weights and tokens to loss, gradients, three updates and probabilities;
 // {"train": [run]} to what came of each run, see train.
 import { readFileSync } from "node:fs";
-const parts = new URL("../../aot_helpers/showing/static/playground/", import.meta.url);
+const parts = new URL("../../../notebooks/chapters/pages/static/playground/", import.meta.url);
 const wanted = "makeModel forward backward update trainStep makeProbe measure toTokens uniformNumbers toSafetensors LETTERS BOS D_VOCAB";
 const engine = (0, eval)(`(() => {${readFileSync(new URL("engine.js", parts), "utf8")}\nreturn { ${wanted.split(" ").join(", ")} }; })()`);
 const kernels = process.env.KERNELS ?? new URL("kernels.wasm", parts);

@@ -1,9 +1,9 @@
 """A training that can be dragged: a model at some of its steps, run in the reader's tab.
 
-`python -m aot_helpers.showing.training_page build/drag.html` writes it: a file that a browser opens
-and that asks for nothing, with the shipped weights of `stories-2l` at eight steps. Its parts lie in
-static/drag: the engine (model, tokenizer), the view, the style. `TrainingView` is the same view in
-a notebook, of one text whose numbers were measured before.
+`python -m chapters.pages.training drag.html`, in the folder notebooks, writes it: a file that a
+browser opens and that asks for nothing, with the shipped weights of `stories-2l` at eight steps.
+Its parts lie in static/drag: the engine (model, tokenizer), the view, the style. `TrainingView` is
+the same view in a notebook, of one text whose numbers were measured before.
 """
 
 import argparse
@@ -204,7 +204,7 @@ class TrainingView(Page):
             "heads": {"previous": PREVIOUS, "induction": INDUCTION},
         }  # fmt: skip
         said = "a training that can be dragged, and two attention patterns that form in it"
-        super().__init__("drag/recorded.js", data, still, said)
+        super().__init__(PARTS / "recorded.js", data, still, said)
         style = f"const STYLE = {script_data(_part('style.css'))};"
         head, body = self._script.split("{", 1)
         self._script = f"{head}{{\n{style}\n{_part('view.js')}\n{body}"
@@ -212,6 +212,6 @@ class TrainingView(Page):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("target", nargs="?", default="build/drag.html")
+    parser.add_argument("target")
     target = parser.parse_args().target
     print(f"{target}: {save_training_page(target) / 1e6:.2f} MB")

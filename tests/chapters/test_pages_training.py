@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import aot_helpers as aot
-from aot_helpers.showing import training_page
+from chapters.pages import training
 from evidence.support.nb09.dragged import dragged, read_name
 from standalone_pages import assert_asks_for_nothing
 
@@ -21,12 +21,12 @@ ENGINE = Path(__file__).parent / "drag" / "engine.mjs"
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="the engine runs in Node.js")
 NAMES = ["Quzo Fipja", "Mila Toren", "Ümit Şahin", "Bo", "R2D2 C-3PO", "O'Neil", "馬 🐎", "<|bos|>"]
 READ, LONG = NAMES[::3], "馬" * 24
-ALL_OFF = [*training_page.PREVIOUS, *training_page.INDUCTION]
+ALL_OFF = [*training.PREVIOUS, *training.INDUCTION]
 
 
 def story(name: str) -> str:
     """The page's text with a name."""
-    before, between = training_page.STORY
+    before, between = training.STORY
     return f"{before} {name}{between} {name}"
 
 
@@ -51,7 +51,7 @@ def texts() -> list[str]:
 
 @pytest.fixture(scope="module")
 def run():
-    return training_page.read_run()
+    return training.read_run()
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def cases(tokenizer):
     tokens = [tokenizer.encode(text, bos=True)[:80] for text in [*map(story, NAMES[:4]), *unread]]
     tokens += list(aot.repeated_tokens(1024, 24, 1, tokenizer.bos, seed=3))
     offs = [[], ["L0H3"], ["L1H0", "L1H2"], ALL_OFF]
-    steps = [*range(len(training_page.STEPS)), -1]
+    steps = [*range(len(training.STEPS)), -1]
     return [
         (step, each, offs[i % 4 if i < 4 else 0]) for step in steps for i, each in enumerate(tokens)
     ]
@@ -75,8 +75,8 @@ def cases(tokenizer):
 @pytest.fixture(scope="module")
 def answer(tmp_path_factory, run, cases):
     folder = tmp_path_factory.mktemp("drag")
-    (folder / "run.json").write_text(json.dumps(training_page.run_data(run)), "utf-8")
-    first, last = run.weights[training_page.STEPS[0]], run.weights[training_page.STEPS[-1]]
+    (folder / "run.json").write_text(json.dumps(training.run_data(run)), "utf-8")
+    first, last = run.weights[training.STEPS[0]], run.weights[training.STEPS[-1]]
     floats = [last[name].astype("<f4").ravel() for name in first]
     (folder / "floats").write_bytes(np.concatenate(floats).tobytes())
     asked = {
@@ -104,7 +104,7 @@ def test_the_tokenizer_gives_the_packages_ids_and_strings(answer, tokenizer):
 
 @needs_node
 def test_probabilities_and_patterns_are_those_of_pytorch(answer, cases):
-    models = [aot.load_checkpoint("stories-2l", step) for step in training_page.STEPS]
+    models = [aot.load_checkpoint("stories-2l", step) for step in training.STEPS]
     worst = {"floats": 0.0, "packed": 0.0, "patterns of floats": 0.0}
     for (step, tokens, off), found in zip(cases, answer["cases"], strict=True):
         model = models[step]
@@ -127,7 +127,7 @@ def test_probabilities_and_patterns_are_those_of_pytorch(answer, cases):
 
 @needs_node
 def test_a_name_is_read_as_the_notebook_reads_it(answer):
-    steps = training_page.STEPS[-2:]
+    steps = training.STEPS[-2:]
     for name, found in zip(READ, answer["names"], strict=False):
         reading = read_name(name, steps)
         assert found["tokens"] == reading.tokens and found["spans"] == [
@@ -145,7 +145,7 @@ def test_a_name_that_does_not_fit_is_cut(answer):
 
 
 def test_both_kinds_of_heads_are_needed_and_are_what_they_are_called():
-    reading = read_name(training_page.NAME, training_page.STEPS)
+    reading = read_name(training.NAME, training.STEPS)
     whole, *ablated = (reading.mean(1, state)[-1] for state in range(4))
     assert whole > 0.8 and max(ablated) < 0.25
     assert reading.mean(1)[0] < 0.01 and reading.mean(0)[-1] < 0.2
@@ -154,14 +154,14 @@ def test_both_kinds_of_heads_are_needed_and_are_what_they_are_called():
     of = lambda kind: aot.head_scores(model, tokens, kind).scores  # noqa: E731
     named = lambda heads: {(h.layer, h.head) for h in map(aot.Head.parse, heads)}  # noqa: E731
     found = {tuple(at) for at in (of("induction") > 0.5).nonzero().tolist()}
-    assert found == named(training_page.INDUCTION)
+    assert found == named(training.INDUCTION)
     assert {tuple(at) for at in (of("previous") > 0.5).nonzero().tolist()} == named(
-        training_page.PREVIOUS
+        training.PREVIOUS
     )
 
 
 def test_the_page_is_small_whole_and_asks_for_nothing(tmp_path, run):
-    size = training_page.save_training_page(tmp_path / "page.html", run)
+    size = training.save_training_page(tmp_path / "page.html", run)
     page = (tmp_path / "page.html").read_text("utf-8")
     assert size == len(page.encode()) <= 4_000_000
     assert_asks_for_nothing(page)
@@ -170,17 +170,17 @@ def test_the_page_is_small_whole_and_asks_for_nothing(tmp_path, run):
 
 def test_what_cannot_be_packed_is_refused(run):
     with pytest.raises(ValueError, match=r"no weights of steps \[50\]; there are: 0, 100"):
-        training_page.read_run("stories-2l", (0, 50))
+        training.read_run("stories-2l", (0, 50))
     with pytest.raises(ValueError, match="byte-level byte-pair encoding only"):
-        training_page.packed_tokenizer({"model": {"type": "WordLevel"}, "pre_tokenizer": None})
+        training.packed_tokenizer({"model": {"type": "WordLevel"}, "pre_tokenizer": None})
     far = {0: {"W_E": np.zeros((1, 1))}, 1: {"W_E": np.full((1, 1), 100.0)}}
     with pytest.raises(ValueError, match="make GRAINS coarser"):
-        training_page.packed_weights(far)
+        training.packed_weights(far)
 
 
 def test_the_view_in_a_notebook_is_small_and_has_a_picture():
-    reading = read_name(training_page.NAME, training_page.STEPS)
-    view = training_page.TrainingView(reading, dragged(reading, 7, "t"))
+    reading = read_name(training.NAME, training.STEPS)
+    view = training.TrainingView(reading, dragged(reading, 7, "t"))
     html = view._repr_mimebundle_()["text/html"]
     assert len(html) < 250_000 and html.count("</script>") == 1
     assert not re.search(r"https?://|@import|url\(", html.replace("data:", ""))

@@ -7,11 +7,11 @@ from PIL import Image
 
 import book_checks
 from aot_helpers.showing import standalone
-from aot_helpers.showing.playground_page import save_playground
-from aot_helpers.showing.training_page import save_training_page
+from chapters.pages.playground import save_playground
+from chapters.pages.training import save_training_page
 from standalone_pages import Head
 
-NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 PAGES = {"playground": save_playground, "drag": save_training_page}
 
 

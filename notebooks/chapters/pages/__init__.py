@@ -1,0 +1,1 @@
+"""Two pages that stand alone, in which a model is trained, or a training is dragged."""
