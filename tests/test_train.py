@@ -12,10 +12,9 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.text.batches import MaskedWindows, Windows
-from aot_helpers.training import precision
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.history import History
-from aot_helpers.training.surroundings import stop_button
+from aot_helpers.training.stopping import stop_button
 from aot_helpers.training.train import NonFiniteLoss, train
 
 
@@ -34,7 +33,7 @@ class Batches:
 
 
 def settings(**changes):
-    plain = dict(steps=12, warmup_steps=3, log_every=100, checkpoint_every=4, bf16=False)
+    plain = dict(steps=12, warmup_steps=3, log_every=100, checkpoint_every=4)
     return TrainConfig(**{**plain, **changes})
 
 
@@ -101,48 +100,9 @@ def test_learning_rate_warms_up_and_decays_linearly():
     assert TrainConfig(steps=10, warmup_steps=0, learning_rate=2.0).learning_rate_at(0) == 2.0
 
 
-@pytest.mark.parametrize("bf16_seconds", [2.0, 2.9, None])
-def test_bf16_is_taken_where_it_was_measured_to_be_faster(run, monkeypatch, path, bf16_seconds):
-    """And a resumed run keeps it, also where it would measure otherwise."""
-    measured = {} if bf16_seconds is None else {"fp32": 3.0, "bf16": bf16_seconds}
-    monkeypatch.setattr(precision, "has_fast_bf16", lambda device: bool(measured))
-    monkeypatch.setattr(precision, "measured_seconds", lambda *_: measured)
-    expected, _ = run(bf16=bf16_seconds == 2.0)
-    stop = Batches(before=raising(KeyboardInterrupt(), at=5))
-    history, _ = run(batches=stop, bf16=None, checkpoint=str(path))
-    assert history.measured == measured and history.bf16 == (bf16_seconds == 2.0)
-    monkeypatch.setattr(precision, "has_fast_bf16", lambda device: not history.bf16)
-    history, _ = run(bf16=None, checkpoint=str(path))
-    assert history.losses == expected.losses and history.bf16 == expected.bf16
-
-
-def test_measuring_changes_neither_weights_nor_gradients_nor_random_numbers(make_model):
-    model, state = make_model(), torch.random.get_rng_state()
-    before = weights(model)
-    seconds = precision.measured_seconds(model, Batches()[0], settings())
-    assert set(seconds) == {"fp32", "bf16"} and min(seconds.values()) > 0
-    assert same_weights(model, before) and all(p.grad is None for p in model.parameters())
-    assert torch.equal(torch.random.get_rng_state(), state)
-
-
 def test_bf16_trains_to_about_the_same_loss(run):
     half, full = run(bf16=True)[0].losses, run(bf16=False)[0].losses
     assert half != full and half == pytest.approx(full, abs=0.1)
-
-
-def test_small_models_train_on_one_thread_unless_told_otherwise(make_model, run):
-    seen, large = [], make_model(d_vocab=70_000)
-    look = dict(watch=lambda _: seen.append(torch.get_num_threads()), steps=1)
-    torch.set_num_threads(2)
-    try:
-        run(**look)
-        run(large, **look)
-        run(large, threads=1, **look)
-        assert torch.get_num_threads() == 2  # given back
-    finally:
-        torch.set_num_threads(1)
-    run(threads=2, **look)
-    assert seen == [1, 2, 1, 2]
 
 
 # ---- batches, history, settings ----
@@ -190,20 +150,23 @@ def test_log_lines_and_watch_come_every_log_every_steps(make_model, capsys):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("steps", 0), ("steps", True), ("log_every", 0), ("checkpoint_every", -1), ("threads", 0),
-        ("warmup_steps", -1), ("learning_rate", 0.0), ("learning_rate", math.nan),
-        ("learning_rate", math.inf), ("clip_norm", -1.0), ("learning_rate_heads", 0),
-        ("weight_decay", -1.0), ("final_share", -3.0), ("optimizer", "moon"), ("objective", "all"),
+        ("steps", 0),
+        ("steps", True),
+        ("checkpoint_every", -1),
+        ("warmup_steps", -1),
+        ("learning_rate", math.nan),
+        ("learning_rate", math.inf),
+        ("clip_norm", -1.0),
+        ("weight_decay", -1.0),
+        ("final_share", -3.0),
+        ("optimizer", "moon"),
+        ("objective", "all"),
+        ("bf16", "no"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_setting_is_named_with_its_value(name, value):
     with pytest.raises(ValueError, match=rf"{name}.*{value!r}"):
         TrainConfig(**{name: value})
-
-
-def test_a_bad_beta_is_named_by_its_place():
-    with pytest.raises(ValueError, match=r"betas\[0\] must be a number from 0 to 1, got 2.0"):
-        TrainConfig(betas=(2.0, 0.9))
 
 
 # ---- stopping and going on ----
@@ -329,41 +292,15 @@ def test_resuming_another_run_names_what_changed(make_model, run, path):
     refused(make_model(), rate, path, learning_rate=1e-3)
     refused(make_model(n_heads=4, d_head=2), "n_heads 2 → 4, d_head 4 → 2", path)
     refused(make_model(), "another run .changed: the data", path, Batches(seed=1))
-    run(checkpoint=str(path), log_every=1, checkpoint_every=1, threads=1)  # these change no loss
+    run(checkpoint=str(path), log_every=1, checkpoint_every=1)  # these change no loss
 
 
-def flipped(at, after=None, by=0xFF):
-    """A change of one byte, so many places after a word."""
-
-    def change(content):
-        place = at + (content.index(after) if after else 0)
-        content = bytearray(content)
-        content[place] ^= by
-        return content
-
-    return change
-
-
-def cut_to(keep):
-    return lambda content: content[: int(keep if keep > 1 else keep * len(content))]
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        *((cut_to(keep), "or not a training checkpoint") for keep in (0, 5, 100, 0.5, 0.999)),
-        *((flipped(at), "or not a training checkpoint") for at in (0, 7, 9, 30, 60)),
-        (flipped(11, after=b"losses", by=0x40), "or not a training checkpoint"),  # in its JSON
-        (flipped(14, after=b"losses", by=0x01), ".its sha256 differs"),  # one digit of a loss
-        (flipped(-100, by=0x01), ".its sha256 differs"),  # in the weights
-    ],
-)
-def test_a_damaged_checkpoint_is_refused(make_model, run, path, change, said):
+@pytest.mark.parametrize("keep", [0, 5, 100, 0.5, 0.999])
+def test_a_damaged_checkpoint_is_refused(make_model, run, path, keep):
     run(checkpoint=str(path))
     content = path.read_bytes()
-    path.write_bytes(change(content))
-    assert path.read_bytes() != content
-    refused(make_model(), f"{path.name} is damaged {said}", path)
+    path.write_bytes(content[: int(keep if keep > 1 else keep * len(content))])
+    refused(make_model(), f"{path.name} is damaged or not a training checkpoint", path)
 
 
 @pytest.mark.parametrize(
@@ -405,17 +342,9 @@ def test_training_goes_on_over_a_full_disk(make_model, run, path, monkeypatch, c
     assert batches.steps == [0, *range(4, 12)]
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("bf16", "no"), ("bf16", 1), ("compile", "no"), ("compile", None)]
-)
-def test_a_setting_that_is_no_truth_value_is_refused(name, value):
-    with pytest.raises(ValueError, match=f"{name} must be True or False, got {value!r}"):
-        TrainConfig(**{name: value})
-
-
-@pytest.mark.parametrize("betas", [(0.9,), (0.9, 0.9, 0.9), (0.9, 1)])
+@pytest.mark.parametrize("betas", [(0.9,), (0.9, 1), (2.0, 0.9)])
 def test_betas_are_two_below_one(betas):
-    with pytest.raises(ValueError, match="betas must be two numbers"):
+    with pytest.raises(ValueError, match="betas.* numbers? from 0 to"):
         TrainConfig(betas=betas)
 
 

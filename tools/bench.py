@@ -47,7 +47,8 @@ def invented_text(letters: str, n_characters: int, seed: int = 0) -> str:
 def until_it_copies(stream, tokenizer, twice, seed: int, optimizer: str, threads: int) -> dict:
     """One training run until both thresholds are met: step and seconds of each, or None."""
     model, windows, config = copying_recipe(stream, tokenizer, seed=seed, optimizer=optimizer)
-    config = replace(config, log_every=25, bf16=False, threads=threads)
+    config = replace(config, log_every=25)
+    torch.set_num_threads(threads)
     randoms = repeated_tokens(tokenizer.d_vocab, twice.shape[1] // 2, 100, tokenizer.bos, seed=5)
     found = {"seed": seed, "second copy": None, "random tokens": None}
     looked, started = 0.0, time.perf_counter()

@@ -100,7 +100,7 @@ def make(name: str) -> None:
     texts = recipes.held_out(test.texts, tokenizer, run)
     windows = recipes.training_windows(stream, tokenizer.bos, run)
     model = new_model(run)
-    if parallel.size() > 1:
+    if parallel.world_size() > 1:
         model.to(device)
     measured = measure_masked if run.masked else measure
     weights, curve = {}, {}
@@ -114,7 +114,7 @@ def make(name: str) -> None:
 
     training = TrainConfig(
         steps=run.steps, learning_rate=run.learning_rate, final_share=run.final_share,
-        optimizer=run.optimizer, log_every=50, bf16=False,
+        optimizer=run.optimizer, log_every=50,
         objective="masked token" if run.masked else "next token",
     )  # fmt: skip
     if parallel.rank() == 0:
@@ -122,7 +122,7 @@ def make(name: str) -> None:
     batches = MaskedWindows(windows, mask=run.d_vocab) if run.masked else windows
     history = train(model, batches, training, watch=look)
     if parallel.rank() > 0:  # process 0 has measured, and writes
-        return parallel.wait()
+        return parallel.barrier()
     provenance = provenance_of(name, run, corpus, len(stream), training, history) | {
         "measured": curve[run.steps],
         "counting": count_losses(stream[None], texts["text"], run.d_vocab),
@@ -135,7 +135,7 @@ def make(name: str) -> None:
     check_writable(folder)
     content = {"provenance": provenance, "steps": list(curve), "measured": list(curve.values())}
     write_atomically(folder / f"{name}.json", (json.dumps(content) + "\n").encode())
-    parallel.wait()
+    parallel.barrier()
 
 
 def new_model(run: Run) -> AttentionOnlyTransformer:
@@ -160,11 +160,11 @@ def provenance_of(
     lowest, highest = run.repeat_lengths
     random = {0.5: "half", 1.0: "all"}.get(run.random_share, f"{run.random_share:.0%}")
     twice = f"segments of {lowest} to {highest} tokens written twice, {random} of them random"
-    launcher = f"torchrun --nproc-per-node {n}" if (n := parallel.size()) > 1 else "python"
+    launcher = f"torchrun --nproc-per-node {n}" if (n := parallel.world_size()) > 1 else "python"
     starts = {n: getattr(run, n) for n in ("gpt2_init", "copying_start", "two_sided_start")}
     return {
         "command": f"{launcher} tools/train.py {name}",
-        "processes": parallel.size(),
+        "processes": parallel.world_size(),
         "corpus": f"{run.corpus}, {n_tokens:,} tokens; {', '.join(shares)} of the windows are "
         + twice,
         "source": corpus.source,

@@ -16,12 +16,9 @@ class TrainConfig:
         learning_rate_heads, AdamW for the rest (see optimizers.Muon).
     learning_rate_relative: a factor for relative position biases, which start at 0 and go far.
     checkpoint: a file, written every checkpoint_every steps and at the end.
-    bf16: None measures it where a GPU or AMX is found, and takes it if a fifth faster.
+    bf16: run the model in half precision, which a GPU of Nvidia and a CPU with AMX do faster.
     objective: "next token", or "masked token" with batches of MaskedWindows (in several processes
         the mean of their means, whatever number of tokens each of them hides).
-    threads: on the CPU while it trains; None takes one for a model of less than a million weights,
-        which a second one makes no faster, and for others what `setup` or PyTorch has set.
-    compile: fuse the model with torch.compile; needs a C++ compiler and 10 to 30 s at the start.
     """
 
     steps: int = 1000
@@ -35,9 +32,7 @@ class TrainConfig:
     log_every: int = 100
     checkpoint: str | None = None
     checkpoint_every: int = 500
-    bf16: bool | None = None
-    threads: int | None = None
-    compile: bool = False
+    bf16: bool = False
     optimizer: str = "adamw"
     learning_rate_heads: float = 0.02
     objective: str = "next token"
@@ -46,11 +41,7 @@ class TrainConfig:
         for name in ("steps", "log_every", "checkpoint_every"):
             check_whole(name, getattr(self, name), 1, unit=" of steps")
         check_whole("warmup_steps", self.warmup_steps, 0, unit=" of steps")
-        if self.threads is not None:
-            check_whole("threads", self.threads, 1, 1024)
-        check_flag("compile", self.compile)
-        if self.bf16 is not None:
-            check_flag("bf16", self.bf16)
+        check_flag("bf16", self.bf16)
         check_one_of("optimizer", self.optimizer, ("adamw", "muon"))
         check_one_of("objective", self.objective, OBJECTIVES)
         for name in ("learning_rate", "clip_norm", "learning_rate_relative", "learning_rate_heads"):

@@ -13,15 +13,12 @@ class History:
     """The loss of every step (nats per token, before its update) and how training ended.
 
     ended: "finished" or "interrupted" (the stop button). seconds: of the training steps alone.
-    measured: seconds of a step's gradients in "fp32" and "bf16", where that decided bf16.
     """
 
     losses: list[float] = field(default_factory=list)
     seconds: float = 0.0
     ended: str = "running"
     tokens_per_step: int = 0
-    bf16: bool = False
-    measured: dict[str, float] = field(default_factory=dict)
 
     @property
     def steps(self) -> int:

@@ -1,10 +1,8 @@
 """A batch of tokens to a loss: what the model sees, what it is asked, and how wrong it is."""
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 NOT_ASKED = -100  # a target that no loss counts: PyTorch's ignore_index
@@ -28,15 +26,11 @@ def masked_token(batch: Int[Tensor, "batch pos"]) -> tuple[Tensor, Tensor]:
 OBJECTIVES = {"next token": next_token, "masked token": masked_token}
 
 
-def loss_function(
-    model: nn.Module, objective: str, bf16: bool = False, compiled: bool = False
-) -> Callable[[Tensor], Tensor]:
-    """A function from a batch of token ids to its mean loss (nats)."""
-
-    def loss_of(batch):
-        seen, targets = OBJECTIVES[objective](batch)
-        with torch.autocast(batch.device.type, torch.bfloat16, enabled=bf16):
-            logits = model(seen)
-        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
-
-    return torch.compile(loss_of, dynamic=False) if compiled else loss_of
+def mean_loss(
+    model: nn.Module, batch: Int[Tensor, "batch pos"], objective: str, bf16: bool = False
+) -> Float[Tensor, ""]:
+    """The mean loss of a batch of token ids (nats). bf16: run the model in half precision."""
+    seen, targets = OBJECTIVES[objective](batch)
+    with torch.autocast(batch.device.type, torch.bfloat16, enabled=bf16):
+        logits = model(seen)
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())

@@ -44,13 +44,13 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     return rule(options, lr=config.learning_rate, betas=config.betas, fused=True)
 
 
-def rates_line(optimizer: torch.optim.Optimizer, config: TrainConfig, bf16: bool) -> str:
+def rates_line(optimizer: torch.optim.Optimizer, config: TrainConfig) -> str:
     """Which rule and rate every group of parameters has, and the precision."""
     names, rates = {"heads": "heads (Muon)", "relative": "relative biases (AdamW)"}, {}
     for group in optimizer.param_groups:
         name = names.get(group["kind"], "others (AdamW)")
         rates[name] = f"{name} {config.learning_rate * group['factor']:.3g}"
-    return f"learning rates: {', '.join(rates.values())}; {'bf16' if bf16 else 'fp32'}"
+    return f"learning rates: {', '.join(rates.values())}; {'bf16' if config.bf16 else 'fp32'}"
 
 
 def orthogonalized(

@@ -12,11 +12,10 @@ from aot_helpers.models.protocol import check_causal
 from aot_helpers.text.batches import MaskedWindows, Windows
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.history import History
-from aot_helpers.training.objectives import OBJECTIVES, loss_function
+from aot_helpers.training.objectives import OBJECTIVES, mean_loss
 from aot_helpers.training.optimizers import make_optimizer, rates_line
-from aot_helpers.training.precision import choose_bf16
 from aot_helpers.training.resume import checkpoint_path, restore_run, run_facts, save_run
-from aot_helpers.training.surroundings import stop_button, threads_for
+from aot_helpers.training.stopping import stop_button
 
 
 class NonFiniteLoss(RuntimeError):
@@ -47,39 +46,40 @@ def train(
     first_batch, path = _first_batch(batches, config), checkpoint_path(config)
     optimizer, facts = make_optimizer(model, config), run_facts(model, first_batch, config)
     history = restore_run(path, model, optimizer, facts) if resume else None
-    with stop_button() as presses, threads_for(model, config.threads):
+    n_tokens = OBJECTIVES[config.objective](first_batch)[0].numel()
+    history = history or History(tokens_per_step=n_tokens)
+    replica = parallel.replicated(model)
+    first, history.ended = history.steps, "running"
+    parallel.print0(rates_line(optimizer, config), quiet)
+    with stop_button() as presses:
         model.train()
-        history = parallel.start_alike(model, facts, history or _begin(model, first_batch, config))
-        loss_of = loss_function(model, config.objective, history.bf16, config.compile)
-        first, history.ended = history.steps, "running"
-        parallel.say(rates_line(optimizer, config, history.bf16), quiet)
         try:
             for step in range(first, config.steps):
                 tokens, started = batches[step].to(model.W_E.device), time.perf_counter()
                 for group in optimizer.param_groups:
                     group["lr"] = config.learning_rate_at(step) * group["factor"]
-                loss = loss_of(parallel.share(tokens))
-                mean_loss = parallel.agree(loss, presses)
-                _check_finite(mean_loss, history, config)
+                loss = mean_loss(replica, parallel.shard(tokens), config.objective, config.bf16)
+                loss_of_all, stop = parallel.all_reduce_mean(loss.detach(), len(presses))
+                if stop:
+                    raise KeyboardInterrupt
+                _check_finite(loss_of_all, history, config)
                 loss.backward()
-                parallel.average_gradients(model)
                 torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
                 optimizer.step()
                 optimizer.zero_grad()
-                history.losses.append(mean_loss)
+                history.losses.append(loss_of_all)
                 history.seconds += time.perf_counter() - started
                 _report(history, config, watch, quiet)
                 if history.steps % config.checkpoint_every == 0 and history.steps < config.steps:
                     save_run(path, model, optimizer, facts, history)
             history.ended = "finished"
         except KeyboardInterrupt:
-            optimizer.zero_grad()
             history.ended, done = "interrupted", f"{history.steps} of {config.steps} steps"
-            parallel.say(f"interrupted after {done}; the model keeps them")
+            parallel.print0(f"interrupted after {done}; the model keeps them")
         model.eval()
         if history.steps > first:
             save_run(path, model, optimizer, facts, history)
-        parallel.wait()
+        parallel.barrier()
     return history
 
 
@@ -97,15 +97,8 @@ def _first_batch(batches, config: TrainConfig) -> Tensor:
     if not isinstance(first, Tensor) or first.ndim != 2 or first.is_floating_point():
         got = f"{first.dtype} {list(first.shape)}" if isinstance(first, Tensor) else type(first)
         raise ValueError(f"batches[step] must be integers [batch, n_ctx + 1], got {got}")
-    parallel.share(first)
+    parallel.shard(first)
     return first
-
-
-def _begin(model: nn.Module, first_batch: Tensor, config: TrainConfig) -> History:
-    """A history without steps: how many tokens each will have, and in which precision."""
-    bf16, measured = choose_bf16(model, parallel.share(first_batch), config)
-    n_tokens = OBJECTIVES[config.objective](first_batch)[0].numel()
-    return History(tokens_per_step=n_tokens, bf16=bf16, measured=measured)
 
 
 def _check_finite(loss: float, history: History, config: TrainConfig) -> None:
@@ -122,6 +115,6 @@ def _check_finite(loss: float, history: History, config: TrainConfig) -> None:
 def _report(history: History, config: TrainConfig, watch: Callable | None, quiet: bool) -> None:
     """At every log line and at the end: print where the run is, and show it to `watch`."""
     if history.steps % config.log_every == 0 or history.steps == config.steps:
-        parallel.say(history.line(config.steps), quiet)
+        parallel.print0(history.line(config.steps), quiet)
         if watch is not None and parallel.rank() == 0:
             watch(history)
