@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
+from scipy.stats import rankdata
 from torch import Tensor
 
 from aot_helpers.base.results import rounded
-from aot_helpers.base.statistics import correlation, rank_correlation
 from aot_helpers.models.protocol import Model
 from aot_helpers.showing.forms import Interval
 from chapters.nb21_information_flow.flow import run_of
@@ -251,14 +251,25 @@ def _head_correlations(model: Model, measured: Sequence[LastEdges], i: int) -> d
     lost = facts["lost"]
     for name in ("rank", "other rank", "share", "other share", "norm"):
         says = facts[name] * (-1 if "rank" in name else 1)
-        found[name] = rank_correlation(says, lost)
+        found[name] = _rank_correlation(says, lost)
         if name in ("rank", "norm"):
-            each = [rank_correlation(x, y) for x, y in zip(says, lost, strict=True)]
+            each = [_rank_correlation(x, y) for x, y in zip(says, lost, strict=True)]
             found[f"{name}, within layers"] = mean(each)
     for name in ("rank", "share", "other share"):
         says = -(facts[name] + 1).log() if name == "rank" else facts[name]
-        found[f"{name}, linear"] = correlation(says, lost)
+        found[f"{name}, linear"] = _correlation(says, lost)
     return found | {"largest share is worth most": float(facts["share"].argmax() == lost.argmax())}
+
+
+def _correlation(x: Tensor, y: Tensor) -> float:
+    """Pearson's, in double precision; 0 where one of the two is constant."""
+    both = torch.stack([x.flatten(), y.flatten()]).double()
+    return torch.corrcoef(both)[0, 1].nan_to_num(0).item()
+
+
+def _rank_correlation(x: Tensor, y: Tensor) -> float:
+    """Spearman's; 0 where one of the two is constant."""
+    return _correlation(*(torch.from_numpy(rankdata(each)) for each in (x, y)))
 
 
 def _most_attended_is_longest(edges: LastEdges, seed: int) -> list[float]:
