@@ -123,9 +123,8 @@ loops: $(MADE) #: draw the README's moving picture and the torus's again
 	$(PY) tools/loops.py
 
 browser: $(MADE) #: try the first notebook, live views and the book in a real browser (needs Chromium)
-	$(PY) -m pip install --quiet playwright==1.65.2
-	$(PY) tools/browser.py
-	$(PY) tools/book_browser.py
+	$(PY) -m pip install --quiet pytest-playwright==0.10.0 playwright==1.65.2
+	$(PY) -m pytest --screenshot on --output runs/browser tests/browser
 
 book: $(MADE) #: build the book from the committed notebooks, in build/book; nothing is run
 	$(PY) -m pip install --quiet -r docs/book/requirements.txt
