@@ -1,7 +1,6 @@
 """Every head of a model, measured in every way, each number beside its null: one table."""
 
 import copy
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -29,7 +28,7 @@ from aot_helpers.reading.heads import (
     head_scores,
     uniform_pattern,
 )
-from aot_helpers.reading.interventions import ROUTES, ablate
+from aot_helpers.reading.interventions import ROUTES
 from aot_helpers.reading.norms import check_norm, frozen_norm
 from aot_helpers.training.objectives import NOT_ASKED
 
@@ -38,7 +37,6 @@ PARTS = {  # the parts of the table, and the columns that each fills
     "eigenvalues": ["copying eigenvalues"],
     "evaluator": ["copying evaluator"],
     "composition": ["composition"],
-    "ablation": ["zero cost", "mean cost"],
 }
 
 
@@ -61,14 +59,10 @@ def head_table(
         nothing is raised. Null: the same output beside uniform attention.
     composition, partner, route: the largest composition score with a head of an earlier layer,
         that head, and what reads it, "Q", "K" or "V". Null: the largest with as many random heads.
-    zero cost, mean cost: nats per token that are lost when the head's z is replaced by zero, or by
-        its mean over all texts and positions. Null: the cost of adding, at each position, a random
-        vector as long as what is taken away.
 
     tokens: texts without padding in which tokens return, such as `repeated_tokens`.
     labels: for models that see both ways: the true token where `tokens` hides it, -100 elsewhere.
-        Loss is on these tokens; for causal models, which take no labels, on every next token.
-    leave_out: keys of PARTS to skip; "ablation" runs the model five times for each head and text.
+    leave_out: keys of PARTS to skip.
     Half precision is measured as float32. What a model has not is NaN, and table.attrs["notes"]
     says why. Raises ValueError for labels that do not fit, an unknown part, a model without layers,
     texts where no token returns.
@@ -78,7 +72,7 @@ def head_table(
     _check(model, tokens, labels, leave_out)
     if model.W_E.dtype in (torch.float16, torch.bfloat16):  # sums of many terms need more digits
         model = copy.deepcopy(model).float()
-    heads, missing = all_heads(model), _missing(model, labels)
+    heads, missing = all_heads(model), _missing(model)
     table = pandas.DataFrame(index=pandas.MultiIndex.from_tuples(heads, names=["layer", "head"]))
     table.attrs["notes"] = []
     for part in (part for part in PARTS if part not in leave_out):
@@ -112,17 +106,14 @@ def _check(model, tokens, labels, leave_out) -> None:
             )
 
 
-def _missing(model, labels) -> dict[str, str]:
+def _missing(model) -> dict[str, str]:
     """{part: why it cannot be measured}."""
-    missing = {}
     try:
         check_unembedding(model)
         check_norm(model.final_norm())
     except ValueError as why:
-        missing = {"eigenvalues": str(why), "evaluator": str(why)}
-    if model.W_U is None or (labels is None and not model.config.causal):
-        missing["ablation"] = "no loss: give labels, to a model with a language head"
-    return missing
+        return {"eigenvalues": str(why), "evaluator": str(why)}
+    return {}
 
 
 def _attention(model, tokens, labels, draw) -> dict:
@@ -188,39 +179,9 @@ def _composition(model, tokens, labels, draw) -> dict:
     return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
 
 
-def _ablation(model, tokens, labels, draw) -> dict:
-    c = model.config
-    if labels is None:  # the next token, and none at the end
-        labels = F.pad(tokens[:, 1:], (0, 1), value=NOT_ASKED)
-    ablations = {
-        (f"{by} cost", head): ablate(model, [head], by, tokens)
-        for head in all_heads(model)
-        for by in ("zero", "mean")
-    }
-    costs = {name: torch.zeros(c.n_layers, c.n_heads) for name in _columns("ablation")}
-    for text, goal in zip(tokens[:, None], labels, strict=True):
-
-        def loss(edits, text=text, goal=goal):
-            logits = model(text, edits=edits)[0].float()
-            loss = F.cross_entropy(logits, goal, ignore_index=NOT_ASKED, reduction="sum")
-            return (loss / (labels != NOT_ASKED).sum()).cpu()
-
-        _, cache = model.run_with_cache(text)
-        whole = loss({})
-        for (name, head), edits in ablations.items():
-            z = f"L{head.layer}.z"
-            taken = head_output(model, {z: cache[z] - edits[z](cache[z])}, head)
-            random = F.normalize(torch.randn(taken.shape, generator=draw).to(taken), dim=-1)
-            as_long = partial(torch.add, random * taken.norm(dim=-1, keepdim=True))
-            costs[name][head] += loss(edits) - whole
-            costs[f"{name} null"][head] += loss({f"L{head.layer}.attn_out": as_long}) - whole
-    return costs
-
-
 MEASURES = {  # the same keys as PARTS; each takes (model, tokens, labels, generator)
     "attention": _attention,
     "eigenvalues": _eigenvalues,
     "evaluator": _evaluator,
     "composition": _composition,
-    "ablation": _ablation,
 }

@@ -8,7 +8,6 @@ from aot_helpers.models.checkpoints import load_checkpoint, load_measurements
 from aot_helpers.models.losses import copy_losses, next_token_losses
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.reading import trajectories
 from aot_helpers.reading.heads import induction_scores
 from aot_helpers.teaching.exercises import grade
 from aot_helpers.text.batches import repeated_tokens
@@ -71,18 +70,6 @@ def test_logs_are_what_was_written_down_while_runs_trained():
     gap = found["repeated random tokens, first copy"] - found["repeated random tokens, second copy"]
     assert steps[0] == 100 and steps[-1] == 1500 and gaps[1, -1].item() == pytest.approx(gap)
     assert losses.shape == gaps.shape and losses[1, -1].item() == pytest.approx(found["text"])
-
-
-def test_half_way_steps_are_those_of_shares_of_the_change():
-    for quantity, found in trajectories.half_way_steps(TWO).items():
-        steps, runs = trajectories.measured(TWO, quantity)
-        for step, run in zip(found, runs, strict=True):
-            start, end = run[steps.index(200)], run[steps.index(1500)]
-            shares = {s: (v - start) / (end - start) for s, v in zip(steps, run, strict=True)}
-            assert shares[step] >= 0.5
-            assert max(share for s, share in shares.items() if 200 <= s < step) < 0.5
-    with pytest.raises(ValueError, match="stories-1l has .* 0.01 .*0.4 or more"):
-        trajectories.half_way_steps([*TWO, "stories-1l"])
 
 
 def test_figures_can_be_read(view):

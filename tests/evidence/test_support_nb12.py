@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from aot_helpers.models.checkpoints import load_checkpoint
+from aot_helpers.models.checkpoints import load_checkpoint, load_measurements
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.text.batches import repeated_tokens
@@ -193,3 +193,19 @@ def test_where_names_go_on_is_counted_and_told_by_hand():
         assert torch.equal(told[:, :, :4], before[:, :, :4])
         assert told[0, 1, 4].tolist() == [1.0 if key == 2 - back else 0 for key in range(6)]
         assert told[0, 0, 5].sum() == 1 and told[0, 0, 5, 3 - back] == 0.5
+
+
+def test_half_way_steps_are_those_of_fractions_of_the_change():
+    names = ["stories-2l", "stories-2l-seed1"]
+    for quantity, found in support.half_way_steps(names).items():
+        for name, half in zip(names, found, strict=True):
+            log = load_measurements(name)
+            run = {
+                step: support.CHANGES[quantity](each)
+                for step, each in zip(log["steps"], log["measured"], strict=True)
+            }
+            done = {s: (v - run[200]) / (run[1500] - run[200]) for s, v in run.items()}
+            assert done[half] >= 0.5
+            assert max(done[s] for s in run if 200 <= s < half) < 0.5
+    with pytest.raises(ValueError, match="stories-1l has .* 0.01 .*0.4 or more"):
+        support.half_way_steps([*names, "stories-1l"])

@@ -38,7 +38,7 @@ def circuits(name: str) -> dict:
     """Which head of layer 0 the best induction head of a model needs, and how much."""
     model = aot.load_checkpoint(name)
     tokens = aot.repeated_tokens(model.config.d_vocab, 32, 20, model.tokenizer.bos, seed=1)
-    table = aot.head_table(model, tokens, leave_out=("eigenvalues", "evaluator", "ablation"))
+    table = aot.head_table(model, tokens, leave_out=("eigenvalues", "evaluator"))
     reader = aot.Head(*table["induction"].idxmax())
     score, lost = float(table["induction"].max()), {}
     for head in (head for head in aot.all_heads(model) if head.layer == 0):

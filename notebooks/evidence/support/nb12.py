@@ -19,10 +19,37 @@ SKILLS = {  # of an entry of a run's log; higher is better
     "score": lambda found: -found["in-context score"],
     "copying": lambda found: found["copy accuracy"]["32"],
 }
+CHANGES = {  # of an entry of a run's log: what changes abruptly
+    "in-context score": lambda found: found["in-context score"],
+    "induction score": lambda found: max(found["induction"][-1]),  # of the last layer's heads
+    "copy accuracy": lambda found: found["copy accuracy"]["32"],
+}
 RANGES = ((1, 2), (2, 3), (3, 5), (5, 9), (9, 17), (17, 33), (33, 65), (65, 128))  # of the index
 NEAR, FAR = 8, 64  # tokens of context
 PACES = torch.logspace(math.log10(20), math.log10(20_000), 80, dtype=torch.float64)  # in steps
 WEIGHTS = torch.tensor([0, *(0.01 + i * 0.0245 for i in range(41))], dtype=torch.float64)
+
+
+def half_way_steps(names: list[str], last: int = 1500) -> dict[str, list[int]]:
+    """For each of three quantities, of each run: the first measured step at which half of its
+    change from step 200 to `last` is done. Runs may differ in their steps.
+
+    Raises ValueError for a run whose induction score is below 0.4 at step `last`: nothing changed.
+    """
+    halves = {quantity: [] for quantity in CHANGES}
+    for (quantity, read), name in itertools.product(CHANGES.items(), names):
+        log = load_measurements(name)
+        steps = [step for step in log["steps"] if 200 <= step <= last]
+        values = [read(log["measured"][log["steps"].index(step)]) for step in steps]
+        start, end = values[0], values[-1]
+        if quantity == "induction score" and end < 0.4:
+            raise ValueError(
+                f"{name} has an induction score of {end:.2f} at step {last}, so there is no "
+                "half-way step: take runs with 0.4 or more"
+            )
+        done = (s for s, v in zip(steps, values, strict=True) if (v - start) / (end - start) >= 0.5)
+        halves[quantity].append(next(done))
+    return halves
 
 
 @torch.no_grad()

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import pandas
 import torch
 from jaxtyping import Float
-from scipy.stats import rankdata
 from torch import Tensor
 
 from aot_helpers.base.results import rounded
@@ -269,7 +269,7 @@ def _correlation(x: Tensor, y: Tensor) -> float:
 
 def _rank_correlation(x: Tensor, y: Tensor) -> float:
     """Spearman's; 0 where one of the two is constant."""
-    return _correlation(*(torch.from_numpy(rankdata(each)) for each in (x, y)))
+    return _correlation(*(torch.tensor(pandas.Series(each.flatten()).rank()) for each in (x, y)))
 
 
 def _most_attended_is_longest(edges: LastEdges, seed: int) -> list[float]:
