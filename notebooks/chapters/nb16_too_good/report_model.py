@@ -24,12 +24,10 @@ class ReportBlock(Block):
 
     adds, bends = True, True
 
-    def forward(self, resid, W_pos, allowed, see, fused):
+    def forward(self, resid, positions, mask, hooks):
         """The stream after this layer; without additions, only what its last part writes."""
-        x = self.ln1(see("resid_pre", resid))
-        attn_out = see(
-            "attn_out", self.attn(x, x if W_pos is None else x + W_pos, allowed, see, fused)
-        )
+        x = self.ln1(hooks("resid_pre", resid))
+        attn_out = hooks("attn_out", self.attn(x, positions, mask, hooks))
         resid = resid * self.adds + attn_out
         if not hasattr(self, "mlp_in"):
             return resid
