@@ -1,19 +1,15 @@
 """The committed notebooks: executed in order, clean, alike in form; tours teach, without claims."""
 
 import ast
-import importlib
 import json
-import math
 import re
 from pathlib import Path
 
 import pytest
 import torch
-import torch.nn.functional as F
 from traitlets.config.loader import PyFileConfigLoader
 
 import lesson
-from aot_helpers.teaching import exercises
 
 ROOT = Path(__file__).resolve().parent.parent
 TOUR = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
@@ -285,70 +281,6 @@ def test_a_link_that_names_a_tour_has_its_title(path):
     prose = "".join(source(c) for c in cells(path, "markdown"))
     named = re.findall(r"\[(\d\d · [A-Z][^\]]+)\]\((\d\d_\w+\.ipynb)\)", prose)
     assert [link for link in named if titles[link[1]] != link[0]] == []
-
-
-def solutions() -> dict[str, str]:
-    """{exercise: code of its folded solution}, from all notebooks."""
-    found = {}
-    for path in NOTEBOOKS:
-        name = None
-        for cell in cells(path, "markdown"):
-            for number, code in re.findall(
-                r"\*\*(?:Exercise )?(\d\d\.\d)\b|<summary>Solution.*?```python\n(.*?)```",
-                source(cell),
-                re.S,
-            ):
-                name = number or name
-                if code:
-                    found[name] = code
-    return found
-
-
-def checks() -> dict:
-    """{exercise: the function that tries an answer out}, of every notebook."""
-    found = {}
-    for path in sorted((ROOT / "notebooks" / "chapters").glob("nb*/exercises.py")):
-        found |= importlib.import_module(f"chapters.{path.parent.name}.exercises").CHECKS
-    return found
-
-
-def compared() -> list[str]:
-    """The exercises whose answer is one function, compared with a reference."""
-    return [name for name, check in checks().items() if check.__module__.endswith("references")]
-
-
-def test_every_exercise_has_a_folded_solution():
-    assert set(solutions()) == set(checks())
-
-
-def answers() -> dict[str, str]:
-    """{exercise: the name of the function that its cell hands in}."""
-    code = "\n".join(source(c) for path in NOTEBOOKS for c in cells(path, "code"))
-    return dict(re.findall(rf"\b{CALLED}(?:grade|write)\(\"(\d\d\.\d)\", (\w+)\)", code))
-
-
-@pytest.mark.parametrize("name", compared())
-def test_folded_solution_solves_its_exercise(name, capsys):
-    namespace = {"torch": torch, "F": F, "math": math}
-    exec(solutions()[name], namespace)
-    exercises.grade(name, namespace[answers()[name]])
-    assert capsys.readouterr().out == f"✓ exercise {name}: solved\n"
-
-
-@pytest.mark.parametrize("name", compared())
-def test_stub_is_not_attempted_and_a_wrong_answer_is_not_solved(name, capsys):
-    exercises.grade(name, ...)
-    exercises.grade(name, lambda *arguments: None)
-    assert capsys.readouterr().out == 2 * f"exercise {name}: not attempted\n"
-    exercises.grade(name, lambda *arguments: -12345.0)
-    assert f"exercise {name}: not yet." in capsys.readouterr().out
-
-
-def test_unknown_exercise_names_those_there_are():
-    with pytest.raises(ValueError, match="'99.9'"):
-        exercises.grade("99.9", print)
-    with pytest.raises(ValueError, match="'00.7'.*00.1"):
-        exercises.grade("00.7", print)
 
 
 def parameters(path) -> dict[str, str]:

@@ -1,13 +1,11 @@
 """Notebook 04: what each part has written, the pages that the reader writes, the drawings."""
 
-import builtins
-
 import pytest
 import torch
 from matplotlib.text import Text
 
+from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.teaching.exercises import write
 from aot_helpers.teaching.exercises.attention import flawed_attention
 from chapters.nb04_many_heads_one_stream import figures, measure
 from chapters.nb04_many_heads_one_stream.exercises import attention, head
@@ -68,12 +66,6 @@ def test_total_effects_add_up_within_a_layer(stories, tokens):
     assert one == pytest.approx(term.item(), abs=1e-3)
 
 
-@pytest.mark.parametrize("number", ["04.1", "04.2"])
-def test_a_page_is_the_readers_once_it_is_right(check_page, stories, tokens, number, monkeypatch):
-    monkeypatch.setattr(builtins, "head", head, raising=False)  # the notebook defines it in a cell
-    check_page(number, **({"model": stories, "tokens": tokens[None]} if number == "04.2" else {}))
-
-
 def replaces(tokens, W_E, layers, W_U):
     resid = W_E[tokens]
     for weights in layers:
@@ -81,48 +73,46 @@ def replaces(tokens, W_E, layers, W_U):
     return resid @ W_U
 
 
-ANSWERS = [
-    ("04.1", attention, "solved"),
-    ("04.1", lambda x, *a: flawed_attention(x[:, None], *a, mask="none")[0].sum(dim=1), "not yet"),
-    ("04.1", lambda x, *more: torch.nan * x, "not yet"),
-    ("04.2", replaces, "not yet"),
-    ("04.2", lambda tokens, W_E, layers, W_U: W_E[tokens], "not yet"),
-    ("04.1", lambda x, *a: x + attention(x, *a), "not yet"),
-    ("04.1", lambda x, *a: head(x, *(each[0] for each in a)), "not yet"),
-    ("04.3", " the", "solved"),
-    ("04.3", " said", "not yet"),
-    ("04.3", "es", "not yet"),
-    ("04.3", "the", "not yet"),
-    ("04.4", [14.7, 16.9], "solved"),
-    ("04.4", [7.7, 16.9], "not yet"),
-    ("04.4", [14.7, 23.6], "not yet"),
-]
+def read():
+    """The model, and a text [1, pos] of a name that comes twice."""
+    stories = load_checkpoint("stories-2l")
+    text = "Then Mira Soken met Pelo. Then Mira Soken said"
+    return {"model": stories, "tokens": stories.tokenizer.encode(text, bos=True)[None]}
 
 
-@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
-def test_an_answer_is_judged(stories, tokens, verdict, number, answer, expected):
-    names = "L1H0", "L1H3"
+def rivals():
+    stories, names = load_checkpoint("stories-2l"), ("L1H0", "L1H3")
     strings = stories.tokenizer.token_strings(torch.arange(1024))
     text = "Then Mira Soken lived near the river with two friends. Then Mira Sok"
-    read = stories.tokenizer.encode(text, bos=True)
-    pieces = measure.pieces(stories, stories.run_with_cache(read[None])[1])
-    given = {
-        "04.2": {"model": stories, "tokens": tokens[None]},
-        "04.3": {
-            "model": stories,
-            "wrote": {name: pieces[name][0, -1] for name in names},
-            "token": strings.index("en"),
-            "of_kind": [strings.index(each) for each in ("en", "es", "el")],
-        },
-        "04.4": {"truth": FALLS, "terms": TERMS},
+    tokens = stories.tokenizer.encode(text, bos=True)
+    with torch.no_grad():
+        pieces = measure.pieces(stories, stories.run_with_cache(tokens[None])[1])
+    return {
+        "model": stories,
+        "wrote": {name: pieces[name][0, -1] for name in names},
+        "token": strings.index("en"),
+        "of_kind": [strings.index(each) for each in ("en", "es", "el")],
     }
-    answer = dict(zip(FALLS, answer, strict=True)) if number == "04.4" else answer
-    assert verdict(number, answer, **given.get(number, {})) == expected
 
 
-def test_an_x_without_a_dimension_for_the_heads_is_named(capsys):
-    write("04.1", lambda x, W_Q, *more: x @ W_Q)
-    assert "x[:, None]" in capsys.readouterr().out
+GIVEN = {"04.2": read, "04.3": rivals, "04.4": lambda: {"truth": FALLS, "terms": TERMS}}
+ANSWERS = [
+    ("04.1", attention, "solved"),
+    ("04.1", lambda x, *a: flawed_attention(x[:, None], *a, mask="none")[0].sum(dim=1), "mask"),
+    ("04.1", lambda x, *more: torch.nan * x, "nan"),
+    ("04.1", lambda x, *a: x + attention(x, *a), "not yet"),
+    ("04.1", lambda x, *a: head(x, *(each[0] for each in a)), "not yet"),
+    ("04.1", lambda x, W_Q, *more: x @ W_Q, "x[:, None]"),
+    ("04.2", replaces, "not yet"),
+    ("04.2", lambda tokens, W_E, layers, W_U: W_E[tokens], "not yet"),
+    ("04.3", " the", "solved"),
+    ("04.3", " said", "not yet"),
+    ("04.3", "es", "just what this head can tell apart"),
+    ("04.3", "the", "not yet"),
+    ("04.4", dict(zip(FALLS, [14.7, 16.9], strict=True)), "solved"),
+    ("04.4", dict(zip(FALLS, [7.7, 16.9], strict=True)), "share a layer"),
+    ("04.4", dict(zip(FALLS, [14.7, 23.6], strict=True)), "L0H3 and L1H0"),
+]
 
 
 def test_figures_can_be_read_and_add_up():

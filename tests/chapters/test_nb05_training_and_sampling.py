@@ -1,6 +1,6 @@
 """Notebook 05: its blank pages, the test set against plain sums, the loop at one rate."""
 
-import re
+import math
 from collections import Counter
 from itertools import pairwise
 
@@ -11,7 +11,7 @@ from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.sampling import generate
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.teaching.exercises import grade, write
+from aot_helpers.teaching.exercises import write
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.train import train
@@ -143,50 +143,65 @@ def multiplied(model, ids, n, temperature=1.0, top_k=None, seed=0):
     return exercises.sample(model, ids, n, temperature and 1 / temperature, top_k, seed)
 
 
-@pytest.mark.parametrize(
-    ("number", "mistake", "named"),
-    [
-        ("05.1", over_time, "over the positions"),
-        ("05.1", overflowing, "rounded to 0"),
-        ("05.1", lambda logits, _: -logits.log_softmax(dim=-1).mean(), "only the token that came"),
-        ("05.2", flawed(clear=False), "zero_grad"),
-        ("05.2", flawed(inputs=0), "which has no target"),
-        ("05.2", watching_a_tensor, "with a tensor"),
-        ("05.2", flawed(targets=0), "repeat its input"),
-        ("05.2", flawed(rate_is="not set"), "is not set"),
-        ("05.2", flawed(inputs=0, targets=0), "repeat its input"),
-        ("05.2", flawed(rate_is="late"), "after the step"),
-        ("05.2", flawed(clip=False), "not clipped"),
-        ("05.2", clipping_too_early, "after backward()"),
-        ("05.2", lambda *_: None, "not attempted"),
-        ("05.4", multiplied, "multiplied"),
-        ("05.4", dividing_by_zero, "At temperature 0"),
-        ("05.4", lambda model, ids, n, **_: ids, "seven ids"),
-        ("05.4", lambda model, ids, n, **_: model(ids.repeat(3)[None]), "n_ctx"),
-        ("05.4", lambda *_, **__: None, "not attempted"),
-    ],
-)
-def test_a_common_mistake_is_named(capsys, number, mistake, named):
-    page = exercises.PAGES[number]
-    mistake.__name__ = page.__name__
-    assert write(number, mistake) is page
-    assert named in re.sub(r"\s+", " ", capsys.readouterr().out)
+def losses_at(rate):
+    """Losses like those of the tour: falling, exploding, or NaN."""
+    if rate < 0.06:
+        return [7.0, 10.5, *[4.0] * 38]
+    return [7.0, 70.0 if rate < 100 else math.nan, *[50.0 if rate < 100 else math.nan] * 38]
 
 
-@pytest.mark.parametrize(
-    "opening, if_copied, said",
-    [
-        ("Mila Golis met Pepo Dakar.", "is", "with one name"),
-        ("Mila Golun lived near the river.", "un", "cannot tell them apart"),
-        ("Nobody lived near the river.", "is", "no ending to copy"),
-        ("Mila Golis lived near the river.", "un", "your surname ends in -is"),
-        ("Mila Golas lived near the river.", "as", "does not copy"),
-        ("Mila Golis lived near the river.", "-is", "solved"),
-    ],
-)
-def test_an_opening_decides_between_habit_and_copy(capsys, opening, if_copied, said):
-    grade("05.5", opening, if_copied, endings=lambda _: Counter({"is": 8, "un": 2}))
-    assert said in re.sub(r"\s+", " ", capsys.readouterr().out)
+def draws_among_all(model, ids, n, temperature=1.0, top_k=None, seed=0):
+    return exercises.sample(model, ids, n, temperature, None, seed)
+
+
+def draws_at_one(model, ids, n, temperature=1.0, top_k=None, seed=0):
+    return exercises.sample(model, ids, n, float(temperature > 0), top_k, seed)
+
+
+WORSE, RIVER = "worse than uniform", "lived near the river."
+GIVEN = {
+    "05.3": lambda: {"losses_at": losses_at},
+    "05.5": lambda: {"endings": lambda _: Counter({"is": 8, "un": 2})},
+}
+ANSWERS = [
+    ("05.1", over_time, "over the positions"),
+    ("05.1", overflowing, "rounded to 0"),
+    ("05.1", lambda logits, _: -logits.log_softmax(dim=-1).mean(), "only the token that came"),
+    ("05.2", flawed(clear=False), "zero_grad"),
+    ("05.2", flawed(inputs=0), "which has no target"),
+    ("05.2", watching_a_tensor, "with a tensor"),
+    ("05.2", flawed(targets=0), "repeat its input"),
+    ("05.2", flawed(rate_is="not set"), "is not set"),
+    ("05.2", flawed(inputs=0, targets=0), "repeat its input"),
+    ("05.2", flawed(rate_is="late"), "after the step"),
+    ("05.2", flawed(clip=False), "not clipped"),
+    ("05.2", clipping_too_early, "after backward()"),
+    ("05.2", lambda *_: None, "not attempted"),
+    ("05.3", (WORSE, 2.0), "solved (nothing raises an error: only the comparison with ln(voc"),
+    ("05.3", ("nan", 1e30), "solved"),
+    ("05.3", (..., 2.0), "not attempted"),
+    ("05.3", ("flat", 2.0), "one of 'nan'"),
+    ("05.3", ("nan", 2.0), "first bad loss is 70"),
+    ("05.3", (WORSE, 1e4), "first bad loss is nan"),
+    ("05.3", (WORSE, 0.05), "live with this rate"),
+    ("05.3", (WORSE, -1), "above 0"),
+    ("05.3", ("nan", math.nan), "has NaN"),
+    ("05.3", ("nan", math.inf), "an infinity"),
+    ("05.3", ("nan", "high"), "one number"),
+    ("05.4", multiplied, "multiplied"),
+    ("05.4", dividing_by_zero, "At temperature 0"),
+    ("05.4", lambda model, ids, n, **_: ids, "seven ids"),
+    ("05.4", lambda model, ids, n, **_: model(ids.repeat(3)[None]), "n_ctx"),
+    ("05.4", draws_among_all, "do not depend on top_k"),
+    ("05.4", draws_at_one, "do not depend on the temperature"),
+    ("05.4", lambda *_, **__: None, "not attempted"),
+    ("05.5", ("Mila Golis met Pepo Dakar.", "is"), "with one name"),
+    ("05.5", (f"Mila Golun {RIVER}", "un"), "cannot tell them apart"),
+    ("05.5", (f"Nobody {RIVER}", "is"), "no ending to copy"),
+    ("05.5", (f"Mila Golis {RIVER}", "un"), "your surname ends in -is"),
+    ("05.5", (f"Mila Golas {RIVER}", "as"), "does not copy"),
+    ("05.5", (f"Mila Golis {RIVER}", "-is"), "solved"),
+]
 
 
 def test_people_have_four_tokens_and_share_none_with_the_next(model, corpus):
@@ -205,12 +220,6 @@ def test_counted_probabilities_sum_to_one(model):
     assert torch.allclose(unigram.sum(), torch.tensor(1.0))
     assert torch.allclose(bigram.sum(dim=1), torch.ones(4))
     assert bigram[1].argmax() == 2
-
-
-@pytest.mark.parametrize("number", exercises.PAGES)
-def test_the_package_solves_its_own_pages(capsys, number):
-    write(number, exercises.PAGES[number])
-    assert "solved" in capsys.readouterr().out
 
 
 def picked(logits, targets):

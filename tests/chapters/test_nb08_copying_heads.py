@@ -7,7 +7,6 @@ from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.circuits import copying_score
 from aot_helpers.reading.factored import FactoredMatrix
-from aot_helpers.teaching.exercises import grade
 from aot_helpers.text.corpora import Corpus
 from aot_helpers.text.planted import PlantedTruth
 from aot_helpers.text.tokenization import word_ids
@@ -97,65 +96,50 @@ def test_the_patch_of_the_tour_keeps_the_texts_pattern(model, text):
 
 
 SENTENCE, LIST = "ada keep so then again", "list pe le ki la ; pe le ki"
-GIVEN = {"08.1": SENTENCE, "08.4": LIST}
+
+
+def asked(text):
+    return {"model": load_checkpoint("planted-1l-seed1"), "text": text, "head": Head(0, 1)}
+
+
+GIVEN = {
+    "08.1": lambda: asked(SENTENCE),
+    "08.3": lambda: {"truth": SAID},
+    "08.4": lambda: asked(LIST),
+}
 SAID = {3: "pe", 4: "pe", 5: "ki", 6: "ki"}
 LOW = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, -9]]
 HIGH = [[-1, -1, -1, 3]] * 3 + [[-3, -3, -3, 9]]
 ONES = torch.eye(4).tolist()
 ANSWERS = [
-    ("08.1", ("ada keep so then of",), "solved"),
-    ("08.1", ("ada keep so finn again",), "solved"),
-    ("08.1", ("finn keep so then again",), "not yet"),
-    ("08.1", ("ada keep so now again",), "not yet"),
-    ("08.1", ("ada keep so then",), "not yet"),
-    ("08.1", ("ada keep so zebra again",), "not yet"),
-    ("08.1", (7,), "not yet"),
+    ("08.1", "ada keep so then of", "solved"),
+    ("08.1", "ada keep so finn again", "solved"),
+    ("08.1", "finn keep so then again", "not yet"),
+    ("08.1", "ada keep so now again", "not yet"),
+    ("08.1", "ada keep so then", "not yet"),
+    ("08.1", "ada keep so zebra again", "not yet"),
+    ("08.1", 7, "not yet"),
     ("08.2", (LOW, HIGH), "solved"),
     ("08.2", (ONES, HIGH), "not yet"),
     ("08.2", (LOW, ONES), "not yet"),
     ("08.2", (LOW, torch.eye(4).roll(1, 0).tolist()), "not yet"),
     ("08.2", ((-torch.eye(4)).tolist(), HIGH), "not yet"),
-    ("08.2", ([[0] * 4] * 4, HIGH), "not yet"),
+    ("08.2", ([[0] * 4] * 4, HIGH), "0 of the four words raise themselves"),
     ("08.2", (LOW[:3], HIGH), "not yet"),
     ("08.2", (LOW, [[0, 0, 0, 1]] * 3 + [[0, 0, 0, 3]]), "solved"),
-    ("08.2", (LOW, [[0, 0, 0, 1]] * 4), "not yet"),  # less its mean: 0 / 0
-    ("08.3", (SAID,), "solved"),
-    ("08.3", (SAID | {4: "ki"},), "not yet"),
-    ("08.3", (SAID | {5: "le"},), "not yet"),
-    ("08.3", (SAID | {3: "la"},), "not yet"),
-    ("08.3", ({3: "pe"},), "not yet"),
-    ("08.3", (dict.fromkeys(SAID, ...),), "not attempted"),
-    ("08.4", ("list pe le ki la ; pe la ki",), "solved"),
-    ("08.4", ("list pe le ki la ; la le ki",), "not yet"),
-    ("08.4", ("list pe le ki la ; pe le",), "not yet"),
-    ("08.4", ("list pe le ki la ; pe zebra ki",), "not yet"),
-    ("08.4", (7,), "not yet"),
+    ("08.2", (LOW, [[0, 0, 0, 1]] * 4), "0 / 0 is no score"),  # less its mean
+    ("08.3", SAID, "solved"),
+    ("08.3", SAID | {4: "ki"}, "list of 4: ki is not the farthest"),
+    ("08.3", SAID | {5: "le"}, "no code follows itself"),
+    ("08.3", SAID | {3: "la"}, "list of 3: how many words back does la stand"),
+    ("08.3", {3: "pe"}, "not yet"),
+    ("08.3", dict.fromkeys(SAID, ...), "not attempted"),
+    ("08.4", "list pe le ki la ; pe la ki", "solved"),
+    ("08.4", "list pe le ki la ; la le ki", "not yet"),
+    ("08.4", "list pe le ki la ; pe le", "not yet"),
+    ("08.4", "list pe le ki la ; pe zebra ki", "not yet"),
+    ("08.4", 7, "not yet"),
 ]
-
-
-@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
-def test_an_answer_is_judged(model, verdict, number, answer, expected):
-    given = {}
-    if number in GIVEN:
-        given = {"model": model, "text": GIVEN[number], "head": Head(0, 1)}
-    if number == "08.3":
-        given = {"truth": SAID}
-    assert verdict(number, *answer, **given) == expected
-
-
-@pytest.mark.parametrize(
-    ("number", "answer", "named"),
-    [
-        ("08.2", (LOW, [[0, 0, 0, 1]] * 4), "0 / 0 is no score"),
-        ("08.2", ([[0] * 4] * 4, HIGH), "0 of the four words raise themselves"),
-        ("08.3", (SAID | {5: "le"},), "no code follows itself"),
-        ("08.3", (SAID | {4: "ki"},), "list of 4: ki is not the farthest"),
-        ("08.3", (SAID | {3: "la"},), "list of 3: how many words back does la stand"),
-    ],
-)
-def test_a_mistake_is_named(capsys, number, answer, named):
-    grade(number, *answer, **({"truth": SAID} if number == "08.3" else {}))
-    assert named in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_score_of_an_answer_is_that_of_the_tour():

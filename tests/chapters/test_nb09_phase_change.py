@@ -9,7 +9,6 @@ from aot_helpers.models.losses import copy_losses, next_token_losses
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import induction_scores
-from aot_helpers.teaching.exercises import grade
 from aot_helpers.text.batches import repeated_tokens
 from chapters.nb09_phase_change import exercises, figures, measure
 from figure_checks import check_figures
@@ -93,11 +92,6 @@ def test_figures_can_be_read(view):
 # ---- exercises ----
 
 
-@pytest.mark.parametrize("number", ["09.1", "09.3"])
-def test_a_page_is_the_readers_once_it_is_right(check_page, stories, number):
-    check_page(number, **({"model": stories, "tokens": TOKENS} if number == "09.1" else {}))
-
-
 def changed(change):
     """A wrong copy_losses: `change` of (losses, n) in place of the two means."""
     return lambda model, tokens: change(
@@ -128,34 +122,28 @@ def test_the_shifts_do_what_a_head_that_looks_up_would_do():
     assert looked_up("values", 0) == "cannot"  # nothing shifted
 
 
-def test_a_wrong_judgment_of_a_shift_is_explained(capsys, monkeypatch):
-    monkeypatch.setenv("AOT_PROGRESS", "off")
-    for name in exercises.SHIFTS:
-        wrong = exercises.SHIFTS | {
-            name: "cheats" if exercises.SHIFTS[name] == "cannot" else "cannot"
-        }
-        grade("09.2", wrong)
-        said = capsys.readouterr().out
-        assert "not yet" in said and exercises.WHY[name][:30] in said
-
-
+SHIFTS, WHY = exercises.SHIFTS, exercises.WHY
+GIVEN = {"09.1": lambda: {"model": load_checkpoint("stories-2l"), "tokens": TOKENS}}
 ANSWERS = [
-    ("09.1", changed(lambda x, n: (x[:, :n].mean(), x[:, n:].mean())), "not yet"),
+    ("09.1", changed(lambda x, n: (x[:, :n].mean(), x[:, n:].mean())), "Leave out the first token"),
     ("09.1", changed(lambda x, n: (x[:, :n].sum(), x[:, n + 1 :].sum())), "not yet"),
     ("09.1", lambda model, tokens: 5.0, "not yet"),
-    ("09.2", exercises.SHIFTS, "solved"),
-    ("09.2", exercises.SHIFTS | {"values of the token after": "copies"}, "not yet"),
-    ("09.2", exercises.SHIFTS | {"values of the token after": "works"}, "not yet"),
-    ("09.2", exercises.SHIFTS | {"values of the token after": ...}, "not yet"),
+    ("09.2", SHIFTS, "solved"),
+    ("09.2", SHIFTS | {"values of the token after": "works"}, "say copies, cannot or cheats"),
+    *(
+        ("09.2", SHIFTS | {name: "cheats" if judged == "cannot" else "cannot"}, WHY[name][:30])
+        for name, judged in SHIFTS.items()
+    ),
+    ("09.2", dict.fromkeys(SHIFTS, "copies"), "what came *before* it"),
+    ("09.2", SHIFTS | {"values of the token after": ...}, "not yet"),
     ("09.2", {"keys of the token before": "copies"}, "not yet"),
-    ("09.2", dict.fromkeys(exercises.SHIFTS, ...), "not attempted"),
+    ("09.2", dict.fromkeys(SHIFTS, ...), "not attempted"),
     ("09.3", lambda a, b, steps=150, rate=0.1: None, "not attempted"),
     ("09.3", lambda a, b, steps=150, rate=0.1: [a * b] * steps, "not yet"),
-    *(("09.3", wrong, "not yet") for wrong in exercises.WRONG_DESCENTS.values()),
+    ("09.3", lambda *start, **how: [[1, 2], [3]], "A list of numbers is wanted"),
+    *(("09.3", wrong, said) for said, wrong in exercises.WRONG_DESCENTS.items()),
+    ("09.4", exercises._counted, "solved"),
+    ("09.5", exercises._honest_score, "solved"),
+    ("09.4", lambda tokens, back: [-1] * back + tokens[:-back], "empty for back = 0"),
+    ("09.4", lambda tokens, back: [tokens[i - back] for i in range(len(tokens))], "end of the"),
 ]
-
-
-@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
-def test_an_answer_is_judged(stories, verdict, number, answer, expected):
-    given = {"model": stories, "tokens": TOKENS} if number == "09.1" else {}
-    assert verdict(number, answer, **given) == expected

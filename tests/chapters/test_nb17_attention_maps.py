@@ -6,7 +6,6 @@ import torch
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.sampling import generate
 from aot_helpers.reading.heads import head_scores
-from aot_helpers.teaching.exercises import grade
 from aot_helpers.text.batches import repeated_tokens
 from chapters.nb17_attention_maps import exercises as solutions
 from chapters.nb17_attention_maps import figures as drawings
@@ -96,53 +95,9 @@ def test_a_word_of_more_pieces_is_refused(model):
         study.single_pieces(model.tokenizer, ["movie", "average"])
 
 
-ANSWERS = [
-    ("17.1", [solutions.rival], "solved"),
-    ("17.1", [lambda words: [1] * len(words)], "not yet"),  # *topic* itself
-    ("17.1", [lambda words: [0] * len(words)], "not yet"),
-    ("17.1", [lambda words: [len(words) - 1] * len(words)], "not yet"),
-    ("17.1", [lambda words: [1]], "not yet"),
-    ("17.1", [lambda words: None], "not attempted"),
-    ("17.2", ["I liked it.\nYou will, too."], "solved"),
-    ("17.2", ["This movie is great."], "not yet"),
-    ("17.2", ["This movie is great. " * 30], "not yet"),
-    ("17.2", [7], "not yet"),
-    ("17.2", [...], "not attempted"),
-    ("17.3", [0.9, 0.1], "solved"),
-    ("17.3", [0.5, 0.1], "not yet"),
-]
-
-
-@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
-def test_an_answer_is_judged(model, placed, liking, verdict, number, answer, expected):
-    text = repeated_tokens(2048, 32, 4, seed=5)
-    asleep = {"model": placed, "head": Head(0, 1)}
-    waits = {"model": model, "head": Head(1, 3), "text": text}
-    given = {"17.1": liking, "17.2": asleep, "17.3": waits}
-    assert verdict(number, *answer, **given[number]) == expected
-
-
-def test_the_name_itself_is_no_rival(capsys, liking):
-    grade("17.1", lambda words: [1] * len(words), **liking)
-    assert "*topic* itself" in capsys.readouterr().out
-
-
 @pytest.fixture(scope="session")
 def placed():
     return study.load("imdb-1l-placed")
-
-
-@pytest.fixture(scope="session")
-def liking():
-    """Maps of one head that attends to a noun that it likes, or else to the first word."""
-    texts, maps = [], []
-    for topic, at in {"movie": 1, "plot": 0, "girl": 0, "scene": 0}.items():
-        words = torch.full((10, 10), 0.01).tril()
-        words[torch.arange(1, 10), at] = 1
-        said = f"My {topic} is so on and off a b c".split()
-        texts.append(study.Text(torch.arange(11), [-1, *range(10)], said))
-        maps.append(words)
-    return {"one": texts[0].words, "texts": texts, "maps": torch.stack(maps)}
 
 
 def test_a_head_that_wakes_at_line_breaks_is_found(placed):
@@ -165,3 +120,45 @@ def test_figures_can_be_read():
         drawings.on_a_text(ten, ["BOS", *"abcdefghi", "\n"], "title"),
         drawings.asleep_and_awake(ten, ten, "title"),
     )
+
+
+# ---- exercises ----
+
+
+def liking():
+    """Maps of one head that attends to a noun that it likes, or else to the first word."""
+    texts, maps = [], []
+    for topic, at in {"movie": 1, "plot": 0, "girl": 0, "scene": 0}.items():
+        words = torch.full((10, 10), 0.01).tril()
+        words[torch.arange(1, 10), at] = 1
+        said = f"My {topic} is so on and off a b c".split()
+        texts.append(study.Text(torch.arange(11), [-1, *range(10)], said))
+        maps.append(words)
+    return {"one": texts[0].words, "texts": texts, "maps": torch.stack(maps)}
+
+
+def asleep():
+    return {"model": study.load("imdb-1l-placed"), "head": Head(0, 1)}
+
+
+def waits():
+    text = repeated_tokens(2048, 32, 4, seed=5)
+    return {"model": study.load("imdb-2l"), "head": Head(1, 3), "text": text}
+
+
+GIVEN = {"17.1": liking, "17.2": asleep, "17.3": waits}
+ANSWERS = [
+    ("17.1", solutions.rival, "solved"),
+    ("17.1", lambda words: [1] * len(words), "*topic* itself"),
+    ("17.1", lambda words: [0] * len(words), "not yet"),
+    ("17.1", lambda words: [len(words) - 1] * len(words), "not yet"),
+    ("17.1", lambda words: [1], "not yet"),
+    ("17.1", lambda words: None, "not attempted"),
+    ("17.2", "I liked it.\nYou will, too.", "solved"),
+    ("17.2", "This movie is great.", "not yet"),
+    ("17.2", "This movie is great. " * 30, "not yet"),
+    ("17.2", 7, "not yet"),
+    ("17.2", ..., "not attempted"),
+    ("17.3", (0.9, 0.1), "solved"),
+    ("17.3", (0.5, 0.1), "not yet"),
+]

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from answers import graded
 from aot_helpers.base import results
 from aot_helpers.models.protocol import Head
 from chapters.nb18_queries_meet_keys import figures as drawings
@@ -75,38 +74,32 @@ def random_pair(of_q, of_k):
     return lambda: tuple(c * torch.randn(100, 8, generator=draw) for c in (of_q, of_k))
 
 
+GIVEN = {"18.2": lambda: TOY}
 ANSWERS = [
-    ("18.1", [PAGES["18.1"]], "solved"),
-    ("18.1", [lambda scores: PAGES["18.1"](scores) + scores.amax(dim=1, keepdim=True)], "solved"),
-    ("18.1", [lambda scores: None], "not attempted"),
-    ("18.1", [lambda scores: scores], "nearest one before the shift"),
-    ("18.1", [lambda scores: scores - scores.mean(dim=1, keepdim=True)], "before the shift"),
-    ("18.1", [lambda scores: -PAGES["18.1"](scores)], "the wrong way round"),
-    ("18.1", [lambda scores: scores + scores.mean(dim=0)], "takes it away"),
-    ("18.1", [lambda scores: scores.mean(dim=0).expand(scores.shape)], "averages alone"),
-    ("18.1", [lambda scores: scores.mean(dim=0)], "A tensor of shape (12, 9) is wanted, got (9,)"),
-    ("18.2", [[6.0, 0.0], False], "solved"),
-    ("18.2", [[6.0, 0.0], True], "not the guess"),
-    ("18.2", [[0.0, 0.0], True], "for 1 of 4 queries"),
-    ("18.2", [[1.0], True], "Give two"),
-    ("18.3", [lengthened], "solved"),
-    ("18.3", [lambda q, k: 10 * k], "still right for 12, 12, 12"),
-    ("18.3", [lambda q, k: torch.cat([100 * k[:1], k[1:]])], "still right"),
-    ("18.3", [lambda q, k: k.flip(0)], "A cosine distance has changed"),
-    ("18.3", [lambda q, k: None], "not attempted"),
-    ("18.4", [random_pair(0.2, 5)], "solved"),
-    ("18.4", [random_pair(1, 1)], "-0.9 or less"),
-    ("18.4", [random_pair(8, 0.125)], "What if keys are long?"),
-    ("18.4", [lambda: (torch.ones(100, 8), torch.ones(100, 8))], "no two vectors alike"),
-    ("18.4", [lambda: None], "not attempted"),
+    ("18.1", PAGES["18.1"], "solved"),
+    ("18.1", lambda scores: PAGES["18.1"](scores) + scores.amax(dim=1, keepdim=True), "solved"),
+    ("18.1", lambda scores: None, "not attempted"),
+    ("18.1", lambda scores: scores, "nearest one before the shift"),
+    ("18.1", lambda scores: scores - scores.mean(dim=1, keepdim=True), "before the shift"),
+    ("18.1", lambda scores: -PAGES["18.1"](scores), "the wrong way round"),
+    ("18.1", lambda scores: scores + scores.mean(dim=0), "takes it away"),
+    ("18.1", lambda scores: scores.mean(dim=0).expand(scores.shape), "averages alone"),
+    ("18.1", lambda scores: scores.mean(dim=0), "A tensor of shape (12, 9) is wanted, got (9,)"),
+    ("18.2", ([6.0, 0.0], False), "solved"),
+    ("18.2", ([6.0, 0.0], True), "not the guess"),
+    ("18.2", ([0.0, 0.0], True), "for 1 of 4 queries"),
+    ("18.2", ([1.0], True), "Give two"),
+    ("18.3", lengthened, "solved"),
+    ("18.3", lambda q, k: 10 * k, "still right for 12, 12, 12"),
+    ("18.3", lambda q, k: torch.cat([100 * k[:1], k[1:]]), "still right"),
+    ("18.3", lambda q, k: k.flip(0), "A cosine distance has changed"),
+    ("18.3", lambda q, k: None, "not attempted"),
+    ("18.4", random_pair(0.2, 5), "solved"),
+    ("18.4", random_pair(1, 1), "-0.9 or less"),
+    ("18.4", random_pair(8, 0.125), "What if keys are long?"),
+    ("18.4", lambda: (torch.ones(100, 8), torch.ones(100, 8)), "no two vectors alike"),
+    ("18.4", lambda: None, "not attempted"),
 ]
-
-
-@pytest.mark.parametrize(("number", "answer", "said"), ANSWERS)
-def test_an_answer_is_told_what_it_is_worth(number, answer, said):
-    found = graded(number, *answer, **(TOY if number == "18.2" else {}))
-    kind = said if said in ("solved", "not attempted") else "not yet. "
-    assert found.startswith(kind) and said in found
 
 
 # ---- the geometry of queries and keys ----

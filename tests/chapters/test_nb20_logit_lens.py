@@ -4,6 +4,7 @@ import pandas
 import pytest
 import torch
 
+from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.protocol import Head, all_heads
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.text.corpora import load_corpus
@@ -15,15 +16,6 @@ from figure_checks import check_figures
 @pytest.fixture(scope="module")
 def named(stories):
     return templates.some(templates.named(stories), slice(0, 40, 5))
-
-
-@pytest.fixture(scope="module")
-def asked(stories):
-    encoded = (
-        stories.tokenizer.encode(templates.NAMED.format(a, b, a), bos=True)
-        for a, b in (("Deko", "Balis"), ("Tavi", "Zorin"))
-    )
-    return {"model": stories} | dict(zip(("tokens", "other"), encoded, strict=True))
 
 
 def test_prompts_that_begin_alike_stand_apart():
@@ -109,6 +101,21 @@ def wrong(change):
     return page
 
 
+def asked():
+    stories = load_checkpoint("stories-2l").requires_grad_(False)
+    tokens, other = (
+        stories.tokenizer.encode(templates.NAMED.format(a, b, a), bos=True)
+        for a, b in (("Deko", "Balis"), ("Tavi", "Zorin"))
+    )
+    return {"model": stories, "tokens": tokens, "other": other}
+
+
+def asked_of_one():
+    given = asked()
+    return {"model": given["model"], "tokens": given["tokens"]}
+
+
+GIVEN = {"20.2": asked_of_one, "20.3": asked}
 ANSWERS = [
     ("20.1", lambda heads, W_O: heads, "not yet"),
     ("20.1", lambda heads, W_O: torch.randn(heads.shape), "not yet"),
@@ -120,28 +127,16 @@ ANSWERS = [
     ("20.3", lambda x, here, there, W: x - here @ W, "not yet"),
     ("20.3", lambda x, here, there, W: there @ W, "not yet"),
     ("20.3", lambda x, here, there, W: there, "not yet"),
-    ("20.2", {}, "solved"),
-    ("20.2", {"loud": (Head(1, 2), 12)}, "not yet"),
-    ("20.2", {"loud": (Head(0, 2), 4)}, "not yet"),
-    ("20.2", {"loud": ...}, "not yet"),
-    ("20.2", {"quiet": (Head(1, 0), 22)}, "not yet"),
-    ("20.2", {"quiet": (Head(0, 0), 12)}, "not yet"),
-    ("20.2", {"quiet": (Head(0, 3), 23)}, "not yet"),
-    ("20.2", {"quiet": 3}, "not yet"),
-    ("20.2", {"loud": ..., "quiet": ...}, "not attempted"),
+    ("20.2", BROKEN, "solved"),
+    ("20.2", BROKEN | {"loud": (Head(1, 2), 12)}, "not yet"),
+    ("20.2", BROKEN | {"loud": (Head(0, 2), 4)}, "not yet"),
+    ("20.2", BROKEN | {"loud": ...}, "not yet"),
+    ("20.2", BROKEN | {"quiet": (Head(1, 0), 22)}, "not yet"),
+    ("20.2", BROKEN | {"quiet": (Head(0, 0), 12)}, "not yet"),
+    ("20.2", BROKEN | {"quiet": (Head(0, 3), 23)}, "not yet"),
+    ("20.2", BROKEN | {"quiet": 3}, "not yet"),
+    ("20.2", BROKEN | {"loud": ..., "quiet": ...}, "not attempted"),
 ]
-
-
-@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
-def test_an_answer_is_judged(asked, verdict, number, answer, expected):
-    given = {"20.3": asked, "20.2": {name: asked[name] for name in ("model", "tokens")}}
-    answer = BROKEN | answer if number == "20.2" else answer
-    assert verdict(number, answer, **given.get(number, {})) == expected
-
-
-@pytest.mark.parametrize("number", ["20.1", "20.3"])
-def test_a_page_is_the_readers_once_it_is_right(asked, check_page, number):
-    check_page(number, **(asked if number == "20.3" else {}))
 
 
 def test_figures_can_be_read():

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from answers import graded
 from aot_helpers.reading.logit_lens import lens
 from chapters.nb22_layer_norms import figures, norms, rewriting
 from chapters.passages import texts, verdicts
@@ -24,19 +25,49 @@ def test_the_change_of_a_norm_is_the_difference_of_two_lenses():
     assert found.rises(1)[0] == found.difference.argmax()
 
 
-UNSEEN, FOLDS, FORGOTTEN, FILTERS = "22.1", "22.2", "22.3", "22.4"
-
 ANSWERS = [
-    (UNSEEN, "abd", "solved"),
-    (UNSEEN, "DBA", "solved"),
-    (UNSEEN, "abcd", "not yet"),
-    (UNSEEN, "ab", "not yet"),
-    (UNSEEN, "x", "not yet"),
-    (FOLDS, lambda gain, bias, W, b: (gain[:, None] * W, b + bias @ W), "solved"),
-    (FOLDS, lambda gain, bias, W, b: (gain[:, None] * W, b), "not yet"),
-    (FOLDS, lambda gain, bias, W, b: (W.T, b), "not yet"),
-    (FOLDS, lambda *parts: None, "not attempted"),
+    ("22.1", "abd", "solved"),
+    ("22.1", "DBA", "solved"),
+    ("22.1", "abcd", "Look at c again"),
+    ("22.1", "ab", "Look at d again"),
+    ("22.1", "x", "Some of the letters"),
+    ("22.2", lambda gain, bias, W, b: (gain[:, None] * W, b + bias @ W), "solved"),
+    ("22.2", lambda gain, bias, W, b: (gain[:, None] * W, b), "what does bias @ W add?"),
+    ("22.2", lambda gain, bias, W, b: (W.T, b), "not yet"),
+    ("22.2", lambda *parts: None, "not attempted"),
 ]
+
+
+@torch.no_grad()
+def test_the_writer_that_was_forgotten_is_found():
+    model = rewriting.forgetful(tiny("gpt2"), 7)
+    writers = rewriting.writers(model)
+    means = {name: W.mean(dim=-1).abs().max().item() for name, W in writers.items()}
+    assert sum(mean > 1e-6 for mean in means.values()) == 1
+    for answer, said in (
+        (max(means, key=means.get), "solved"),
+        ("layer 1 heads, matrix", "other numbers at every token"),
+        ("positions", "between which two norms"),
+        ("somebody", "One of these names"),
+    ):
+        assert said in graded("22.3", answer, writers=writers, which=7)
+
+
+def test_a_bias_is_judged_by_what_it_filters(shipped):
+    x = texts.read_ends(shipped, ["Return the graph", "and so on"]).ln1[3]
+    strings = shipped.tokenizer.token_strings(list(range(4096)))
+    graphs = torch.tensor([any(k in s.lower() for k in ("graph", "node", "edge")) for s in strings])
+    toward = torch.nn.functional.normalize(shipped.W_U[:, graphs].mean(dim=1), dim=0)
+    given = {"model": shipped, "norm": shipped.attention_norm(3), "stream": x, "words": graphs}
+    for bias, said in (
+        (-3 * toward, "solved"),
+        (3 * toward, "Your words rise"),
+        (-9 * toward, "is the most"),
+        (-0.5 * toward, "Of your words is left"),
+        (toward[:5], "numbers, please"),
+    ):
+        found = graded("22.4", bias, others=texts.function_words(shipped.tokenizer), **given)
+        assert said in found
 
 
 def test_what_a_norm_cannot_see_is_what_leaves_its_output():
@@ -46,43 +77,6 @@ def test_what_a_norm_cannot_see_is_what_leaves_its_output():
     same = {k for k, y in changes.items() if torch.allclose(F.layer_norm(x, (192,)),
             F.layer_norm(y, (192,)), atol=1e-3)}  # fmt: skip
     assert same == set("abd")
-
-
-@torch.no_grad()
-def test_the_writer_that_was_forgotten_is_found(verdict):
-    model = rewriting.forgetful(tiny("gpt2"), 7)
-    writers = rewriting.writers(model)
-    means = {name: W.mean(dim=-1).abs().max().item() for name, W in writers.items()}
-    assert sum(mean > 1e-6 for mean in means.values()) == 1
-    for answer, said in (
-        (max(means, key=means.get), "solved"),
-        ("layer 1 heads, matrix", "not yet"),
-        ("positions", "not yet"),
-        ("somebody", "not yet"),
-    ):
-        assert verdict(FORGOTTEN, answer, writers=writers, which=7) == said
-
-
-@pytest.mark.parametrize(("number", "answer", "expected"), ANSWERS)
-def test_an_answer_is_judged(verdict, number, answer, expected):
-    assert verdict(number, answer) == expected
-
-
-def test_a_bias_is_judged_by_what_it_filters(shipped, verdict):
-    x = texts.read_ends(shipped, ["Return the graph", "and so on"]).ln1[3]
-    given = dict(model=shipped, norm=shipped.attention_norm(3), stream=x)
-    strings = shipped.tokenizer.token_strings(list(range(4096)))
-    graphs = torch.tensor([any(k in s.lower() for k in ("graph", "node", "edge")) for s in strings])
-    toward = shipped.W_U[:, graphs].mean(dim=1)
-    given |= dict(words=graphs, others=texts.function_words(shipped.tokenizer))
-    for bias, said in (
-        (-3 * toward / toward.norm(), "solved"),
-        (3 * toward / toward.norm(), "not yet"),  # they rise
-        (-9 * toward / toward.norm(), "not yet"),  # too long
-        (-0.5 * toward / toward.norm(), "not yet"),  # too little
-        (toward[:5], "not yet"),
-    ):
-        assert verdict(FILTERS, bias, **given) == said
 
 
 @torch.no_grad()

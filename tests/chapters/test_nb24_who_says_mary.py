@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from aot_helpers.base.results import read
-from aot_helpers.teaching.exercises import grade
 from chapters.nb24_who_says_mary import exercises, figures, measure, name_logits, patches
 from evidence.support.nb24.names import read_names
 from figure_checks import check_figures
@@ -59,20 +58,24 @@ def test_the_shipped_logits_give_what_was_measured_of_every_prompt():
             assert rise.mean().item() == pytest.approx(expected, abs=2e-3)
 
 
-COST = {"same names": 0.05, "other names": 2.33, "roles swapped": 4.08}
+def costs(same, other, swapped):
+    return {"same names": same, "other names": other, "roles swapped": swapped}
 
 
-def test_what_donors_cost_is_judged_by_whom_the_head_lowers_there(capsys):
-    def says(*guess):
-        grade("24.1", dict(zip(COST, guess, strict=True)), truth=COST, writes=2.19)
-        return capsys.readouterr().out
-
-    assert "solved" in says(0, 2.2, 4.4)
-    assert "same names: whom" in says(2.2, 2.2, 4.4)
-    assert "Tom is lowered" in says(0, 4.4, 4.4)
-    assert "half of it" in says(0, 2.2, 2.2)
-    assert "whom not" in says(0, 2.2, 0)
-    assert "not attempted" in says(..., ..., ...)
+GIVEN = {"24.1": lambda: {"truth": costs(0.05, 2.33, 4.08), "writes": 2.19}}
+ANSWERS = [
+    ("24.1", costs(0, 2.2, 4.4), "solved"),
+    ("24.1", costs(2.2, 2.2, 4.4), "same names: whom"),
+    ("24.1", costs(0, 4.4, 4.4), "Tom is lowered"),
+    ("24.1", costs(0, 2.2, 2.2), "half of it"),
+    ("24.1", costs(0, 2.2, 0), "whom not"),
+    ("24.1", costs(..., ..., ...), "not attempted"),
+    ("24.2", PROMPT, "solved"),
+    ("24.2", TIED, "not yet"),
+    ("24.2", TIED.replace("Anna", "John"), "not yet"),
+    ("24.2", "Mary and John met, and John met Anna. It was given to", "no subject"),
+    ("24.2", "nobody gave a drink to", "no name that is one token"),
+]
 
 
 def test_parts_above_a_name_that_is_absent_add_up_to_the_logits_of_the_names():
@@ -85,20 +88,6 @@ def test_parts_above_a_name_that_is_absent_add_up_to_the_logits_of_the_names():
         assert added == pytest.approx(whole.mean().item(), abs=0.01)
     two = read_names()
     torch.testing.assert_close(found.io - found.s, two.table.direct, atol=1e-3, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("number", "answer", "expected"),
-    [
-        ("24.2", PROMPT, "solved"),
-        ("24.2", TIED, "not yet"),
-        ("24.2", TIED.replace("Anna", "John"), "not yet"),
-        ("24.2", "Mary and John met, and John met Anna. It was given to", "not yet"),
-        ("24.2", "nobody gave a drink to", "not yet"),
-    ],
-)
-def test_an_answer_is_judged(verdict, number, answer, expected):
-    assert verdict(number, answer) == expected
 
 
 def test_where_a_name_comes_again_what_heads_lower_is_a_rise_of_the_shipped_logits():

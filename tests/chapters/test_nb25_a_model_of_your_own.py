@@ -6,7 +6,6 @@ import torch
 
 from aot_helpers import AttentionOnlyTransformer, Head, save_model
 from aot_helpers.models.handmade import induction_model
-from aot_helpers.teaching import exercises
 from chapters.nb25_a_model_of_your_own import measure
 from evidence.support.nb25 import page
 from tiny_models import tiny_30
@@ -63,22 +62,16 @@ def test_a_corpus_that_is_too_short_is_named(shipped, tmp_path):
         measure.open_model("nothing")
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ([5, 9] * 10, "✓"),
-        (torch.tensor([5, 9] * 10), "✓"),
-        (..., "not attempted"),
-        ([5] * 20, "Take more than one token"),
-        ([5, 9, 7] * 8, "which texts"),
-        (list(range(20)), "No token returns"),
-        ([5.0, 9.0], "token ids"),
-        ("abab", "token ids"),
-        ([5, 9], "Give 3 to"),
-        ([5000, 9, 5000, 9], "5000"),
-        ([[5, 9], [5, 9]], "token ids"),
-    ],
-)
-def test_exercise(answer, said, capsys):
-    exercises.grade("25.1", answer)
-    assert said in capsys.readouterr().out
+ANSWERS = [
+    ("25.1", [5, 9] * 10, "solved"),
+    ("25.1", torch.tensor([5, 9] * 10), "solved"),
+    ("25.1", ..., "not attempted"),
+    ("25.1", [5] * 20, "Take more than one token"),
+    ("25.1", [5, 9, 7] * 8, "which texts"),
+    ("25.1", list(range(20)), "No token returns"),
+    ("25.1", [5.0, 9.0], "token ids"),
+    ("25.1", "abab", "token ids"),
+    ("25.1", [5, 9], "Give 3 to"),
+    ("25.1", [5000, 9, 5000, 9], "5000"),
+    ("25.1", [[5, 9], [5, 9]], "token ids"),
+]

@@ -121,7 +121,7 @@ WITHOUT_MISTAKES = {
 
 
 def _without(answer):
-    against(ask_without, [_example(2, 3, 25, 5, 0), _example(3, 2, 9, 3, 5)], WITHOUT_MISTAKES)(
+    against(ask_without, [_example(2, 3, 25, 5, 0), _example(3, 2, 9, 5, 5)], WITHOUT_MISTAKES)(
         answer
     )
     return "now the network is asked to know the facts of the others without a head"
