@@ -113,10 +113,13 @@ def make(name: str) -> None:
             curve[history.steps] = measured(copy.deepcopy(model).cpu(), texts, tokenizer.bos)
 
     training = TrainConfig(
-        steps=run.steps, learning_rate=run.learning_rate, final_share=run.final_share,
-        optimizer=run.optimizer, log_every=50,
+        steps=run.steps,
+        learning_rate=run.learning_rate,
+        final_share=run.final_share,
+        optimizer=run.optimizer,
+        log_every=50,
         objective="masked token" if run.masked else "next token",
-    )  # fmt: skip
+    )
     if parallel.rank() == 0:
         look(History())
     batches = MaskedWindows(windows, mask=run.d_vocab) if run.masked else windows
@@ -232,15 +235,25 @@ def make_gpt2(name: str) -> None:
     stream = token_stream(tokenizer.encode_many(corpus.texts), tokenizer.bos)
     texts = recipes.held_out(test.texts, tokenizer, run)
     config = GPT2Config(
-        vocab_size=run.d_vocab, n_positions=run.n_ctx, n_embd=run.d_model, n_layer=run.n_layers,
-        n_head=run.n_heads, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-        bos_token_id=0, eos_token_id=0,
-    )  # fmt: skip
+        vocab_size=run.d_vocab,
+        n_positions=run.n_ctx,
+        n_embd=run.d_model,
+        n_layer=run.n_layers,
+        n_head=run.n_heads,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
     model = PretrainedTransformer(GPT2LMHeadModel(config), tokenizer)
     training = TrainConfig(
-        steps=run.steps, learning_rate=run.learning_rate, optimizer=run.optimizer, log_every=50,
+        steps=run.steps,
+        learning_rate=run.learning_rate,
+        optimizer=run.optimizer,
+        log_every=50,
         bf16=True,
-    )  # fmt: skip
+    )
     history = train(model, recipes.training_windows(stream, tokenizer.bos, run), training)
     with torch.no_grad():
         exact = model(texts["text"])

@@ -9,22 +9,31 @@ from torch import Tensor
 
 # Hugging Face's name for each of GGUF's: in a layer, elsewhere, in the configuration.
 LAYER = {
-    "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
-    "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
     "attn_output": "self_attn.o_proj",
-    "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
-}  # fmt: skip
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
 REST = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 CONFIG = {
-    "llama.vocab_size": "vocab_size", "llama.embedding_length": "hidden_size",
-    "llama.block_count": "num_hidden_layers", "llama.feed_forward_length": "intermediate_size",
+    "llama.vocab_size": "vocab_size",
+    "llama.embedding_length": "hidden_size",
+    "llama.block_count": "num_hidden_layers",
+    "llama.feed_forward_length": "intermediate_size",
     "llama.attention.head_count": "num_attention_heads",
     "llama.attention.head_count_kv": "num_key_value_heads",
-    "llama.context_length": "max_position_embeddings", "llama.rope.freq_base": "rope_theta",
+    "llama.context_length": "max_position_embeddings",
+    "llama.rope.freq_base": "rope_theta",
     "llama.attention.layer_norm_rms_epsilon": "rms_norm_eps",
-    "tokenizer.ggml.bos_token_id": "bos_token_id", "tokenizer.ggml.eos_token_id": "eos_token_id",
+    "tokenizer.ggml.bos_token_id": "bos_token_id",
+    "tokenizer.ggml.eos_token_id": "eos_token_id",
     "tokenizer.ggml.padding_token_id": "pad_token_id",
-}  # fmt: skip
+}
 SPECIAL = 3  # the kind of a special token
 
 

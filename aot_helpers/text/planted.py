@@ -6,29 +6,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-NAMES = [
-    "ada", "bela", "cyra", "dora", "emil", "finn", "gita", "hugo", "ines", "jona", "kira", "lars",
-    "mona", "nils", "olga", "pavo", "runa", "sven", "tove", "ulla",
-]  # fmt: skip
+_NAMES = """ada bela cyra dora emil finn gita hugo ines jona kira lars mona nils olga pavo runa sven
+tove ulla"""
+NAMES = _NAMES.split()
 CODES = [consonant + vowel for consonant in "klpt" for vowel in "aeiou"]
 FILLERS = {  # planted bigrams: filler -> {next filler: probability}
-    "so": {"then": 0.7, "soon": 0.3}, "then": {"now": 0.8, "here": 0.2},
-    "now": {"here": 0.6, "there": 0.4}, "here": {"still": 0.9, "so": 0.1},
-    "there": {"often": 0.7, "late": 0.3}, "soon": {"late": 0.8, "early": 0.2},
-    "late": {"early": 0.6, "well": 0.4}, "early": {"well": 0.9, "so": 0.1},
-    "still": {"often": 0.7, "well": 0.3}, "often": {"so": 0.5, "then": 0.5},
+    "so": {"then": 0.7, "soon": 0.3},
+    "then": {"now": 0.8, "here": 0.2},
+    "now": {"here": 0.6, "there": 0.4},
+    "here": {"still": 0.9, "so": 0.1},
+    "there": {"often": 0.7, "late": 0.3},
+    "soon": {"late": 0.8, "early": 0.2},
+    "late": {"early": 0.6, "well": 0.4},
+    "early": {"well": 0.9, "so": 0.1},
+    "still": {"often": 0.7, "well": 0.3},
+    "often": {"so": 0.5, "then": 0.5},
     "well": {"there": 0.6, "soon": 0.4},
-}  # fmt: skip
-OBJECTS = {  # planted skip-trigrams: "verb … preposition" -> the object at the verb's place here
-    "onto": ["shelf", "roof", "table", "boat", "wagon", "wall", "bed", "hill"],
-    "of": ["rain", "gold", "music", "school", "winter", "bread", "silk", "snow"],
-    "with": ["care", "joy", "speed", "force", "ease", "pride", "hope", "luck"],
 }
+_OBJECTS = {  # planted skip-trigrams: "verb … preposition" -> the object at the verb's place here
+    "onto": "shelf roof table boat wagon wall bed hill",
+    "of": "rain gold music school winter bread silk snow",
+    "with": "care joy speed force ease pride hope luck",
+}
+OBJECTS = {preposition: objects.split() for preposition, objects in _OBJECTS.items()}
 VERBS = ["put", "speak", "walk", "dream", "sing", "read", "play", "think"]
 # The bug: what follows depends on both words, and neither alone says anything about it.
 BUG = {
-    ("keep", "in"): "mind", ("keep", "at"): "bay", ("hold", "in"): "bay", ("hold", "at"): "mind",
-}  # fmt: skip
+    ("keep", "in"): "mind",
+    ("keep", "at"): "bay",
+    ("hold", "in"): "bay",
+    ("hold", "at"): "mind",
+}
 BUG_VERBS, BUG_PREPOSITIONS, BUG_OBJECTS = ("keep", "hold"), ("in", "at"), ("mind", "bay")
 P_VERB = dict.fromkeys(VERBS, 1 / 12) | dict.fromkeys(BUG_VERBS, 1 / 6)
 P_TAIL = dict.fromkeys([*OBJECTS, *BUG_PREPOSITIONS], 0.16) | {"again": 0.2}

@@ -8,18 +8,21 @@ from dataclasses import dataclass, field
 # A fair choice among words, or {word: probability}.
 CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
 PRONOUNS = {"a": "she", "o": "he"}  # by the last letter of a first name
-ROADS = {  # skip-trigram: "from the river to the" -> "sea", with probability ROAD_LOYALTY
-    "river": "sea", "sea": "hills", "hills": "forest", "forest": "mill", "mill": "bridge",
-    "bridge": "market", "market": "harbour", "harbour": "island", "island": "tower",
-    "tower": "garden", "garden": "school", "school": "river",
-}  # fmt: skip
+_ROUND = "river sea hills forest mill bridge market harbour island tower garden school"
+PLACES = _ROUND.split()
+# skip-trigram: "from the river to the" -> "sea", with probability ROAD_LOYALTY
+ROADS = dict(zip(PLACES, PLACES[1:] + PLACES[:1], strict=True))
 ROAD_LOYALTY = 0.85
 THINGS = {  # bigram: adjective -> thing
-    "red": {"kite": 0.7, "boat": 0.3}, "blue": {"lamp": 0.7, "kite": 0.3},
-    "new": {"map": 0.6, "clock": 0.4}, "small": {"drum": 0.6, "boat": 0.4},
-    "silver": {"bell": 0.8, "key": 0.2}, "golden": {"key": 0.8, "bell": 0.2},
-    "wooden": {"flute": 0.7, "drum": 0.3}, "heavy": {"book": 0.7, "clock": 0.3},
-}  # fmt: skip
+    "red": {"kite": 0.7, "boat": 0.3},
+    "blue": {"lamp": 0.7, "kite": 0.3},
+    "new": {"map": 0.6, "clock": 0.4},
+    "small": {"drum": 0.6, "boat": 0.4},
+    "silver": {"bell": 0.8, "key": 0.2},
+    "golden": {"key": 0.8, "bell": 0.2},
+    "wooden": {"flute": 0.7, "drum": 0.3},
+    "heavy": {"book": 0.7, "clock": 0.3},
+}
 WORDS = {
     "time": ["morning", "evening", "afternoon", "night", "day", "winter"],
     "weather": ["rain", "snow", "wind", "sun", "fog", "thunder"],

