@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from aot_helpers.showing.plots import attention_map
+from aot_helpers.showing.plots import attention_maps
 from aot_helpers.showing.widgets import AttentionView, Explorer, png
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -80,7 +80,7 @@ def test_the_saved_picture_is_the_present_one(explorer):
 
 
 def test_the_static_twin_shows_the_chosen_head(view):
-    drawn = png(attention_map(WEIGHTS[1], TOKENS, "L1H3"))
+    drawn = png(attention_maps(WEIGHTS[1], TOKENS, "Attention pattern of L1H3"))
     twin, drawn = (Image.open(io.BytesIO(p)).convert("RGB") for p in (view.picture(), drawn))
     assert np.abs(np.asarray(twin, int) - np.asarray(drawn, int)).mean() < 2  # fewer colors
     assert plt.get_fignums() == []

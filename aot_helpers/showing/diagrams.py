@@ -21,11 +21,19 @@ SHADES = LinearSegmentedColormap.from_list("shares", ["white", "#C9A9DB", SHARE,
 DPI = 100
 
 
+def as_array(values) -> np.ndarray:
+    """What is drawn as an array: tensors with gradients, of half precision, on a GPU as well."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        values = values.float() if values.is_floating_point() else values
+    return np.asarray(values)
+
+
 def typed(value):
     """Text as a label that looks as typed: no $ begins mathematics, � for control characters.
 
-    Of a dict, list or tuple: every text in it; other values stay. Warns, once, where no installed
-    font has a character.
+    A tensor as an array. Of a dict, list or tuple: every text and tensor in it; other values stay.
+    Warns, once, where no installed font has a character.
     """
     if isinstance(value, str):
         if not _letters(tuple(plt.rcParams["font.family"])).issuperset(value):
@@ -35,11 +43,14 @@ def typed(value):
         return re.sub(r"(?<!\\)\$", r"\\$", whole)
     if isinstance(value, Mapping):
         return {typed(name): typed(each) for name, each in value.items()}
-    return type(value)(map(typed, value)) if type(value) in (list, tuple) else value
+    if isinstance(value, list | tuple):
+        whole = [typed(each) for each in value]
+        return type(value)(*whole) if hasattr(value, "_fields") else type(value)(whole)
+    return as_array(value) if hasattr(value, "detach") else value
 
 
 def as_typed(draw):
-    """A function that draws a figure, with all texts that it is given as `typed` has them."""
+    """A function that draws a figure, with all that it is given as `typed` has it."""
 
     @functools.wraps(draw)
     def drawn(*given, **named):

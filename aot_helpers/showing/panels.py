@@ -11,7 +11,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox
 
 from aot_helpers.base.errors import check_shape
-from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE, VALUE, typed
+from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE, VALUE, as_array, typed
 
 SMALL = 9  # points, the least of a label
 COLORS = (KEY, QUERY, VALUE, SHARE, PALE, INK, "#C2185B", "#8C6D1F")
@@ -36,14 +36,6 @@ def shown(token: str) -> str:
     return typed(str(token).replace(" ", "·").replace("\n", "⏎"))
 
 
-def as_array(values) -> np.ndarray:
-    """What is drawn as an array: tensors with gradients, of half precision, on a GPU as well."""
-    if hasattr(values, "detach"):
-        values = values.detach().cpu()
-        values = values.float() if values.is_floating_point() else values
-    return np.asarray(values)
-
-
 def pattern_of(values, tokens: Sequence[str]) -> np.ndarray:
     """Attention [query_pos, key_pos] between these tokens.
 
@@ -52,7 +44,9 @@ def pattern_of(values, tokens: Sequence[str]) -> np.ndarray:
     pattern = as_array(values)
     check_shape("attention", pattern.shape, [len(tokens)] * 2, "give one head's, with its tokens")
     if (outside := pattern[(pattern < -0.01) | (pattern > 1.01)]).size:
-        raise ValueError(f"attention is from 0 to 1, got {outside[0]:.3g}: plots.maps draws others")
+        raise ValueError(
+            f"attention is from 0 to 1, got {outside[0]:.3g}: grids draws others"
+        )
     return pattern
 
 

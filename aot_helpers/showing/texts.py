@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from aot_helpers.showing import diagrams
-from aot_helpers.showing.diagrams import INK, PALE, SHARE, as_typed, typed
+from aot_helpers.showing.diagrams import INK, PALE, SHARE, as_array, as_typed, typed
 from aot_helpers.showing.panels import panels, pattern_of, printable, shown
 
 SURPRISE = diagrams.QUERY  # the color of a loss
@@ -22,7 +22,9 @@ def shaded_texts(rows, title, shade=SURPRISE, most=6.0, key="", letters=84, belo
     A label may have two lines. Numbers from 0 (white) to `most` (full color). below: the color of
     negative numbers, full at -`most`; white without it.
     """
-    lines = {label: wrap(*row, letters) for label, row in rows.items()}
+    lines = {
+        label: wrap(tokens, as_array(numbers), letters) for label, (tokens, numbers) in rows.items()
+    }
     heights = [max(0.26 * len(row), 0.44) + 0.24 for row in lines.values()]
     top = 0.45 + 0.25 * bool(key)
     height = sum(heights) + top

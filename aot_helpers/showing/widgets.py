@@ -15,8 +15,7 @@ from PIL import Image
 
 from aot_helpers.base.files import write_atomically
 from aot_helpers.showing import plots
-from aot_helpers.showing.diagrams import SHADES
-from aot_helpers.showing.panels import as_array
+from aot_helpers.showing.diagrams import SHADES, as_array
 from aot_helpers.showing.standalone import script_data
 
 STATIC = Path(__file__).parent / "static"
@@ -140,6 +139,6 @@ class AttentionView(Page):
         data = {"tokens": list(tokens), "heads": list(heads), "head": head}
         data["ramp"] = [f"rgb({r},{g},{b})" for r, g, b, _ in SHADES(range(256), bytes=True)]
         data["weights"] = base64.b64encode(weights.tobytes()).decode()
-        still = plots.attention_map(weights[head], tokens, f"Attention pattern of {heads[head]}")
+        still = plots.attention_maps(weights[head], tokens, f"Attention pattern of {heads[head]}")
         said = f"{heads[head]} of {len(heads)} heads, {len(tokens)} tokens"
         super().__init__("attention.js", data, still, said)
