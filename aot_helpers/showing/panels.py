@@ -44,9 +44,7 @@ def pattern_of(values, tokens: Sequence[str]) -> np.ndarray:
     pattern = as_array(values)
     check_shape("attention", pattern.shape, [len(tokens)] * 2, "give one head's, with its tokens")
     if (outside := pattern[(pattern < -0.01) | (pattern > 1.01)]).size:
-        raise ValueError(
-            f"attention is from 0 to 1, got {outside[0]:.3g}: grids draws others"
-        )
+        raise ValueError(f"attention is from 0 to 1, got {outside[0]:.3g}: grids draws others")
     return pattern
 
 
