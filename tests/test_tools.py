@@ -21,7 +21,8 @@ from aot_helpers.models import checkpoints
 from aot_helpers.text.batches import repeat_segments, token_stream
 from aot_helpers.text.tokenization import train_bpe
 from chapters.torus import networks as torus
-from chapters.torus import training as torus_training
+from chapters.torus import runs as torus_runs
+from chapters.torus.training import train_run
 
 
 def test_recipes_take_a_template_and_make_a_run_for_each_seed():
@@ -55,7 +56,7 @@ def test_every_shipped_checkpoint_is_made_by_its_recipe_and_was_measured():
         made = checkpoints.load_measurements(name)["provenance"]
         assert (made["seed"], made["training"]["steps"]) == (run.seed, run.steps)
         assert made["training"]["learning_rate"] == run.learning_rate
-    assert torus_training.list_runs() == recipes.TORUS
+    assert torus_runs.list_runs() == recipes.TORUS
 
 
 def test_making_a_checkpoint_ships_its_trajectory_and_provenance(tmp_path, monkeypatch):
@@ -86,12 +87,12 @@ def test_a_control_is_measured_and_not_shipped(tmp_path, monkeypatch):
 
 def test_making_a_torus_run_ships_its_networks_and_how_they_were_made(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "DATA", tmp_path)
-    run = torus_training.TorusRun(d_vocab=3, n_heads=2, steps=(2, 3), n_seeds=2)
+    run = torus_runs.TorusRun(d_vocab=3, n_heads=2, steps=(2, 3), n_seeds=2)
     monkeypatch.setattr(recipes, "TORUS", {"tiny": run})
     train.make_torus("tiny")
     folder = tmp_path / "torus"
-    assert torus_training.list_runs(folder) == {"tiny": run}
-    found, again = torus_training.load_run("tiny", folder), run.train()
+    assert torus_runs.list_runs(folder) == {"tiny": run}
+    found, again = torus_runs.load_run("tiny", folder), train_run(run)
     assert found.steps == again.steps == [0, 2, 2, 5]
     for name, W in again.nets.tensors().items():
         assert torch.equal(found.nets.tensors()[name], W)

@@ -16,7 +16,7 @@ import here  # noqa: F401
 from aot_helpers.base.files import write_atomically
 from aot_helpers.base.results import RESULTS
 from chapters.torus.journey import Journey
-from chapters.torus.training import list_runs, load_run
+from chapters.torus.runs import list_runs, load_run
 from evidence.support.nb09.dragged import film, read_name
 
 COLORS = 96

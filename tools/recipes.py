@@ -16,7 +16,7 @@ from aot_helpers.text.batches import (
     token_stream,
 )
 from aot_helpers.text.tokenization import read_tokenizer, train_bpe, words
-from chapters.torus.training import TorusRun
+from chapters.torus.runs import TorusRun
 
 try:
     import tomllib

@@ -43,6 +43,7 @@ from aot_helpers.training.copying import copying_start, two_sided_start
 from aot_helpers.training.objectives import OBJECTIVES
 from aot_helpers.training.train import History, train
 from chapters.nb19_induction_both_ways.repeats import KINDS, hidden_accuracy, induction_map, repeats
+from chapters.torus.training import train_run
 from recipes import Run
 
 
@@ -284,7 +285,7 @@ def make_torus(name: str) -> None:
     setup(seed=0)
     check_writable(folder)
     start = time.perf_counter()
-    found = run.train()
+    found = train_run(run)
     seconds = time.perf_counter() - start
     file, index = f"{name}.safetensors", folder / "runs.json"
     tensors = {**found.nets.tensors(), "accuracy": found.accuracy, "loss": found.loss}

@@ -33,8 +33,8 @@ from chapters.pages.playground import playground_view, save_playground
 from chapters.pages.training import save_training_page
 from chapters.pages.weights import load_playground
 from chapters.torus import networks as torus
-from chapters.torus.palette import predictor
-from chapters.torus.training import list_runs, load_run
+from chapters.torus.figures import predictor
+from chapters.torus.runs import list_runs, load_run
 from chapters.torus.views import TorusView
 
 ROOT = Path(__file__).resolve().parents[2]

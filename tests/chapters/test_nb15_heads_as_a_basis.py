@@ -9,12 +9,12 @@ import torch.nn.functional as F
 from chapters.nb15_heads_as_a_basis import exercises as nb15
 from chapters.nb15_heads_as_a_basis import figures
 from chapters.torus import networks as torus
-from chapters.torus.networks import new_nets
-from chapters.torus.training import list_runs, targets
+from chapters.torus.networks import init_nets
+from chapters.torus.runs import list_runs, targets
 from evidence.support import nb15 as support
 from figure_checks import check_figures
 
-NETS, FACTS = new_nets([0, 1]), targets("random", [0, 1])
+NETS, FACTS = init_nets([0, 1]), targets("random", [0, 1])
 WHOLE = torus.logits(NETS, *torus.pairs(NETS))
 
 

@@ -4,11 +4,10 @@ import pytest
 import torch
 
 from chapters.torus import networks as torus
-from chapters.torus.winding import changes, winding
 from evidence.support import nb13 as support
 from figure_checks import check_figures
 
-NETS = torus.new_nets([0, 1])
+NETS = torus.init_nets([0, 1])
 
 
 def test_directions_lie_evenly_over_the_sphere():
@@ -32,14 +31,30 @@ def test_with_the_shares_held_each_logit_is_a_constant_and_one_wave_in_each_angl
     assert {(i, j) for i, j in (size > 1e-3 * size.max()).nonzero().tolist()} <= set(waves)
 
 
-def test_winding_is_the_mean_over_the_held_pairs():
-    maps = [[changes(each) for each in support.three_maps(NETS, held, 8)] for held in (0, 3)]
-    both = torch.stack([torch.stack(three) for three in maps]).mean(dim=0)
-    assert torch.allclose(winding(NETS, (0, 3), 8), both)
+def test_changes_are_counted_once_around():
+    stripes = (torch.arange(20) // 4).expand(1, 20, 20)
+    assert support.changes(stripes).tolist() == [2.5]  # 5 along each row, none along a column
+
+
+@pytest.mark.parametrize(
+    "kind", ["large random QK", "large random QK and OV", "random heads, rest trained"]
+)
+def test_random_heads_are_as_large_as_trained_ones(kind):
+    trained = torus.TorusNets(**{name: 3 * W for name, W in NETS.tensors().items()})
+    found = support.random_nets(trained)[kind]
+    for a, b in [("W_Q", "W_K"), ("W_V", "W_O")][
+        : 2 if "QK and OV" in kind or "heads" in kind else 1
+    ]:
+        sizes = [
+            (W[a] @ (W[b].mT if b == "W_K" else W[b])).norm(dim=(2, 3))
+            for W in (found.tensors(), trained.tensors())
+        ]
+        assert torch.allclose(*sizes)
+    assert torch.equal(found.W_U, trained.W_U) == (kind == "random heads, rest trained")
 
 
 def test_boundaries_that_are_a_heads_edges_lie_near_them():
-    heads = NETS[0].heads(0, 1).tensors()
+    heads = NETS[0].first_heads(1).tensors()
     heads |= {"W_V": 100 * heads["W_V"], "W_Q": 100 * heads["W_Q"]}  # a jump at the edge
     still = {"W_U": heads["W_U"][:, :, :2]}  # two next words
     along, anywhere = support.near_edges(torus.TorusNets(**heads | still))
@@ -50,7 +65,4 @@ def test_boundaries_that_are_a_heads_edges_lie_near_them():
 
 def test_the_figure_of_capacity_can_be_read():
     by_heads, by_words = ({n: torch.rand(4) for n in each} for each in ((1, 3), (2, 5)))
-    check_figures(
-        support.capacity(by_heads, by_words, title="a"),
-        support.capacity(by_heads, by_words, [0.5, 0.4], title="b"),
-    )
+    check_figures(support.capacity(by_heads, by_words, [0.5, 0.4], title="a"))

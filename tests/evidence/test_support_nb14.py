@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from chapters.torus import networks as torus
-from chapters.torus.networks import new_nets
+from chapters.torus.networks import init_nets
 from evidence.support import nb14 as support
 from figure_checks import check_figures
 
@@ -30,10 +30,6 @@ def test_moves_without_room_elsewhere_are_refused(moved):
         support.moved_elsewhere(torch.full((1, 3, 25), 0.2) * (1 - torch.eye(25)[:3]), moved)
 
 
-TURN = np.arange(12) * 2 * np.pi / 12
-WAVE = np.cos(TURN)[None, :] + np.sin(TURN)[:, None]
-
-
 def test_angle_colors_have_no_seam():
     colors = support.angle_colors(60)
     assert colors.min() >= 0 and colors.max() <= 1
@@ -52,16 +48,38 @@ def test_vectors_as_colors_add_up_and_end_at_their_reach():
 
 
 def test_figures_can_be_read():
-    dots, zeros = ([0.1, 3.0], [2.0, 6.2], [0, 1]), [[WAVE], [WAVE, WAVE - 1]]
-    drawn = support.number_maps([WAVE, 2 * WAVE], ["a", "b"], "score", zeros=zeros, dots=dots)
-    check_figures(drawn)
+    points = torch.rand(6, 6, 3)
+    check_figures(
+        support.attention_maps(torch.rand(2, 1, 8, 8) - 0.5, ["a", "b"], dots=([0.1], [3.0])),
+        support.surface(points, "a", dots=(points[0], [0, 1, 2, 3, 4, 0])),
+    )
+
+
+@pytest.mark.parametrize("d_head", [1, 2, 3, 5])
+def test_the_polynomial_of_the_weights_is_the_score(d_head):
+    nets = init_nets([0, 1], 5, 2, d_head).double()
+    theta1, theta2 = torus.grid(8)
+    scores = torus.attend(nets, *torus.on_grid(8)).scores.view(2, 2, 8, 8)
+    found = support.coefficients(nets)
+    assert (support.polynomial(found, theta1, theta2) - scores).abs().max() < 1e-9
+    # Eleven harmonics are independent, so that no other coefficients give the same scores.
+    values = torch.stack([f(theta1, theta2).flatten() for f in support.HARMONICS.values()])
+    fitted = torch.linalg.lstsq(values.T, scores.reshape(4, -1).T).solution.T
+    assert torch.allclose(fitted, found.reshape(4, 11), atol=1e-9)
+
+
+def test_crossings_are_counted_around_the_line():
+    turn = torch.arange(60) * 2 * torch.pi / 60 + 0.01
+    for waves in (1, 2, 5):
+        assert support.crossings((waves * turn).sin()) == 2 * waves
+    assert support.crossings(torch.ones(2, 9)).tolist() == [0, 0]
 
 
 # ---- a rule for heads ----
 
 RULE = torch.eye(5).bool()
 RULE[0] = True  # A, and the word itself
-NETS = new_nets([0, 1]).double()
+NETS = init_nets([0, 1]).double()
 
 
 def test_scores_of_pairs_are_those_of_the_networks():

@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from chapters.torus import networks as torus
-from chapters.torus.networks import new_nets
-from chapters.torus.training import list_runs, load_run, owners, targets, train_nets
+from chapters.torus.networks import init_nets
+from chapters.torus.runs import list_runs, load_run, owners, targets
+from chapters.torus.training import train_nets
 from evidence.support import nb15 as support
 from figure_checks import check_figures
 
-NETS, FACTS = new_nets([0, 1]), targets("random", [0, 1])
+NETS, FACTS = init_nets([0, 1]), targets("random", [0, 1])
 WHOLE = torus.logits(NETS, *torus.pairs(NETS))
 
 
@@ -82,7 +83,7 @@ def test_a_simplex_has_all_shares_once():
 
 
 def test_right_with_shares_is_right_of_the_logits_with_these_shares():
-    nets = new_nets([0, 1])
+    nets = init_nets([0, 1])
     asked = targets("random", [0, 1])
     shares = torch.tensor([[1.0, 1, 1], [0.2, 0.3, 0.5], [1, 0, 0]])
     for residual in (True, False):
@@ -114,7 +115,7 @@ def test_heads_asked_to_be_right_alone_take_the_step_of_owners():
 
 @pytest.mark.parametrize("missing", ["zero", "mean"])
 def test_heads_asked_to_be_removable_are_more_so(missing):
-    start, goals = new_nets([0, 1, 2]), targets("random", [0, 1, 2])
+    start, goals = init_nets([0, 1, 2]), targets("random", [0, 1, 2])
     its = owners("word", goals, [0, 1, 2], 3)
     made = (support.asked(start, goals, its, each, steps=150) for each in ("", missing))
     before, after = (

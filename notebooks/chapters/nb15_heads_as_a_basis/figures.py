@@ -10,7 +10,8 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from aot_helpers.showing import forms
-from chapters.torus.palette import CLASS_COLORS, INK, NAMES, PALE, Painting, letter_color
+from aot_helpers.showing.panels import TITLE, panels
+from chapters.torus.figures import CLASS_COLORS, INK, NAMES, PALE, Painting, letter_color
 
 Facts = Int[Tensor, " pair"]
 EMPTY, DARK = "#EFEFEF", "#5F5F5F"
@@ -21,12 +22,12 @@ def hoped(facts: Facts, owners: Int[Tensor, " pair"], title: str) -> Figure:
 
     owners: a head for each fact. No network was asked.
     """
-    figure, axes = forms.panels(1, 4, 10, 2.7, title=title, figure_class=Painting)
+    figure, axes = panels(1, 4, 10, 2.7, title=title, figure_class=Painting)
     cards = {"the network": owners >= 0}
     cards |= {f"{'=+'[h > 0]} head {h} (made up)": owners == h for h in range(3)}
     for axis, (name, known) in zip(axes[0], cards.items(), strict=True):
         _card(axis, facts, torch.where(known, facts, -1))
-        axis.set_title(name, **forms.TITLE)
+        axis.set_title(name, **TITLE)
         axis.set(xlabel="first word", ylabel="second word")
     return figure
 
@@ -42,20 +43,20 @@ def said(
 
     assigned: to each head, the next words.
     """
-    figure, axes = forms.panels(1, 4, 10, 2.7, title=title, figure_class=Painting)
+    figure, axes = panels(1, 4, 10, 2.7, title=title, figure_class=Painting)
     cards = {"the network": whole}
     for h, (words, its) in enumerate(zip(heads, assigned, strict=True)):
         cards[f"head {h} ({', '.join(its)})" if its else f"head {h} alone"] = words
     for axis, (name, words) in zip(axes[0], cards.items(), strict=True):
         _card(axis, facts, words)
-        axis.set_title(f"{name}: {(words == facts).sum()} right", **forms.TITLE)
+        axis.set_title(f"{name}: {(words == facts).sum()} right", **TITLE)
         axis.set(xlabel="first word", ylabel="second word")
     return figure
 
 
 def covered(found: Float[Tensor, " net"], chance: Float[Tensor, " net"], title: str) -> Figure:
     """How many facts the heads of each network cover, and how many they would by chance."""
-    figure, axes = forms.panels(1, 1, 8.6, 1.9, title=title)
+    figure, axes = panels(1, 1, 8.6, 1.9, title=title)
     axis, rows = axes[0, 0], {"by chance": (chance, PALE), "trained heads": (found, INK)}
     draw = torch.Generator().manual_seed(0)
     for y, (values, color) in enumerate(rows.values()):
@@ -64,8 +65,17 @@ def covered(found: Float[Tensor, " net"], chance: Float[Tensor, " net"], title: 
         mean = values.mean().item()
         axis.plot([mean, mean], [y - 0.32, y + 0.32], color=color, lw=3)
     axis.axvline(25, color=PALE, lw=1.2, ls="--", zorder=0)
-    axis.annotate("all 25, as hoped", (25, 1), (-5, -2), ha="right", va="top", color=PALE, size=10,
-                  xycoords=axis.get_xaxis_transform(), textcoords="offset points")  # fmt: skip
+    axis.annotate(
+        "all 25, as hoped",
+        (25, 1),
+        (-5, -2),
+        ha="right",
+        va="top",
+        color=PALE,
+        size=10,
+        xycoords=axis.get_xaxis_transform(),
+        textcoords="offset points",
+    )
     axis.set(yticks=range(2), yticklabels=list(rows), ylim=(1.45, -0.7), xlim=(10.5, 25.4))
     axis.set_xlabel("facts covered by three heads (a dot for each network, a bar at the mean)")
     axis.tick_params(axis="y", length=0)
@@ -89,10 +99,16 @@ def sum_of_terms(
     says = [f"{name} says {NAMES[row.argmax()]}" for name, row in zip(names, rows, strict=True)]
     top = rows.abs().max().item()
     figure = forms.grids(
-        {"": {"": rows}}, title, row_names=says, column_names=list(NAMES[: rows.shape[1]]),
-        number=".1f", colors="RdBu", limits=(-1.25 * top, 1.25 * top), cell=(0.85, 0.42),
+        {"": {"": rows}},
+        title,
+        row_names=says,
+        column_names=list(NAMES[: rows.shape[1]]),
+        number=".1f",
+        colors="RdBu",
+        limits=(-1.25 * top, 1.25 * top),
+        cell=(0.85, 0.42),
         x_label="logit of each next word (blue: raised, red: lowered)",
-    )  # fmt: skip
+    )
     axis = figure.axes[0]
     axis.axhline(len(terms), color=INK, lw=2)
     for y, row in enumerate(rows):
@@ -112,13 +128,13 @@ def lost(
     rows: {kind of training: lost facts}. owns: the facts that are meant to be lost, in color.
     """
     key = {"in color: lost, as hoped": INK, "dark: lost, though it is another head’s fact": DARK}
-    figure, axes = forms.panels(
+    figure, axes = panels(
         len(rows), 3, 9.2, 2.25 * len(rows) + 0.3, title=title, key=key, figure_class=Painting
     )
     for line, (name, gone) in zip(axes, rows.items(), strict=True):
         for h, axis in enumerate(line):
             _card(axis, facts, torch.where(gone[h], facts, -1), dark=gone[h] & ~owns[h])
-            axis.set_title(f"without head {h}", **forms.TITLE)
+            axis.set_title(f"without head {h}", **TITLE)
         line[0].set_ylabel(
             fill(name, 17), rotation=0, ha="right", va="center", size=11, labelpad=12
         )
@@ -140,8 +156,16 @@ def _card(axis, facts, words, dark=None):
             color, letter = DARK, "white"
         axis.add_patch(Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fc=color, lw=0))
         if word >= 0:
-            axis.text(column, row - 0.03, NAMES[word], fontsize=11, color=letter, ha="center",
-                      va="center", weight="bold" if known else "normal")  # fmt: skip
+            axis.text(
+                column,
+                row - 0.03,
+                NAMES[word],
+                fontsize=11,
+                color=letter,
+                ha="center",
+                va="center",
+                weight="bold" if known else "normal",
+            )
     axis.set(xlim=(-0.5, 4.5), ylim=(-0.5, 4.5), aspect="equal")
     axis.set_xticks(range(5), NAMES[:5], size=11)
     axis.set_yticks(range(5), NAMES[:5], size=11)

@@ -5,17 +5,15 @@ heads: their residual stream. First words go around the tube. At time 0 the map 
 other figure: the first word to the right, the second up.
 """
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
 import torch
 
 from chapters.torus import networks as torus
-from chapters.torus.palette import CLASS_COLORS, painted, predictor
-from chapters.torus.render import camera, lit, look, pearl, texture
+from chapters.torus.figures import CLASS_COLORS, painted, predictor
+from chapters.torus.figures_in_space import TUBE, Scene, angles_around, camera, folded
 
-TUBE = 0.52  # of the torus, whose ring has radius 1
 # The elevation and azimuth from which the mesh is seen at times 0, 1, 2 …
 STAGES = (
     (66, 0),  # the map: first word to the right, second word up
@@ -44,9 +42,8 @@ class Journey:
         self.turned = np.stack([v, u, np.cross(v, u)]) / torus.RADIUS
         self.net, self.facts, self.n = net.double(), np.asarray(facts), n
         self.offset = self.turned @ self.net.W_pos[0, 1].numpy()
-        angle = np.arange(n + 1) * 2 * math.pi / n
         theta = torus.angles(net)[0].numpy().astype(float)
-        self.grid = np.meshgrid(angle, angle)  # θ1 across, θ2 down
+        self.grid = angles_around(n + 1, n + 1)
         self.pairs = theta.repeat(len(theta)), np.tile(theta, len(theta))
         self.heads, self.written = self.of_heads(*self.grid), self.of_heads(*self.pairs)
 
@@ -58,13 +55,9 @@ class Journey:
 
     def place(self, t: float, theta1, theta2, written):
         """Where pairs of angles are at a time; written: what the heads add for them."""
-        rolled, bent = max(ease(t, 0), 1e-3), max(ease(t, 1), 1e-3)
         turned, power = ease(t, 2), 1 - ease(t, 3)
-        tube = (1 + (TUBE - 1) * ease(t, 1)) * (1 - turned) / rolled
-        turn, swing = (theta1 - math.pi) * rolled, (theta2 - math.pi) * bent
-        wide = 1 / bent - tube * np.sin(turn)
-        up = tube * (1 - rolled - np.cos(turn))
-        at = np.stack([-wide * np.sin(swing), 1 / bent - wide * np.cos(swing) - bent, up], -1)
+        tube = (1 + (TUBE - 1) * ease(t, 1)) * (1 - turned)
+        at = folded(theta1, theta2, ease(t, 0), ease(t, 1), tube)
         at = at + turned**3 * (self.offset + written)
         return at * np.linalg.norm(at, axis=-1, keepdims=True) ** (power - 1) if t > 3 else at
 
@@ -83,40 +76,24 @@ class Journey:
         axes = (self.turned @ self.net.W_U[0].numpy()).T
         return axes / np.linalg.norm(axes, axis=1).max()
 
-    def colors(self, cells: int):
-        """The network's answer on the mesh, [θ2, θ1, 3]."""
-        return painted(predictor(self.net), cells)
-
     def picture(self, t: float, side: int, colors):
-        """A lit picture [side, side, 3] at a time, drawn twice as large and halved."""
+        """A lit picture [side, side, 3] at a time. colors: of the mesh, [θ2, θ1, 3]."""
         mesh, pearls = self.shape(t)
         k = min(int(t), len(STAGES) - 2)
         (low, left), (high, right) = STAGES[k : k + 2]
         x = ease(t - k, 0)
-        view, wide, scale = (
-            camera(low + x * (high - low), left + x * (right - left)),
-            2 * side,
-            0.94 * side,
-        )
-        image, there = np.ones((wide, wide, 3), np.float32), ease(t, 4)
-        seen = look(mesh, view, scale, (wide, wide))
-        hit, depth = np.isfinite(seen.depth), seen.depth
-        image[hit] = lit(texture(np.asarray(colors, np.float32), seen.place), seen.normal)
-        if there:
-            x, y = np.meshgrid(*[(np.arange(wide) + 0.5 - side) / scale] * 2)
-            ball = x**2 + y**2 < 1
-            normal = np.stack([x, -y, np.sqrt(np.clip(1 - x**2 - y**2, 0, None))], -1)[ball]
-            which = (normal @ view @ self.cells().T).argmax(-1)
-            shown = lit(1 - 0.75 * (1 - CLASS_COLORS[which]), normal)
-            image[ball] += there * (shown - image[ball])
-            depth[ball] = np.maximum(depth[ball], normal[:, 2])
-        for at, fact in zip(pearls @ view.T, self.facts, strict=True):
-            pearl(image, depth, at + [0, 0, 0.03], scale, CLASS_COLORS[fact], 0.042)
-        return image.reshape(side, 2, side, 2, 3).mean(axis=(1, 3))
+        view = camera(low + x * (high - low), left + x * (right - left))
+        scene = Scene(view, side, side, reach=1 / 0.94)
+        scene.sheet(mesh, colors)
+        if t > 4:
+            scene.globe(self.cells(), strength=ease(t, 4), shade=0.75)
+        for at, fact in zip(pearls, self.facts, strict=True):
+            scene.pearl(at + 0.03 * view[2], CLASS_COLORS[fact], 0.042)
+        return scene.picture()
 
     def film(self, side: int = 300, frames: int = 60) -> Iterator[tuple[np.ndarray, int]]:
         """(picture, milliseconds) of each frame of a loop of about eight seconds."""
-        colors, last = self.colors(360), len(STAGES) - 1
+        colors, last = painted(predictor(self.net), cells=360), len(STAGES) - 1
         for k in range(frames + 1):
             image = self.picture(last * k / frames, side, colors)
             long = {0: 800, frames: 1600}.get(k, 90)

@@ -6,9 +6,7 @@ read off the second position. Many networks are computed side by side, in a firs
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import NamedTuple
+from dataclasses import dataclass, fields, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -21,6 +19,7 @@ RADIUS = math.sqrt(3)  # the length of a vector of three numbers with mean 0 and
 # u and v, at right angles to each other and to (1, 1, 1): the plane of vectors with mean 0.
 PLANE = torch.tensor([[1.0, -1.0, 0.0], [1.0, 1.0, -2.0]], dtype=torch.float64)
 PLANE = PLANE / PLANE.norm(dim=1, keepdim=True)
+HEAD_WEIGHTS = ("W_Q", "W_K", "W_V", "W_O")
 
 
 @dataclass(frozen=True)
@@ -42,15 +41,10 @@ class TorusNets:
             raise ValueError(f"there is no network {net}: they are 0 … {n_nets - 1}")
         return TorusNets(**{name: W[net : net + 1] for name, W in self.tensors().items()})
 
-    def heads(self, first: int, last: int) -> "TorusNets":
-        """The same networks with only the heads from `first` up to but not including `last`."""
-        n_heads = self.W_Q.shape[1]
-        if not 0 <= first < last <= n_heads:
-            raise ValueError(f"need 0 <= first < last <= {n_heads} heads, got {first} and {last}")
-        kept = self.tensors()
-        for name in ("W_Q", "W_K", "W_V", "W_O"):
-            kept[name] = kept[name][:, first:last]
-        return TorusNets(**kept)
+    def first_heads(self, n: int) -> "TorusNets":
+        """The same networks with only their first n heads."""
+        heads = {name: getattr(self, name)[:, :n] for name in HEAD_WEIGHTS}
+        return replace(self, **heads)
 
     def qk(self) -> Float[Tensor, "net head 3 3"]:
         """The QK circuit W_Q W_Kᵀ / √d_head of every head."""
@@ -65,7 +59,7 @@ class TorusNets:
         return TorusNets(**{name: W.double() for name, W in self.tensors().items()})
 
 
-def new_nets(seeds: list[int], d_vocab: int = 5, n_heads: int = 3, d_head: int = 3) -> TorusNets:
+def init_nets(seeds: list[int], d_vocab: int = 5, n_heads: int = 3, d_head: int = 3) -> TorusNets:
     """Untrained networks, one per seed; a seed's network does not depend on the others.
 
     Raises ValueError for no seeds, fewer than 2 or more than 12 words, and sizes below 1.
@@ -78,7 +72,10 @@ def new_nets(seeds: list[int], d_vocab: int = 5, n_heads: int = 3, d_head: int =
     shapes = {  # name: (shape, standard deviation)
         "W_E": ((d_vocab, 3), 1.0),
         "W_pos": ((2, 3), 1.0),
-        "W_Q": ((n_heads, 3, d_head), 1 / 3),  # small scores: no head begins with its mind made up
+        "W_Q": (
+            (n_heads, 3, d_head),
+            1 / 3,
+        ),  # small scores: at first a head attends to both words alike
         "W_K": ((n_heads, 3, d_head), 1 / 3),
         "W_V": ((n_heads, 3, d_head), 1 / math.sqrt(3)),
         "W_O": ((n_heads, d_head, 3), 1 / math.sqrt(d_head * n_heads)),
@@ -118,7 +115,8 @@ def angles(nets: TorusNets) -> Float[Tensor, "net d_vocab"]:
     return torch.atan2(up, across).remainder(2 * math.pi)
 
 
-class Attended(NamedTuple):
+@dataclass(frozen=True)
+class Attended:
     """What the heads do with pairs of words, seen from the second position."""
 
     scores: Float[Tensor, "net head pair"]  # ℓ: the first position's score less the second's
@@ -133,20 +131,20 @@ def attend(
     nets: TorusNets,
     first: Float[Tensor, "#net pair 3"],
     second: Float[Tensor, "#net pair 3"],
-    hard: bool = False,
+    a1: Float[Tensor, "net head #pair"] | None = None,
 ) -> Attended:
-    """Run the heads on pairs of points of the circle, for example `circle` of any two angles.
+    """What the heads do with pairs of points of the circle, for example `circle` of any two angles.
 
     The score of a head is ℓ = (e2 + p2) W_Q W_Kᵀ (e1 + p1 - e2 - p2)ᵀ / √d_head, and a1 is its
-    sigmoid: the softmax over two keys. hard: the larger score takes all, a1 is 0 or 1.
+    sigmoid: the softmax over two keys. a1: other attention weights to put in their place.
     """
     p1, p2 = nets.W_pos[:, None, 0], nets.W_pos[:, None, 1]
     e1, e2 = first.to(p1.dtype).expand(len(p1), -1, -1), second.to(p1.dtype).expand(len(p1), -1, -1)
     scores = torch.einsum("npi,nhij,npj->nhp", e2 + p2, nets.qk(), e1 + p1 - e2 - p2)
-    a1 = (scores > 0).to(scores.dtype) if hard else scores.sigmoid()
-    share = a1[..., None]
-    position_part = share * p1[:, None] + (1 - share) * p2[:, None]
-    word_part = share * e1[:, None] + (1 - share) * e2[:, None]
+    a1 = scores.sigmoid() if a1 is None else a1.to(scores.dtype)
+    weight = a1[..., None]
+    position_part = weight * p1[:, None] + (1 - weight) * p2[:, None]
+    word_part = weight * e1[:, None] + (1 - weight) * e2[:, None]
     out = (position_part + word_part) @ nets.W_V @ nets.W_O
     return Attended(scores, a1, position_part, word_part, out, e2 + p2)
 
@@ -155,17 +153,17 @@ def logits(
     nets: TorusNets,
     first: Float[Tensor, "#net pair 3"],
     second: Float[Tensor, "#net pair 3"],
-    shares: Float[Tensor, " head"] | None = None,
+    factors: Float[Tensor, " head"] | None = None,
     residual: bool = True,
-    hard: bool = False,
+    a1: Float[Tensor, "net head #pair"] | None = None,
 ) -> Float[Tensor, "net pair d_vocab"]:
-    """(Σ share · out + residual) W_U: a number for each next token.
+    """Logits of each next token, (Σ factor · out + residual) W_U.
 
-    shares: how much of each head's output counts, None for all of it. residual: whether e2 + p2
-    counts; the trained networks have it, and so have all maps unless it is switched off.
+    factors: how much of each head's output counts, None for all of it. residual: whether e2 + p2
+    counts. a1: see `attend`.
     """
-    heads = attend(nets, first, second, hard)
-    out = heads.out if shares is None else shares[:, None, None] * heads.out
+    heads = attend(nets, first, second, a1)
+    out = heads.out if factors is None else factors[:, None, None] * heads.out
     stream = out.sum(dim=1) + heads.residual if residual else out.sum(dim=1)
     return stream @ nets.W_U
 
@@ -202,67 +200,3 @@ def grid(n: int) -> tuple[Float[Tensor, "n n"], Float[Tensor, "n n"]]:
 def on_grid(n: int) -> tuple[Float[Tensor, "1 pair 3"], Float[Tensor, "1 pair 3"]]:
     """(first, second) points of the circle at all n² places of `grid`, row by row."""
     return tuple(circle(theta.flatten())[None] for theta in grid(n))
-
-
-# The harmonics of a score as a function of the two angles, in the order of `coefficients`.
-HARMONICS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "1": lambda t1, t2: torch.ones_like(t1 + t2),
-    "cos θ1": lambda t1, t2: t1.cos(),
-    "sin θ1": lambda t1, t2: t1.sin(),
-    "cos θ2": lambda t1, t2: t2.cos(),
-    "sin θ2": lambda t1, t2: t2.sin(),
-    "cos(θ1−θ2)": lambda t1, t2: (t1 - t2).cos(),
-    "sin(θ2−θ1)": lambda t1, t2: (t2 - t1).sin(),
-    "cos(θ1+θ2)": lambda t1, t2: (t1 + t2).cos(),
-    "sin(θ1+θ2)": lambda t1, t2: (t1 + t2).sin(),
-    "cos 2θ2": lambda t1, t2: (2 * t2).cos(),
-    "sin 2θ2": lambda t1, t2: (2 * t2).sin(),
-}
-
-
-def qk_coefficients(
-    qk: Float[Tensor, "3 3"], p1: Float[Tensor, " 3"], p2: Float[Tensor, " 3"]
-) -> Float[Tensor, " 11"]:
-    """The coefficient of each of HARMONICS in ℓ = (e2 + p2) qk (e1 + p1 - e2 - p2)ᵀ.
-
-    With E = √3 [u v] and M = Eᵀ qk E: the pairs of angles see only M, one position and one word
-    only a and b, and two positions k. The last two coefficients are the two before them with the
-    other sign: 9 numbers are free.
-    """
-    E = RADIUS * PLANE.to(qk.dtype).T
-    M = E.T @ qk @ E
-    alpha, beta = (M[0, 0] + M[1, 1]) / 2, (M[1, 0] - M[0, 1]) / 2
-    gamma, delta = (M[0, 0] - M[1, 1]) / 2, (M[1, 0] + M[0, 1]) / 2
-    a, b, k = p2 @ qk @ E, E.T @ qk @ (p1 - p2), p2 @ qk @ (p1 - p2)
-    ends = torch.stack([alpha, beta, gamma, delta, -gamma, -delta])
-    return torch.cat([(k - alpha)[None], a, b - a, ends])
-
-
-def coefficients(nets: TorusNets) -> Float[Tensor, "net head harmonic"]:
-    """`qk_coefficients` of every head, read off its weights."""
-    return torch.stack(
-        [
-            torch.stack([qk_coefficients(head, p1, p2) for head in heads])
-            for heads, (p1, p2) in zip(nets.qk(), nets.W_pos, strict=True)
-        ]
-    )
-
-
-def polynomial(
-    coefficients: Float[Tensor, "*heads 11"],
-    theta1: Float[Tensor, "*#at"],
-    theta2: Float[Tensor, "*#at"],
-) -> Float[Tensor, "*heads_and_at"]:
-    """The trigonometric polynomial Σ coefficient · harmonic at the given angles (radians)."""
-    theta1, theta2 = torch.broadcast_tensors(theta1, theta2)
-    values = torch.stack([harmonic(theta1, theta2) for harmonic in HARMONICS.values()])
-    return torch.tensordot(coefficients, values.to(coefficients.dtype), dims=1)
-
-
-def crossings(values: Float[Tensor, "*lines n"]) -> Int[Tensor, "*lines"]:
-    """How often each closed line of values changes its sign, the step from last to first included.
-
-    On a fine grid this counts the simple zeros; two zeros between neighboring places are missed.
-    """
-    positive = values > 0
-    return (positive != positive.roll(1, dims=-1)).sum(dim=-1)

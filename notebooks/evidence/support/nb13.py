@@ -1,4 +1,4 @@
-"""Evidence of notebook 13: directions over a sphere, maps of which one part is held, capacity."""
+"""Evidence of notebook 13: what winds the boundaries, random networks, capacity."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,11 @@ from torch import Tensor
 
 from aot_helpers.showing import forms
 from chapters.torus import networks as torus
-from chapters.torus.networks import TorusNets
-from chapters.torus.palette import PALE
-from chapters.torus.winding import Points, carry_with
+from chapters.torus.figures import PALE
+from chapters.torus.networks import HEAD_WEIGHTS, TorusNets
+
+QK, OV = ("W_Q", "W_K"), ("W_V", "W_O")
+Points = tuple[Float[Tensor, "#net #pair 3"], Float[Tensor, "#net #pair 3"]]  # two words
 
 
 def sphere(n: int) -> Float[Tensor, "n 3"]:
@@ -24,8 +26,11 @@ def sphere(n: int) -> Float[Tensor, "n 3"]:
 
 
 def look_and_carry(nets: TorusNets, look: Points, carry: Points) -> Float[Tensor, "net pair word"]:
-    """Logits if the heads take their shares from one pair of points and carry another."""
-    return carry_with(nets, torus.attend(nets, *look).a1, carry)
+    """Logits if the heads take their attention from one pair of points and carry another."""
+    weight = torus.attend(nets, *look).a1[..., None]
+    x1, x2 = (e.to(p) + p[:, None] for e, p in zip(carry, nets.W_pos.unbind(1), strict=True))
+    heads = (weight * x1[:, None] + (1 - weight) * x2[:, None]) @ nets.W_V @ nets.W_O
+    return (heads.sum(dim=1) + x2) @ nets.W_U
 
 
 def three_maps(nets: TorusNets, held: int, n: int = 40) -> list[Int[Tensor, "net n n"]]:
@@ -34,11 +39,49 @@ def three_maps(nets: TorusNets, held: int, n: int = 40) -> list[Int[Tensor, "net
     held: the pair of words at which the other one stays.
     """
     vary, fixed = torus.on_grid(n), tuple(each[:, held : held + 1] for each in torus.pairs(nets))
-    return [_winners(nets, *way, n) for way in ((vary, vary), (vary, fixed), (fixed, vary))]
+    ways = (vary, vary), (vary, fixed), (fixed, vary)
+    return [look_and_carry(nets, *way).argmax(dim=-1).view(-1, n, n) for way in ways]
 
 
-def _winners(nets, look, carry, n):
-    return look_and_carry(nets, look, carry).argmax(dim=-1).view(-1, n, n)
+def changes(winners: Int[Tensor, "net n n"]) -> Float[Tensor, " net"]:
+    """How often the winner changes on a walk once around: mean of all rows and columns."""
+    return sum((winners != winners.roll(1, d)).float().sum(d).mean(dim=-1) for d in (-1, -2)) / 2
+
+
+def winding(nets: TorusNets, pairs=range(25), n: int = 40) -> Float[Tensor, "3 net"]:
+    """`changes` if both vary, only where the heads look, only what they carry.
+
+    Means over the pairs of words, at each of which the other part is held in turn.
+    """
+    maps = [three_maps(nets, held, n) for held in pairs]
+    return torch.stack([torch.stack([changes(each) for each in three]) for three in maps]).mean(
+        dim=0
+    )
+
+
+def with_norms_of(
+    nets: TorusNets, trained: TorusNets, circuits: list[tuple[str, str]]
+) -> TorusNets:
+    """The networks with each head's circuits (QK, OV) scaled to the norm of the trained ones."""
+    new, old = nets.tensors(), trained.tensors()
+    for a, b in circuits:
+        size = [(W[a] @ (W[b].mT if b == "W_K" else W[b])).norm(dim=(2, 3)) for W in (old, new)]
+        new[a] = new[a] * (size[0] / size[1])[..., None, None]
+    return TorusNets(**new)
+
+
+def random_nets(trained: TorusNets) -> dict[str, TorusNets]:
+    """Four kinds of random networks, from "untrained" to random heads among trained parts."""
+    n, heads = len(trained.W_E), trained.W_Q.shape[1]
+    start = torus.init_nets(range(n), n_heads=heads)
+    fresh = torus.init_nets(range(1000, 1000 + n), n_heads=heads).tensors()
+    strangers = TorusNets(**{**trained.tensors(), **{name: fresh[name] for name in HEAD_WEIGHTS}})
+    return {
+        "untrained": start,
+        "large random QK": with_norms_of(start, trained, [QK]),
+        "large random QK and OV": with_norms_of(start, trained, [QK, OV]),
+        "random heads, rest trained": with_norms_of(strangers, trained, [QK, OV]),
+    }
 
 
 def near_edges(nets: TorusNets, n: int = 120) -> Float[Tensor, "2 net"]:
@@ -63,7 +106,7 @@ def _turns(values):
 def capacity(
     by_heads: Mapping[int, Float[Tensor, " net"]],
     by_words: Mapping[int, Float[Tensor, " net"]],
-    tables: Sequence[float] | None = None,
+    tables: Sequence[float],
     *,
     title: str,
 ) -> Figure:
@@ -72,22 +115,22 @@ def capacity(
     by_heads, by_words: {how many: accuracies}. tables: the accuracy of the best table of the second
     word, for each number of words, drawn as a dashed line.
     """
-    note = "Line and band: median and range of 50 networks."
-    if tables is None:
-        flat = None
-    else:
-        flat = [tables[list(by_words).index(5)]] * len(by_heads)
-        note = "Networks: median and range of 50. Best table: of the second word alone."
+    flat = [tables[list(by_words).index(5)]] * len(by_heads)
+    note = "Networks: median and range of 50. Best table: of the second word alone."
     panels = {}
     for name, groups, table in (("five words", by_heads, flat), ("three heads", by_words, tables)):
         runs = np.stack([np.asarray(each) for each in groups.values()], axis=1)
-        panels[name] = {"networks": (list(groups), runs)}
-        if table is not None:
-            panels[name]["best table"] = (list(groups), table)
+        panels[name] = {"networks": (list(groups), runs), "best table": (list(groups), table)}
     figure = forms.lines(
-        panels, title, "number of heads", "fraction of facts known", colors={"best table": PALE},
-        styles={"best table": "--"}, y_range=(0, 1.05), width=10,
+        panels,
+        title,
+        "number of heads",
+        "fraction of facts known",
+        colors={"best table": PALE},
+        styles={"best table": "--"},
+        y_range=(0, 1.05),
+        width=10,
         note=note,
-    )  # fmt: skip
+    )
     figure.axes[1].set_xlabel("number of words")
     return figure

@@ -1,6 +1,7 @@
 """Evidence of notebook 14: maps of numbers, vectors as colors, shares moved, a rule for heads."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -9,8 +10,9 @@ from jaxtyping import Bool, Float, Int
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from chapters.torus.palette import TURN
-from chapters.torus.torus_maps import Map, frontier, map_panels, name_angles, show_map, show_rimmed
+from aot_helpers.showing.panels import TITLE, panels
+from chapters.torus.figures import CLASS_COLORS, TURN, Painting, frontier, show_map
+from chapters.torus.networks import PLANE, RADIUS, TorusNets
 
 
 def angle_colors(n: int):
@@ -28,26 +30,46 @@ def offset_colors(vectors: Float[np.ndarray, "*at 3"], reach: float):
     return 0.5 + vectors / (2 * reach)
 
 
-def number_maps(
-    values: Sequence[Map], titles: Sequence[str], label: str,
-    limits: tuple[float, float] | None = None, dots=None, zeros=None,
-) -> Figure:  # fmt: skip
-    """Maps of numbers side by side on one color scale.
+def attention_maps(
+    scores: Sequence[Sequence[Float[Tensor, "theta2 theta1"]]], titles: Sequence[str], dots=None
+) -> Figure:
+    """Heads' attention to the first word over the torus, side by side.
 
-    limits: the scale's ends, the smallest and the largest number if not given. dots: see
-    `color_maps`. zeros: for each map a list of other maps, to draw where each is zero: the score
-    under an attention, which is too steep for a smooth line of its own.
+    scores: of each head, or their factors; a line stands where one is zero. (Not in the attention,
+    which is too steep for a smooth line.) dots: (θ1, θ2) of pairs of words.
     """
-    values = [np.asarray(each) for each in values]
-    low, high = limits or (np.min(values), np.max(values))
-    figure, axes = map_panels(titles, 5)
-    for i, (axis, each) in enumerate(zip(axes, values, strict=True)):
-        image = show_map(axis, each, cmap="cividis", vmin=low, vmax=high)
-        for other in zeros[i] if zeros is not None else ():
-            frontier(axis, other, "black", 1.5)
-        name_angles(axis)
-        show_rimmed(axis, dots)
-    figure.colorbar(image, ax=axes, label=label, shrink=0.8)
+    figure, axes = panels(
+        1, len(scores), 2.5 * len(scores) + 1, 3.2, title="", figure_class=Painting
+    )
+    for axis, factors, title in zip(axes[0], scores, titles, strict=True):
+        attention = math.prod(factors).sigmoid()
+        image = show_map(axis, attention, cmap="cividis", vmin=0, vmax=1)
+        for each in factors:
+            frontier(axis, each, "black", 1.5)
+        if dots is not None:
+            axis.scatter(*dots, s=34, color=CLASS_COLORS[1], edgecolors="black")
+        axis.set_title(title, **TITLE)
+        axis.set(xlabel="first word's angle θ1", ylabel="second word's angle θ2")
+    figure.colorbar(image, ax=axes, label="attention to the first word", shrink=0.8)
+    return figure
+
+
+def surface(
+    points: Float[np.ndarray, "n n 3"], title: str, dots=None, elevation=35, azimuth=-60
+) -> Figure:
+    """The torus of word pairs where a map sends it, in space, in `angle_colors`.
+
+    dots: (points [pair, 3], classes).
+    """
+    figure = Figure(figsize=(7.4, 4.8), dpi=100, layout="constrained")
+    axis = figure.add_subplot(projection="3d", computed_zorder=False)
+    closed = np.pad(np.asarray(points), ((0, 1), (0, 1), (0, 0)), mode="wrap")
+    colors = angle_colors(len(points))
+    axis.plot_surface(*closed.T, facecolors=colors.swapaxes(0, 1), rcount=100, ccount=100)
+    if dots is not None:
+        axis.scatter(*np.asarray(dots[0]).T, c=CLASS_COLORS[dots[1]], ec="white", s=40, alpha=1)
+    axis.set(aspect="equal", title=title)
+    axis.view_init(elevation, azimuth)
     return figure
 
 
@@ -87,9 +109,14 @@ def pair_scores(
 
 @torch.enable_grad()
 def heads_for_rule(
-    rule: Bool[Tensor, "word word"], words: Float[Tensor, "net word 3"], n_heads: int, seed: int,
-    free: bool = False, apart: bool = False, steps: int = 600,
-) -> Float[Tensor, "net head first second"]:  # fmt: skip
+    rule: Bool[Tensor, "word word"],
+    words: Float[Tensor, "net word 3"],
+    n_heads: int,
+    seed: int,
+    free: bool = False,
+    apart: bool = False,
+    steps: int = 600,
+) -> Float[Tensor, "net head first second"]:
     """Scores of heads trained to give a first word more than 1/2 of attention where a rule says so.
 
     rule: [first, second]. The attention of all heads is added up. words: stay where they are,
@@ -136,3 +163,67 @@ def full_turns(arrows: Float[Tensor, "head second 2"]) -> Int[Tensor, " head"]:
     step = (angle.roll(-1, dims=-1) - angle + torch.pi).remainder(TURN) - torch.pi
     step = torch.where(step.abs() > TURN / 4, 0.0, step)
     return (step.sum(dim=-1) / TURN).round().long()
+
+
+# The harmonics of a score as a function of the two angles, in the order of `coefficients`.
+HARMONICS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "1": lambda t1, t2: torch.ones_like(t1 + t2),
+    "cos θ1": lambda t1, t2: t1.cos(),
+    "sin θ1": lambda t1, t2: t1.sin(),
+    "cos θ2": lambda t1, t2: t2.cos(),
+    "sin θ2": lambda t1, t2: t2.sin(),
+    "cos(θ1−θ2)": lambda t1, t2: (t1 - t2).cos(),
+    "sin(θ2−θ1)": lambda t1, t2: (t2 - t1).sin(),
+    "cos(θ1+θ2)": lambda t1, t2: (t1 + t2).cos(),
+    "sin(θ1+θ2)": lambda t1, t2: (t1 + t2).sin(),
+    "cos 2θ2": lambda t1, t2: (2 * t2).cos(),
+    "sin 2θ2": lambda t1, t2: (2 * t2).sin(),
+}
+
+
+def qk_coefficients(
+    qk: Float[Tensor, "3 3"], p1: Float[Tensor, " 3"], p2: Float[Tensor, " 3"]
+) -> Float[Tensor, " 11"]:
+    """The coefficient of each of HARMONICS in ℓ = (e2 + p2) qk (e1 + p1 - e2 - p2)ᵀ.
+
+    With E = √3 [u v] and M = Eᵀ qk E: the pairs of angles see only M, one position and one word
+    only a and b, and two positions k. The last two coefficients are the two before them with the
+    other sign: 9 numbers are free.
+    """
+    E = RADIUS * PLANE.to(qk.dtype).T
+    M = E.T @ qk @ E
+    alpha, beta = (M[0, 0] + M[1, 1]) / 2, (M[1, 0] - M[0, 1]) / 2
+    gamma, delta = (M[0, 0] - M[1, 1]) / 2, (M[1, 0] + M[0, 1]) / 2
+    a, b, k = p2 @ qk @ E, E.T @ qk @ (p1 - p2), p2 @ qk @ (p1 - p2)
+    ends = torch.stack([alpha, beta, gamma, delta, -gamma, -delta])
+    return torch.cat([(k - alpha)[None], a, b - a, ends])
+
+
+def coefficients(nets: TorusNets) -> Float[Tensor, "net head harmonic"]:
+    """`qk_coefficients` of every head, read off its weights."""
+    return torch.stack(
+        [
+            torch.stack([qk_coefficients(head, p1, p2) for head in heads])
+            for heads, (p1, p2) in zip(nets.qk(), nets.W_pos, strict=True)
+        ]
+    )
+
+
+def polynomial(
+    coefficients: Float[Tensor, "*heads 11"],
+    theta1: Float[Tensor, "*#at"],
+    theta2: Float[Tensor, "*#at"],
+) -> Float[Tensor, "*heads_and_at"]:
+    """The trigonometric polynomial Σ coefficient · harmonic at the given angles (radians)."""
+    theta1, theta2 = torch.broadcast_tensors(theta1, theta2)
+    values = torch.stack([harmonic(theta1, theta2) for harmonic in HARMONICS.values()])
+    return torch.tensordot(coefficients, values.to(coefficients.dtype), dims=1)
+
+
+def crossings(values: Float[Tensor, "*lines n"]) -> Int[Tensor, "*lines"]:
+    """How often each closed line of values changes its sign, the step from last to first included.
+
+    On a fine grid this counts the simple zeros; two zeros between neighboring places are missed.
+    """
+    positive = values > 0
+    return (positive != positive.roll(1, dims=-1)).sum(dim=-1)

@@ -12,8 +12,9 @@ from matplotlib.tri import Triangulation
 from torch import Tensor
 
 from aot_helpers.showing.forms import Interval
+from aot_helpers.showing.panels import TITLE, panels
+from chapters.torus.figures import Painting
 from chapters.torus.networks import TorusNets, attend, is_correct, pairs
-from chapters.torus.torus_maps import map_panels
 
 Answers = Bool[Tensor, "net head pair"]
 ENDS = torch.tensor([0.025, 0.975])
@@ -165,8 +166,14 @@ def triangles(
     """
     shares, tall = np.asarray(shares), np.sqrt(3) / 2
     mesh = Triangulation(shares[:, 1] + shares[:, 2] / 2, shares[:, 2] * tall)
-    figure, axes = map_panels(titles, 6, side=1.9)
-    for axis, each in zip(axes, values, strict=True):
+    columns = min(6, len(titles))
+    n_rows = -(-len(titles) // columns)
+    size = (1.9 * columns + 1, 2.4 * n_rows + 0.2)
+    figure, axes = panels(n_rows, columns, *size, title="", figure_class=Painting)
+    for axis in axes.flat[len(titles) :]:
+        axis.remove()
+    for axis, each, title in zip(axes.flat, values, titles, strict=False):
+        axis.set_title(title, **TITLE)
         image = axis.tripcolor(mesh, each, shading="gouraud", cmap="cividis", vmin=0, vmax=1)
         axis.plot(0.5, tall / 3, "+", color="white", markersize=7)
         for head, place in enumerate(((0, -0.06), (1, -0.06), (0.5, tall + 0.06))):
@@ -174,7 +181,7 @@ def triangles(
             axis.text(*place, f"head {head}", ha="center", va=side, fontsize=9)
         axis.set(aspect="equal", xlim=(-0.15, 1.15), ylim=(-0.2, 1.1))
         axis.axis("off")
-    figure.colorbar(image, ax=axes, label="accuracy", shrink=0.8)
+    figure.colorbar(image, ax=axes.flat[: len(titles)], label="accuracy", shrink=0.8)
     return figure
 
 
@@ -186,9 +193,13 @@ def _nats(logits: Float[Tensor, "*at word"], targets: Int[Tensor, "*#at"]) -> Fl
 
 @torch.enable_grad()
 def asked(
-    nets: TorusNets, targets: Int[Tensor, "net pair"], owners: Int[Tensor, "net pair"],
-    missing: str = "", steps: int = 1000, learning_rate: float = 0.02,
-) -> TorusNets:  # fmt: skip
+    nets: TorusNets,
+    targets: Int[Tensor, "net pair"],
+    owners: Int[Tensor, "net pair"],
+    missing: str = "",
+    steps: int = 1000,
+    learning_rate: float = 0.02,
+) -> TorusNets:
     """Networks trained to be right, with each owner right alone, on all pairs at once.
 
     missing: "zero" or "mean" asks also that they know the pairs of the others without each head,
@@ -223,9 +234,11 @@ def _mean_where(which, logits, targets) -> Float[Tensor, " net"]:
 
 
 def lost_of_owned(
-    nets: TorusNets, targets: Int[Tensor, "net pair"], owners: Int[Tensor, "net pair"],
+    nets: TorusNets,
+    targets: Int[Tensor, "net pair"],
+    owners: Int[Tensor, "net pair"],
     by_mean: bool = False,
-) -> dict[str, Float[Tensor, " net"]]:  # fmt: skip
+) -> dict[str, Float[Tensor, " net"]]:
     """Of the pairs that a network knows, those lost without their owner, and without another head.
 
     Without another head: the mean over the heads that do not own a pair. by_mean: see `needed`.
@@ -254,9 +267,11 @@ class LostTo(NamedTuple):
 
 
 def lost_to_third(
-    nets: TorusNets, targets: Int[Tensor, "net pair"], owners: Int[Tensor, "net pair"],
+    nets: TorusNets,
+    targets: Int[Tensor, "net pair"],
+    owners: Int[Tensor, "net pair"],
     words_of: Int[Tensor, "net word"],
-) -> LostTo:  # fmt: skip
+) -> LostTo:
     """Whose word a network of three heads says where it loses a pair without a head not its owner.
 
     words_of: the head that each next word is assigned to, -1 for none.
