@@ -1,69 +1,75 @@
-"""Notebook 13: changes per turn, random heads; its figures, its exercises."""
+"""Notebook 13: the network that it writes out, its figures and its exercises."""
 
+import ast
+import json
 import math
+from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
-from chapters.nb13_torus_network import diagrams, exercises, figures, strips
+from chapters.nb13_torus_network import exercises, figures
 from chapters.torus import networks as torus
-from chapters.torus import winding as torus_winding
-from chapters.torus.palette import CLASS_COLORS, predictor
-from chapters.torus.training import list_runs, load_run
-from chapters.torus.winding import changes
+from chapters.torus.figures import predictor
+from chapters.torus.runs import list_runs, load_run
+from evidence.support import nb13 as support
 from figure_checks import check_figures
 
-NETS = torus.new_nets([0, 1])
-
-
-def test_changes_are_counted_once_around():
-    stripes = (torch.arange(20) // 4).expand(1, 20, 20)
-    assert changes(stripes).tolist() == [2.5]  # 5 along each row, none along a column
-
-
-@pytest.mark.parametrize(
-    ("kind", "product"),
-    [
-        ("large random QK", lambda nets: nets.W_Q @ nets.W_K.mT),
-        ("large random QK and OV", lambda nets: nets.W_V @ nets.W_O),
-        ("random heads, rest trained", lambda nets: nets.W_V @ nets.W_O),
-    ],
-)
-def test_random_heads_are_as_large_as_trained_ones(kind, product):
-    trained = torus.TorusNets(**{name: 3 * W for name, W in NETS.tensors().items()})
-    found = torus_winding.random_nets(trained)[kind]
-    assert torch.allclose(product(found).norm(dim=(2, 3)), product(trained).norm(dim=(2, 3)))
-    assert torch.equal(found.W_U, trained.W_U) == (kind == "random heads, rest trained")
-
-
-# ---- figures ----
-
-NET, FACTS = load_run("heads3-dim3").nets[0], list_runs()["heads3-dim3"].targets()[0]
+NETS = load_run("heads3-dim3").nets
+NET, FACTS = NETS[0], list_runs()["heads3-dim3"].targets()[0]
 THETA, PREDICT = torus.angles(NET)[0], predictor(NET)
 
 
-def test_flat_maps_have_the_colors_of_the_answers():
-    def predict(theta1, theta2):
-        east = torch.broadcast_tensors(theta1 < torch.pi, theta2)[0]
-        return torch.stack([east, ~east], dim=-1).float()
+@pytest.fixture(scope="module")
+def tour():
+    """What the tour's cells define: its network, its circle, its counts of changes."""
+    (path,) = (Path(exercises.__file__).parents[2]).glob("13_*.ipynb")
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    functions = [node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)]
+    u, v = torus.PLANE.float()
+    names = {"torch": torch, "F": F, "math": math, "product": product, "u": u, "v": v}
+    exec(compile(ast.Module(functions, []), str(path), "exec"), names)
+    names["attention_weight"] = exercises.attention_weight  # the cell leaves it blank
+    names["W"] = {name: each[0] for name, each in NET.tensors().items()}
+    return names
 
-    colors = strips.flat(predict, cells=4)
-    expected = (255 * CLASS_COLORS[:2]).round()
-    assert colors.dtype == np.uint8
-    assert np.array_equal(colors, np.broadcast_to(expected[[0, 0, 1, 1]], (4, 4, 3)))
+
+def test_the_network_of_the_tour_is_the_shared_one(tour):
+    ours = torch.vmap(tour["logits_of"])(NETS.tensors()).flatten(1, 2)
+    theirs = torus.logits(NETS, *torus.pairs(NETS))
+    assert torch.allclose(ours, theirs, rtol=1e-3, atol=0.02)  # they reach 100
+    first, second = torch.rand(2, 50, generator=torch.Generator().manual_seed(0)) * 2 * math.pi
+    ours = tour["answer"](first, second)
+    assert torch.allclose(ours, PREDICT(first, second), atol=1e-3)
+
+
+def test_the_changes_of_the_tour_are_those_of_the_evidence(tour):
+    W, vary = tour["W"], tour["around"](40)
+    words = torus.words(NET)[0]
+    hold = words[0], words[1]
+    found = [
+        tour["changes_per_turn"](tour["mixed"](W, *way)) for way in ((vary, hold), (hold, vary))
+    ]
+    _, pattern, values = support.winding(NET, pairs=[1]).flatten()
+    assert torch.allclose(torch.stack(found), torch.stack([pattern, values]), atol=0.05)
+
+
+# ---- figures ----
 
 
 def test_figures_can_be_read():
     classes = torch.arange(16).view(4, 4) % 5
     check_figures(
-        strips.moved_and_ablated(NET, FACTS, 3, [0, 9], 1, [1, 0], "a"),
+        figures.moved_and_ablated(NET, FACTS, 3, [0, 9], 1, [1, 0], "a"),
         figures.class_map(PREDICT, THETA, FACTS, "a", (1, 1)),
-        figures.growing({0: NET, 1: NET}, np.eye(2), FACTS, "a"),
         figures.growing({0: NET, 1: NET}, np.eye(2), FACTS, "a", np.eye(2)),
         figures.held_maps({"a": classes, "b": classes}, THETA, title="title"),
-        diagrams.drawn_whole(NET, title="title"),
-        diagrams.onto_circle(NET.W_E[0], THETA, titles=("left", "right")),
+        figures.drawn_whole(NET, title="title"),
+        figures.onto_circle(NET.W_E[0], THETA, titles=("left", "right")),
     )
 
 
