@@ -4,10 +4,11 @@
   const cos = [], sin = [];
   for (let i = 0; i < N; i++) { cos.push(Math.cos((i + 0.5) * TURN / N)); sin.push(Math.sin((i + 0.5) * TURN / N)); }
   // The head's score for this second word is g0 cos + g1 sin + h of the first word's angle.
+  const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0), column = (M, k) => M.map(row => row[k]);
   function line(t) {
-    const c = Math.cos(t), s = Math.sin(t), x = data.coefficients;
-    return [x[1] + (x[5] + x[7]) * c + (x[6] + x[8]) * s, x[2] + (x[5] - x[7]) * s + (x[8] - x[6]) * c,
-      x[0] + x[3] * c + x[4] * s + x[9] * Math.cos(2 * t) + x[10] * Math.sin(2 * t)]; }
+    const x2 = data.p2.map((p, i) => p + dot(data.plane[i], [Math.cos(t), Math.sin(t)]));
+    const query = x2.map((_, j) => dot(x2, column(data.W, j)));
+    return [dot(query, column(data.plane, 0)), dot(query, column(data.plane, 1)), dot(query, data.p1.map((p, i) => p - x2[i]))]; }
   const make = (tag, parent, style = "", text = "") => { const e = document.createElement(tag);
     e.style.cssText = style; e.textContent = text; parent.append(e); return e; };
   const canvas = (parent, n, what) => { const c = make("canvas", parent, `width:${side}px;height:${side}px;touch-action:none`);
