@@ -255,16 +255,8 @@ def test_a_figure_gets_small_and_looks_the_same():
     assert shown.metadata == {"image/png": {"width": 420}}
 
 
-def test_the_most_used_colors_stay_exact_and_few_colors_all_do():
-    rng = np.random.default_rng(0)
-    canvas = np.full((120, 120, 3), 251)
-    canvas[:60, :60] = (230, 159, 1)
-    canvas[60:, 60:] = rng.integers(90, 110, (60, 60, 3))  # 3600 pixels, nearly as many colors
-    canvas[10, 10] = (255, 0, 255)
-    after = pixels(publish.small_picture(png(canvas)))
-    assert np.array_equal(after[60:, :60], canvas[60:, :60])
-    assert np.array_equal(after[:60, :60], canvas[:60, :60])
-    canvas = rng.integers(0, 6, (50, 50, 3)) * 51
+def test_few_colors_stay_exact():
+    canvas = np.random.default_rng(0).integers(0, 6, (50, 50, 3)) * 51
     assert np.array_equal(pixels(publish.small_picture(png(canvas))), canvas)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import nbformat
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageChops
 
 import here
 from aot_helpers.base.files import write_atomically
@@ -45,9 +45,9 @@ STRIP = [  # What changes from run to run, or from machine to machine; outputs a
 
 MARKS = "<!-- notebooks:start -->", "<!-- notebooks:end -->"  # around the table in README.md
 HEADING = "## The notebooks"
-# Of the pictures' colors: the most used stay as they are; how much a channel of any pixel may
-# change, of 255; and how much more than a twentieth of the pixels may not: no bands in soft light.
-EXACT, FARTHEST, SOFT, FEW = 96, 16, 4, 0.05
+# With fewer colors, how much a channel of any pixel may change, of 255; and how much more than a
+# twentieth of the pixels may not: no bands in soft light.
+FARTHEST, SOFT, FEW = 16, 8, 0.05
 
 
 def strip(paths: list[Path], *options: str) -> int:
@@ -130,31 +130,8 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def palette(pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """At most 256 of a picture's colors, and for each pixel the index of the nearest one.
-
-    pixels: [height, width, 3] of uint8. Returns colors [n, 3] of uint8 and indices [height, width]
-    of uint8. After the most used colors comes again and again that which is farthest from all
-    before it, so that no color is far from the palette, however rare.
-    """
-    codes = pixels.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], dtype=np.uint32)
-    used, where, counts = np.unique(codes.ravel(), return_inverse=True, return_counts=True)
-    colors = np.stack([used >> 16, used >> 8 & 255, used & 255], axis=1).astype(np.int16)
-    chosen = list(np.argsort(-counts, kind="stable")[:EXACT])
-    away, nearest = np.full(len(colors), 256, np.int16), np.zeros(len(colors), np.uint8)
-    for index in range(256):
-        if index == len(chosen):
-            if not away.any():  # every color has its place
-                break
-            chosen.append(away.argmax())
-        distance = np.abs(colors - colors[chosen[index]]).max(axis=1)
-        nearer = distance < away
-        away[nearer], nearest[nearer] = distance[nearer], index
-    return colors[chosen].astype(np.uint8), nearest[where].reshape(pixels.shape[:2])
-
-
 def small_picture(png: bytes) -> bytes:
-    """A PNG with a palette: the same size, resolution and, to the eye, the same colors.
+    """A PNG of at most 256 colors: the same size, resolution and, to the eye, the same colors.
 
     The picture itself comes back where that would not be smaller, where it is not opaque, where a
     channel of some pixel would change by more than FARTHEST or those of many by more than SOFT.
@@ -162,13 +139,13 @@ def small_picture(png: bytes) -> bytes:
     picture = Image.open(io.BytesIO(png))
     if picture.convert("RGBA").getextrema()[3][0] < 255:
         return png
-    pixels = np.asarray(picture.convert("RGB"))
-    colors, indices = palette(pixels)
-    change = np.abs(colors[indices].astype(np.int16) - pixels).max(axis=-1)
+    full = picture.convert("RGB")
+    # Maximum coverage, which no color is far from, however rare.
+    few = full.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    change = np.asarray(ImageChops.difference(few.convert("RGB"), full)).max(axis=-1)
     if change.max() > FARTHEST or (change > SOFT).mean() > FEW:
         return png
-    few, buffer = Image.fromarray(indices), io.BytesIO()
-    few.putpalette(colors.ravel().tolist())
+    buffer = io.BytesIO()
     kept = {name: picture.info[name] for name in ["dpi"] if name in picture.info}
     few.save(buffer, format="png", optimize=True, **kept)
     return min(png, buffer.getvalue(), key=len)
