@@ -10,7 +10,7 @@ from torch import Tensor
 from aot_helpers.models.protocol import Head, check_head
 from aot_helpers.reading.logit_lens import rank
 from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
-from aot_helpers.teaching.exercises.references import draw, read_tensor
+from aot_helpers.teaching.exercises.references import compared, draw, read_tensor
 from chapters.nb20_logit_lens.measure import patched_logits
 
 LOUD, QUIET = 0.3, 100  # of 20.2: the least probability of a top token, the least rank of the word
@@ -33,16 +33,6 @@ def predict_patch(logits, here, there, W_U):
 
 
 PAGES = {"20.1": norm_matched, "20.3": predict_patch}
-
-
-def _compare(given, expected: Tensor, name: str, mistakes: dict[str, Tensor]) -> None:
-    """Raises NotYet unless it is the expected tensor. mistakes: {what to say: a wrong one}."""
-    given = read_tensor(given, *expected.shape, name=f"The {name}")
-    for said, mistake in mistakes.items():
-        if torch.allclose(given, mistake, atol=1e-4):
-            raise NotYet(said)
-    if not torch.allclose(given, expected, atol=1e-4):
-        raise NotYet(f"The {name} differ from mine by up to {(given - expected).abs().max():.2f}.")
 
 
 def _norm_matched(answer):
@@ -91,10 +81,7 @@ def _predict_patch(answer, model, tokens, other):
         "You took the head out, but did not put the other vector in.": logits - here @ W_U,
         "These are the head's own logits; the rest of the stream stays.": there @ W_U,
     }
-    _compare(
-        given, expected, f"logits of two runs, with {heads[0]} or {heads[1]} patched,", mistakes
-    )
-    gap = (given - expected).abs().max().item()
+    gap = compared(given, expected, mistakes)
     return f"every logit of two patched runs, to {gap:.0e}, without running the model"
 
 
