@@ -30,7 +30,6 @@ def test_parts_of_the_matrix_are_parts_of_the_product():
     rows, columns = torch.tensor([4, 0, 4]), torch.tensor([1, 3, 0])
     close(A.rows(rows), A.dense()[rows])
     close(A.columns(columns), A.dense()[:, columns])
-    close(A.entries(rows, columns), A.dense()[rows, columns])
     close(square.diagonal(), square.dense().diagonal())
 
 

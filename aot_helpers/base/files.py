@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import tempfile
+import uuid
 from pathlib import Path
 
 DATA = Path(os.environ.get("AOT_DATA", Path(__file__).resolve().parents[2] / "data"))
@@ -46,32 +47,17 @@ def write_safetensors(path: Path, tensors: dict, facts: dict | None = None) -> N
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write under a temporary name, then rename: a crash leaves the old file whole.
-
-    The file keeps its mode, and a link leads to the new content.
-    """
-    path = path.resolve()
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
-    # A name that nobody can foresee: nothing can be put in its place before.
-    number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    temporary = Path(name)
+    """Write under a temporary name, then rename: a crash leaves the old file whole."""
+    path = path.resolve()  # a link leads to the new content
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with open(number, "wb") as file:
-            os.chmod(temporary, mode)
+        with open(temporary, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    """The bits that new files lack; it can only be read by setting it."""
-    umask = os.umask(0)
-    os.umask(umask)
-    return umask
 
 
 def check_writable(folder: Path) -> None:

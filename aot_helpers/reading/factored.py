@@ -65,10 +65,6 @@ class FactoredMatrix:
         """These columns of the product."""
         return self.A @ self.B[:, index]
 
-    def entries(self, rows: Int[Tensor, " n"], columns: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
-        """The entries at (rows[i], columns[i])."""
-        return (self.A[rows] * self.B[:, columns].T).sum(dim=1)
-
     def diagonal(self) -> Float[Tensor, " rows"]:
         """The diagonal of a square matrix."""
         self._check_square("diagonal()")
@@ -109,7 +105,7 @@ class FactoredMatrix:
         """The whole matrix. Raises ValueError above 4096 × 4096 entries."""
         rows, columns = self.shape
         if rows * columns > DENSE_LIMIT:
-            use = "rows(), columns(), entries() or row_maxima()"
+            use = "rows(), columns() or row_maxima()"
             raise ValueError(f"{rows} × {columns} entries are too many to build; use {use}")
         return self.A @ self.B
 
