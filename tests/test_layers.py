@@ -111,6 +111,13 @@ def test_every_module_begins_with_one_sentence_about_it():
         assert not rest.split("\n")[0].strip(), (module, "the first sentence has one line")
 
 
+def test_the_map_in_using_names_every_module():
+    page = (ROOT / "docs/using.md").read_text("utf-8")
+    linked = set(re.findall(r"\(\.\./aot_helpers/([\w/]+)\.py\)", page))
+    named = {name.replace(".", "/") for name in MODULES} | {"teaching/exercises/__init__"}
+    assert linked == named
+
+
 def test_every_notebook_has_its_chapter_and_every_chapter_its_notebook():
     numbers = {path.name[:2] for path in (ROOT / "notebooks").glob("[0-9]*.ipynb")}
     assert {path.name[2:4] for path in CHAPTERS.glob("nb*_*")} == numbers
