@@ -47,7 +47,7 @@ _MODULES = {
     "models": "handmade losses",
     "training": "copying",
     "reading": "circuits heads interventions logit_lens norms paths",
-    "showing": "diagrams forms plots texts",
+    "showing": "diagrams plots texts",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 _LAYER_OF = {name: layer for layer, names in _MODULES.items() for name in names.split()}

@@ -57,7 +57,7 @@ def drawing(source):
         ('figures.one(x, title="A head at work")', "A head at work"),
         ('figures.one(x, f"Of {n} heads, {k:.0%} copy");', "Of … heads, … copy"),
         ('f = figures.one(x, title="A " + f"b {c}")\nf', "A b …"),
-        ('print("what is printed first")\nplots.maps(a, "the note", "Two maps of a text")',
+        ('print("what is printed first")\nshow(a, "the note", "Two maps of a text")',
          "Two maps of a text"),
         ('if big:\n    t = f"Big {n}"\nfigures.one(x, title=t)', "Big …"),
         ('%time run()\nshow(name, "short")', ""),

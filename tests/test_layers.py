@@ -139,12 +139,6 @@ for module in [None, *{late!r}]:
     assert done.returncode == 0, done.stderr
 
 
-# Figures without a title of the whole, and why.
-UNTITLED = {
-    "plots.seed_curves": "panels: {title of the panel: its curves}",
-}
-
-
 def test_a_figure_takes_its_title_from_the_notebook_that_has_the_numbers():
     untitled = set()
     showing = {name: tree for name, tree in LIBRARY.items() if name.startswith("showing.")}
@@ -156,7 +150,7 @@ def test_a_figure_takes_its_title_from_the_notebook_that_has_the_numbers():
                 names = {each.arg for each in node.args.args + node.args.kwonlyargs}
                 if not names & {"title", "titles"}:
                     untitled.add(f"{module.split('.')[-1]}.{node.name}")
-    assert untitled == set(UNTITLED)
+    assert not untitled
 
 
 def test_no_drawing_loads_what_it_draws():

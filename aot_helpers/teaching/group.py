@@ -131,7 +131,7 @@ def figure(name: str, rows: list[Row]):
 
     Beside it, what was guessed against what came. Raises ValueError for an unknown experiment.
     """
-    from aot_helpers.showing import forms
+    from aot_helpers.showing import plots
 
     check_one_of("experiment", name, known())
     one, rows = known()[name], [row for row in rows if row.what == name]
@@ -152,9 +152,9 @@ def figure(name: str, rows: list[Row]):
     panels |= {beside: {"the group": guessed}} if guessed else {}
     for groups in panels.values():
         groups.update({each: (*zip(*at, strict=True),) or ([], []) for each, at in groups.items()})
-    drawn = forms.points(
+    drawn = plots.points(
         panels, one["asks"], one["x"], one["y"], shared=False, width=10.5 if guessed else 8.6,
-        height=4.2, colors={gray: forms.COLORS[4], "the group": forms.COLORS[1]},
+        height=4.2, colors={gray: plots.COLORS[4], "the group": plots.COLORS[1]},
         names={"by setting": dict(zip(labels, ours, strict=True)), beside: named},
     )  # fmt: skip
     if is_text:

@@ -12,9 +12,9 @@ from matplotlib.font_manager import findfont, get_font
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from aot_helpers.showing import diagrams, forms, texts
+from aot_helpers.showing import diagrams, plots, texts
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHADES, SHARE, say
-from aot_helpers.showing.forms import shown
+from aot_helpers.showing.plots import shown
 from aot_helpers.showing.widgets import Page
 
 SCRIPT = Path(__file__).with_name("reader.js")  # the live view, in the page itself
@@ -187,7 +187,7 @@ def eight_patterns(
     layers = {
         f"layer {i}": {name: named[name] for name in heads[4 * i : 4 * i + 4]} for i in (0, 1)
     }
-    figure = forms.grids(
+    figure = plots.grids(
         layers, title, x_label="attended to (key)", y_label="attends (query)",
         label="attention weight", cell=2.05 / len(patterns[0]),
     )  # fmt: skip
@@ -255,7 +255,7 @@ def real_model(induction: list[list[float]], removed: dict[str, dict], title: st
     """
     scores = np.array(induction).T  # [head, layer]
     key = {"heads with the highest scores": SHARE, "as many others of the same layers": PALE}
-    figure, axes = forms.panels(1, 2, WIDE, 2.7, title=title, key=key)
+    figure, axes = plots.panels(1, 2, WIDE, 2.7, title=title, key=key)
     left, right = axes[0]
     image = left.imshow(scores, cmap=SHADES, norm=Normalize(0, 1), aspect="auto")
     for head, layer in np.argwhere(scores >= 0.5):
@@ -263,7 +263,7 @@ def real_model(induction: list[list[float]], removed: dict[str, dict], title: st
         left.add_patch(frame)
     figure.colorbar(image, ax=left, ticks=[0, 0.5, 1])
     left.set(xlabel="layer", ylabel="head")
-    left.set_title("induction score of each head (frame: 0.5 or more)", **forms.TITLE)
+    left.set_title("induction score of each head (frame: 0.5 or more)", **plots.TITLE)
     lost = [each["lost"] for each in removed.values()], SHARE
     others = [np.mean(each["others"]) for each in removed.values()], PALE
     for shift, (shares, color) in zip((-0.2, 0.2), (lost, others), strict=True):
@@ -271,5 +271,5 @@ def real_model(induction: list[list[float]], removed: dict[str, dict], title: st
         right.bar_label(drawn, [f"{abs(share):.2f}" for share in shares], color=color, size=9.5)
     right.set_xticks(range(len(removed)), list(removed))
     right.set(xlabel="number of heads ablated", ylim=(min(0, *others[0]), 1.05))
-    right.set_title("fraction of copying lost (30 unknown names)", **forms.TITLE)
+    right.set_title("fraction of copying lost (30 unknown names)", **plots.TITLE)
     return figure

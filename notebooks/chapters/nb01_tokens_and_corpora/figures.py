@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from aot_helpers.showing import texts
 from aot_helpers.showing.diagrams import KEY, PALE, QUERY
-from aot_helpers.showing.forms import TITLE, panels
+from aot_helpers.showing.plots import TITLE, panels
 
 
 def pieces(rows: dict[str, list[str]], title: str = "") -> Figure:

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from aot_helpers.showing import diagrams, forms
+from aot_helpers.showing import diagrams, plots
 from aot_helpers.showing.diagrams import INK, PALE, QUERY, SHARE
 
 
@@ -32,7 +32,7 @@ def word_map(
         }
         data[panel] = {f"{kind}s": tuple(both) for kind, both in columns.items()}
         names[panel] = {word: tuple(at[word]) for word in follow}
-    figure = forms.points(data, title, *labels, names=names, width=10)
+    figure = plots.points(data, title, *labels, names=names, width=10)
     for axis, (before, after) in zip(figure.axes[1:], pairwise(names.values()), strict=True):
         for word in follow:
             axis.plot(*np.transpose([before[word], after[word]]), color="0.7", lw=1, zorder=0)
@@ -48,7 +48,7 @@ def cosine_map(
 ) -> Figure:
     """Cosines of words with each other, a map for each matrix; pairs that are marked get a dot."""
     others = {name: np.where(np.eye(len(words)), np.nan, each) for name, each in panels.items()}
-    figure = forms.grids(
+    figure = plots.grids(
         {"": others}, title, row_names=words, column_names=words, x_label=label, limits=(-1, 1),
         colors="RdBu_r", label="cosine",
     )  # fmt: skip
@@ -68,10 +68,10 @@ def pairs_of_tokens(
     panels: {name: (overlaps, cosines, name of the overlap)}. named: {words: a pair of rows}, each
     written beside its point.
     """
-    figure, axes = forms.panels(1, len(panels), 10, 3.9, title=title, sharex=True, sharey=True)
-    colors = dict(zip(named, forms.COLORS, strict=False))
+    figure, axes = plots.panels(1, len(panels), 10, 3.9, title=title, sharex=True, sharey=True)
+    colors = dict(zip(named, plots.COLORS, strict=False))
     for axis, (panel, (x, y, label)) in zip(axes[0], panels.items(), strict=True):
-        axis.set_title(panel, **forms.TITLE)
+        axis.set_title(panel, **plots.TITLE)
         axis.set(xlabel=label, xlim=(-0.06, 1.06), ylim=(-0.4, 1.05))
         axis.axhline(0, color="0.6", lw=1, ls="--", zorder=0)
         for n, (words, (i, j)) in enumerate(named.items()):  # smaller and smaller: none is hidden
@@ -81,7 +81,7 @@ def pairs_of_tokens(
     figure.draw_without_rendering()  # so that the places of points are known
     for axis, (x, y, _) in zip(axes[0], panels.values(), strict=True):
         at = {words: (float(x[i, j]), float(y[i, j])) for words, (i, j) in named.items()}
-        forms.name_points(axis, {words: (*xy, colors[words]) for words, xy in at.items()})
+        plots.name_points(axis, {words: (*xy, colors[words]) for words, xy in at.items()})
         once = np.triu_indices(len(x), 1)
         axis.scatter(x[once], y[once], 6, color="#C9C9C9", alpha=0.35, lw=0, zorder=1)
     return figure
@@ -122,7 +122,7 @@ def reordered(
 
 def biases(numbers: Float[Tensor, "head distance"], title: str) -> Figure:
     """The relative bias of each head of layer 0, by distance; a head's largest number in full."""
-    figure, axes = forms.panels(1, len(numbers), 10, 2.2, title=title, sharey=True)
+    figure, axes = plots.panels(1, len(numbers), 10, 2.2, title=title, sharey=True)
     for head, (axis, values) in enumerate(zip(axes[0], numbers.tolist(), strict=True)):
         best = int(np.argmax(values))
         colors = [SHARE if i == best else "#C9A9DB" for i in range(len(values))]
@@ -130,7 +130,7 @@ def biases(numbers: Float[Tensor, "head distance"], title: str) -> Figure:
         axis.axhline(0, color="0.5", lw=0.8)
         look = {"color": SHARE, "size": 9.5, "ha": "center", "va": "bottom"}
         axis.text(best, values[best] + 0.08, f"{values[best]:.1f}", **look)
-        axis.set_title(f"L0H{head}", **forms.TITLE)
+        axis.set_title(f"L0H{head}", **plots.TITLE)
         axis.set(xlabel="distance", xticks=range(0, len(values), 2))
     axes[0, 0].set(ylabel="added to the score", ylim=(None, 1.25 * float(numbers.max())))
     return figure

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from aot_helpers.showing import diagrams
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHADES, SHARE, VALUE
-from aot_helpers.showing.forms import grids, panels
+from aot_helpers.showing.plots import grids, panels
 
 # The rows of `one_head` and the column of the query's token, in units of its canvas.
 Y_WORD, Y_STREAM, Y_VECTOR, Y_WEIGHT, Y_Z, Y_OUT = 7.6, 6.75, 5.3, 3.85, 2.1, 0.7

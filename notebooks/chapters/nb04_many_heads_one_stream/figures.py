@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from aot_helpers.models.protocol import Head
-from aot_helpers.showing import diagrams, forms, texts
+from aot_helpers.showing import diagrams, plots, texts
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE, VALUE
 
 WRITER = Head(0, 3)  # the head whose readers are drawn
@@ -31,7 +31,7 @@ def contributions(
     names, total = [*terms, total_label], sum(terms.values())
     starts = [*np.cumsum([0, *terms.values()])[:-1], 0]
     old = [*(before or terms).values(), sum((before or terms).values())]
-    figure, axes = forms.panels(1, 1, 9, 0.34 * len(names) + 0.6, title=title)
+    figure, axes = plots.panels(1, 1, 9, 0.34 * len(names) + 0.6, title=title)
     axis, colors = axes[0, 0], []
     for y, (start, value, was) in enumerate(
         zip(starts, [*terms.values(), total], old, strict=True)
@@ -71,7 +71,7 @@ def _signed(value: float) -> str:
 
 def first_places(counts: dict[str, Int[Tensor, " head"]], heads: list[str], title: str) -> Figure:
     """How often each head comes first in two rankings: {ranking: places at which it does}."""
-    figure, axes = forms.panels(
+    figure, axes = plots.panels(
         1, 1, 9, 2.6, title=title, key=dict(zip(counts, (VALUE, SHARE), strict=True))
     )
     axis = axes[0, 0]
@@ -193,7 +193,7 @@ def rivals(
     for i, (said, table) in enumerate(values.items()):
         sums = np.round(np.asarray(tables[said]).sum(axis=0, keepdims=True), 1)
         shown[" " * i] = {said: np.concatenate([table, sums])}
-    return forms.grids(
+    return plots.grids(
         shown, title, number="+.1f", row_names=names, column_names=[repr(each) for each in tokens],
         limits=(-1.6 * most, 1.6 * most), colors=SIGNED, cell=(0.86, 0.3),
     )  # fmt: skip

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from aot_helpers.showing import diagrams
 from aot_helpers.showing.diagrams import INK, PALE
-from aot_helpers.showing.forms import grids, lines
+from aot_helpers.showing.plots import grids, lines
 from aot_helpers.showing.texts import SURPRISE, shaded_texts, strip
 from chapters.nb05_training_and_sampling.measure import TestSet
 

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE
-from aot_helpers.showing.forms import HALO, grids, points
+from aot_helpers.showing.plots import HALO, grids, points
 from chapters.nb06_zero_layers_bigrams.measure import VOWELS, Table, line_between, shown
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from aot_helpers.showing import diagrams
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHADES, SHARE, VALUE
-from aot_helpers.showing.forms import TITLE, dots, panels
+from aot_helpers.showing.plots import TITLE, dots, panels
 from aot_helpers.text.planted import BUG_PREPOSITIONS
 from chapters.nb07_one_layer_skip_trigrams.measure import Planted
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from aot_helpers.showing import diagrams
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHADES, SHARE, VALUE
-from aot_helpers.showing.forms import SMALL, TITLE, grids, panels
+from aot_helpers.showing.plots import SMALL, TITLE, grids, panels
 
 LOWERED = "#C2185B"
 

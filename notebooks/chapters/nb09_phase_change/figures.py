@@ -11,7 +11,7 @@ from torch import Tensor
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.transformer import AttentionOnlyTransformer
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHADES, SHARE, VALUE
-from aot_helpers.showing.forms import TITLE, grids, panels
+from aot_helpers.showing.plots import TITLE, grids, panels
 from aot_helpers.showing.texts import token_rows
 from aot_helpers.showing.widgets import Page
 from chapters.nb09_phase_change.measure import Texts

@@ -22,7 +22,7 @@ from aot_helpers.showing.diagrams import (
     say,
     word,
 )
-from aot_helpers.showing.forms import TITLE, panels, shown
+from aot_helpers.showing.plots import TITLE, panels, shown
 
 BLUES, GREENS = (
     LinearSegmentedColormap.from_list("tint", ["white", color]) for color in (KEY, VALUE)

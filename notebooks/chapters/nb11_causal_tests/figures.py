@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE, VALUE
-from aot_helpers.showing.forms import lines, name_points, panels
+from aot_helpers.showing.plots import lines, name_points, panels
 from aot_helpers.showing.texts import token_rows
 from aot_helpers.text.tokenization import Tokenizer
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Model
 from aot_helpers.showing.diagrams import INK, PALE
-from aot_helpers.showing.forms import TITLE, grids, lines, panels
+from aot_helpers.showing.plots import TITLE, grids, lines, panels
 from aot_helpers.showing.texts import SURPRISE, shaded_texts, token_rows
 from chapters.nb12_in_context_learning.measure import Texts
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from aot_helpers.showing import forms
+from aot_helpers.showing import plots
 from aot_helpers.showing.panels import TITLE, panels
 from chapters.torus.figures import CLASS_COLORS, INK, NAMES, PALE, Painting, letter_color
 
@@ -98,7 +98,7 @@ def sum_of_terms(
     rows = torch.stack(rows)
     says = [f"{name} says {NAMES[row.argmax()]}" for name, row in zip(names, rows, strict=True)]
     top = rows.abs().max().item()
-    figure = forms.grids(
+    figure = plots.grids(
         {"": {"": rows}},
         title,
         row_names=says,

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from aot_helpers.showing import forms
+from aot_helpers.showing import plots
 from aot_helpers.showing.diagrams import INK
 
 # Two colors of this notebook alone: the report's loss, and the usual one.
@@ -16,7 +16,7 @@ def learning(panels: dict[str, dict[str, tuple]], *, title: str, **more) -> Figu
     """Curves of models A and B over training: {panel: {"A": (steps, numbers)}}."""
     said = "training step", more.pop("y_label", "nats on unread stories")
     look = {"A": REPORT, "B": USUAL}
-    return forms.lines(panels, title, *said, colors=look, marker="", **more)
+    return plots.lines(panels, title, *said, colors=look, marker="", **more)
 
 
 def sliding(
@@ -28,7 +28,7 @@ def sliding(
     words: of the columns of logits; the first one slides. losses: {name: (slides, loss, as a
     multiple of the loss without a slide)}.
     """
-    figure, axes = forms.panels(1, 2, 9.0, 3.3, title=title)
+    figure, axes = plots.panels(1, 2, 9.0, 3.3, title=title)
     left, right = axes[0]
     places = range(len(logits))
     for column, word in list(enumerate(words))[::-1]:
@@ -39,14 +39,14 @@ def sliding(
     middle = len(logits) // 2
     ends = {"xy": (middle, logits[middle, 0] + by), "xytext": (middle, logits[middle, 0])}
     left.annotate("", **ends, arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 1.5})
-    left.set_title(f"in one text, the logits of “{words[0]}” slide up", **forms.TITLE)
+    left.set_title(f"in one text, the logits of “{words[0]}” slide up", **plots.TITLE)
     left.set(xlabel="position in the text", ylabel="logit", xlim=(-0.5, len(logits) + 3))
     left.set_xticks(range(0, len(logits), 3))
     for (name, (slides, loss)), hue in zip(losses.items(), (REPORT, USUAL), strict=True):
         right.plot(slides, loss, color=hue, lw=2)
         right.text(slides[-1] + 0.2, loss[-1], name, color=hue, weight="bold", va="center")
     right.axvline(0, color="0.6", lw=1, ls="--", zorder=0)
-    right.set_title("what the two losses say", **forms.TITLE)
+    right.set_title("what the two losses say", **plots.TITLE)
     right.set(xlabel="slide", ylabel="loss, as a multiple of the loss\nwithout a slide")
     right.set(xlim=(slides[0], slides[-1] + 3.6), xticks=[-4, -2, 0, 2, 4])
     return figure
@@ -61,7 +61,7 @@ def two_softmaxes(
         "along the position axis:\neach column adds up to 1": (logits.softmax(dim=0), REPORT),
     }
     shares = {name: table for name, (table, _) in panels.items()}
-    figure = forms.grids(
+    figure = plots.grids(
         {"": shares}, title, number=".2f", row_names="position {}", column_names=words,
         cell=(0.66, 0.5),
     )  # fmt: skip
@@ -76,7 +76,7 @@ def two_softmaxes(
 def after_longer(panels: dict[str, dict[str, dict[str, list]]], *, title: str) -> Figure:
     """Costs of A, of A with constants and of B: {part: {texts and steps: {model: [seed]}}}."""
     colors = {"A": REPORT, "A with constants": "#E39BB8", "B": USUAL}
-    return forms.dots(panels, title, "nats", colors=colors, apart=True, width=10)
+    return plots.dots(panels, title, "nats", colors=colors, apart=True, width=10)
 
 
 def ruler(floors: dict[str, dict], aim: float, reported: dict[str, float], *, title: str) -> Figure:
@@ -93,7 +93,7 @@ def ruler(floors: dict[str, dict], aim: float, reported: dict[str, float], *, ti
         rows[f"{length} tokens"]["as reported"] = loss
     unit = "the loss (log scale; less is to the left)"
     colors = {"knowing everything": USUAL, "as reported": REPORT, "knowing nothing": INK}
-    figure = forms.dots({"": rows}, title, unit, colors=colors, levels={aim: "the students’ aim"})
+    figure = plots.dots({"": rows}, title, unit, colors=colors, levels={aim: "the students’ aim"})
     (axis,) = figure.axes
     axis.set(xscale="log", xlim=(5e-7, 2e-2))
     axis.set_xticks(

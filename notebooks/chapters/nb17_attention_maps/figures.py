@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from aot_helpers.showing.diagrams import PALE, QUERY, SHADES
-from aot_helpers.showing.forms import TITLE, grids, panels, points, shown
+from aot_helpers.showing.plots import TITLE, grids, panels, points, shown
 
 AMBER = "#E69F00"  # beside QUERY, of the same palette
 

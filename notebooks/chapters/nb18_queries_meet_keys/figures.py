@@ -13,7 +13,7 @@ from matplotlib.transforms import ScaledTranslation
 from torch import Tensor
 
 from aot_helpers.models.protocol import Head
-from aot_helpers.showing import forms
+from aot_helpers.showing import plots
 from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE
 from chapters.nb18_queries_meet_keys.geometry import QueriesKeys
 from chapters.nb18_queries_meet_keys.measure import map_of, places
@@ -43,13 +43,13 @@ def toy(
     what has moved can be seen.
     """
     key = KINDS | (NEAREST if links == "nearest" else {})
-    figure, axes = forms.panels(1, len(panels), 3.5 * len(panels), 3.5, title=title, key=key)
+    figure, axes = plots.panels(1, len(panels), 3.5 * len(panels), 3.5, title=title, key=key)
     pairs = [(np.asarray(q), np.asarray(k)) for q, k in panels.values()]
     named = []  # axes, and what is named in each
     for axis, name, (q, k) in zip(axes[0], panels, pairs, strict=True):
         points = np.concatenate([*sum(pairs, ())] if alike else [q, k])
         axis.set(xlabel="noun", ylabel="verb")
-        axis.set_title(name, **forms.TITLE)
+        axis.set_title(name, **plots.TITLE)
         queries = {token: (*at, QUERY) for token, at in zip(tokens, q, strict=True)}
         # With a space, for a token names its query as well.
         keys = {f"{token} ": (*at, KEY) for token, at in zip(tokens, k, strict=True)}
@@ -69,7 +69,7 @@ def toy(
         named += [(axis, queries), (inset, keys)]
     figure.draw_without_rendering()  # so that the places of points are known
     for axis, names in named:
-        forms.name_points(axis, names)
+        plots.name_points(axis, names)
     return figure
 
 
@@ -126,7 +126,7 @@ def at_a_glance(
     n_layers, n_heads, notes = result["n_layers"], result["n_heads"], notes or {}
     _, pos = places(result)
     step = (3 * pos / (pos.max() + 1)).long()
-    figure, axes = forms.panels(
+    figure, axes = plots.panels(
         n_layers, n_heads, 0.98 * n_heads + 0.5, 1.2 * n_layers, title=title, key=KINDS, note=LATER
     )
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, hspace=0, wspace=0)
@@ -142,11 +142,11 @@ def at_a_glance(
         bare(axis)
         if note := notes.get(Head(i, h)):
             axis.spines[:].set(color=INK, linewidth=1.6)
-            axis.set_xlabel(note, size=forms.SMALL, weight="bold", labelpad=2)
+            axis.set_xlabel(note, size=plots.SMALL, weight="bold", labelpad=2)
         if i == 0:
-            axis.set_title(f"H{h}", size=forms.SMALL + 1)
+            axis.set_title(f"H{h}", size=plots.SMALL + 1)
         if h == 0:
-            axis.set_ylabel(f"layer {i}", size=forms.SMALL + 1)
+            axis.set_ylabel(f"layer {i}", size=plots.SMALL + 1)
     return figure
 
 
@@ -155,7 +155,7 @@ def exchange(steps: Sequence[float], found: Mapping[str, Sequence[float]], title
     curves = {name: (steps, each) for name, each in found.items()}
     labels = "how much of the shift is added to the keys", "share of the queries"
     hues = dict(zip(found, (INK, SHARE), strict=True))
-    return forms.lines({"": curves}, title, *labels, colors=hues, y_range=(0, 1), width=7.5)
+    return plots.lines({"": curves}, title, *labels, colors=hues, y_range=(0, 1), width=7.5)
 
 
 def at_scales(
@@ -170,7 +170,7 @@ def at_scales(
     """
     kinds = KINDS | {"— from each query of one text to the key that stands out": SHARE}
     size = 2.45 * len(maps), 3.35
-    figure, axes = forms.panels(1, len(maps), *size, title=title, key=kinds, note=LATER)
+    figure, axes = plots.panels(1, len(maps), *size, title=title, key=kinds, note=LATER)
     for axis, (name, (q, k)) in zip(axes[0], maps.items(), strict=True):
         for i in (v.text == 0).nonzero()[:, 0].tolist():
             ends = torch.stack([q[i], k[right[i]]]).T
@@ -178,7 +178,7 @@ def at_scales(
         draw_cloud(axis, q, QUERY, "o", 11, v.pos)
         draw_cloud(axis, k, KEY, "s", 9, v.pos)
         bare(axis)
-        axis.set_title(name, **forms.TITLE)
+        axis.set_title(name, **plots.TITLE)
     return figure
 
 
@@ -193,21 +193,21 @@ def choosing(
 
     equal: the scale at which queries and keys are equally long, a dotted line.
     """
-    figure, axes = forms.panels(1, 2, 10.5, 3.7, title=title)
+    figure, axes = plots.panels(1, 2, 10.5, 3.7, title=title)
     left, right = axes[0]
     for (name, shares), (color, ls) in zip(found.items(), ((INK, "--"), (SHARE, "-")), strict=True):
         left.plot(scales, shares, "o", ls=ls, color=color, ms=5, lw=1.8)
         x, y, ha = (0.9, 0.9, "right") if ls == "--" else (1.9, 0.62, "left")
-        left.text(x, y, name, color=color, ha=ha, weight="bold", size=forms.SMALL + 1)
+        left.text(x, y, name, color=color, ha=ha, weight="bold", size=plots.SMALL + 1)
     right.plot(scales, correlation, "o-", color=INK, ms=5, lw=1.8)
     right.axhline(0, color="0.8", lw=1, zorder=0)
-    look = {"color": PALE, "size": forms.SMALL + 1, "va": "center"}
+    look = {"color": PALE, "size": plots.SMALL + 1, "va": "center"}
     left.text(1.03 * equal, 0.1, "queries and keys\nequally long", **look)
     right.text(0.97 * equal, -1, "−1 should be here", ha="right", **look)
     left.set(ylim=(-0.04, 1.04), ylabel="share of the queries")
-    left.set_title("the nearest key is the one that stands out", **forms.TITLE)
+    left.set_title("the nearest key is the one that stands out", **plots.TITLE)
     right.set(ylim=(-1.12, 1.12), ylabel="correlation")
-    right.set_title("weighted correlation of distance and score", **forms.TITLE)
+    right.set_title("weighted correlation of distance and score", **plots.TITLE)
     for axis in (left, right):
         axis.set_xscale("log")
         axis.set_xticks([0.2, 0.4, 1, 2.5, 5], labels=["0.2", "0.4", "1", "2.5", "5"])

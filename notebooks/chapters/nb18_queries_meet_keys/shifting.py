@@ -9,7 +9,7 @@ import torch
 from matplotlib.figure import Figure
 
 from aot_helpers.models.protocol import Head
-from aot_helpers.showing import forms
+from aot_helpers.showing import plots
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE
 from aot_helpers.showing.widgets import Page
 from chapters.nb18_queries_meet_keys.geometry import QueriesKeys
@@ -84,7 +84,7 @@ def frames(shifted: Shifted, query: int, places: Sequence[float], title: str) ->
     key["- - - from each query of one text to its nearest key"] = PALE
     key[f"— from the query of {name} (circled) to the key that it attends to most"] = SHARE
     size = 3.2 * len(places), 4.5
-    figure, axes = forms.panels(2, len(places), *size, title=title, key=key, height_ratios=[4.2, 1])
+    figure, axes = plots.panels(2, len(places), *size, title=title, key=key, height_ratios=[4.2, 1])
     for place, (above, below) in zip(places, axes.T, strict=True):
         draw(shifted, query, place, above, below)
     return figure
@@ -118,7 +118,7 @@ def draw(shifted: Shifted, query: int, place: float, above, below) -> None:
     above.spines[:].set(visible=True, color="0.85")
     share = shifted.shares[round(place)]
     said = f"nearest key of {shifted.tokens[query]}: {shifted.tokens[nearest[query]]}"
-    above.set_title(f"{100 * share:.0f}% of the shift\n{said}", **forms.TITLE)
+    above.set_title(f"{100 * share:.0f}% of the shift\n{said}", **plots.TITLE)
     below.bar(range(length), shifted.attention[query], color=SHARE, width=0.8)
     below.set(ylim=(0, 1), yticks=[0, 1])
     high = [i for i, share in enumerate(shifted.attention[query]) if share >= NAMED]

@@ -21,7 +21,7 @@ from aot_helpers.showing.diagrams import (
     say,
     word,
 )
-from aot_helpers.showing.forms import shown
+from aot_helpers.showing.plots import shown
 from aot_helpers.text.tokenization import Tokenizer
 from chapters.nb19_induction_both_ways.measure import highest
 from chapters.nb19_induction_both_ways.repeats import Hidden

@@ -7,9 +7,9 @@ import pandas
 from matplotlib.figure import Figure
 
 from aot_helpers.models.protocol import Head
-from aot_helpers.showing import forms, texts
+from aot_helpers.showing import plots, texts
 from aot_helpers.showing.diagrams import INK, PALE, VALUE
-from aot_helpers.showing.forms import name_points, shown
+from aot_helpers.showing.plots import name_points, shown
 
 
 def short(token: str) -> str:
@@ -40,7 +40,7 @@ def with_and_without(found: Mapping[str, Sequence[tuple[float, float]]], title: 
     look = {"x_ticks": ticks, "levels": {0: ""}, "width": 6.8, "height": 3.2}
     colors = dict(zip(found, (VALUE, PALE), strict=True))
     y_label = "same top token as the sum\n(less: as another prompt's sum)"
-    figure = forms.lines(data, title, "", y_label, runs=True, colors=colors, **look)
+    figure = plots.lines(data, title, "", y_label, runs=True, colors=colors, **look)
     figure.axes[0].set_xlim(-0.2, 1.2)
     return figure
 
@@ -59,7 +59,7 @@ def readings_and_effects(
     marked: {head: color}; the other heads are gray.
     """
     layers = sorted({head.layer for head in effects})
-    figure, axes = forms.panels(
+    figure, axes = plots.panels(
         1, len(layers), 8.6, 3.7, title=title, sharex=True, sharey=True,
         note="a dot: one head in one of the prompts; dashed: reading = effect",
     )  # fmt: skip
@@ -75,7 +75,7 @@ def readings_and_effects(
                         str(head), at, (9, -10 * (layer > 0)), textcoords="offset points",
                         color=color, size=10.5, weight="bold", va="center",
                     )  # fmt: skip
-        axis.set_title(f"layer {layer}", **forms.TITLE)
+        axis.set_title(f"layer {layer}", **plots.TITLE)
         axis.set_xlabel(READING)
     axes[0, 0].set_ylabel(EFFECT)
     return figure
@@ -90,7 +90,7 @@ def heads_of_a_model(
     """
     layers = [int(name[1:].split("H")[0]) for name in table.index]
     each = (max(layers) + 1) // n_panels
-    figure, axes = forms.panels(
+    figure, axes = plots.panels(
         1, n_panels, 10, 3.7, title=title, sharex=True, sharey=True,
         note="a dot: one head; dashed: reading = effect",
     )  # fmt: skip
@@ -106,7 +106,7 @@ def heads_of_a_model(
                     name, at, (step, 0), textcoords="offset points", color=named[name],
                     size=10.5, weight="bold", va="center", ha=side,
                 )  # fmt: skip
-        axis.set_title(f"layers {i * each} to {(i + 1) * each - 1}", **forms.TITLE)
+        axis.set_title(f"layers {i * each} to {(i + 1) * each - 1}", **plots.TITLE)
         axis.set_xlabel(READING)
     axes[0, 0].margins(0.1)
     axes[0, 0].set_ylabel(EFFECT)
@@ -118,7 +118,7 @@ def capitals(
 ) -> Figure:
     """One head's reading beside its effect, a dot for each answer: the ends and Oslo are named."""
     x, y = np.asarray(reading), np.asarray(effect)
-    figure, ((axis,),) = forms.panels(1, 1, 6.4, 4.2, title=title, note="dashed: reading = effect")
+    figure, ((axis,),) = plots.panels(1, 1, 6.4, 4.2, title=title, note="dashed: reading = effect")
     axis.axline((0, 0), slope=1, color="0.6", lw=1, ls="--", zorder=0)
     axis.scatter(x, y, s=36, alpha=0.85, lw=0, color=VALUE)
     axis.set(xlabel=READING, ylabel=EFFECT, xlim=(0, 1.1 * x.max()), ylim=(0, 1.1 * y.max()))

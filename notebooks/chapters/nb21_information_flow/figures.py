@@ -27,8 +27,8 @@ from aot_helpers.showing.diagrams import (
     say,
     word,
 )
-from aot_helpers.showing.forms import SMALL, shown
 from aot_helpers.showing.panels import panels, printable
+from aot_helpers.showing.plots import SMALL, shown
 from aot_helpers.showing.widgets import Page
 from chapters.nb21_information_flow.flow import STEPS, Node
 from chapters.nb21_information_flow.flow_graph import (

@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from aot_helpers.showing.diagrams import INK, PALE, SHARE
-from aot_helpers.showing.forms import SMALL, TITLE, panels, shown
 from aot_helpers.showing.panels import spread
+from aot_helpers.showing.plots import SMALL, TITLE, panels, shown
 
 
 def learned(norms: Mapping[str, nn.Module], title: str) -> Figure:

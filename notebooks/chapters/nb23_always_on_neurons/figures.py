@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, arrow, canvas, headline, say, word
-from aot_helpers.showing.forms import TITLE, name_points, panels, shown
+from aot_helpers.showing.plots import TITLE, name_points, panels, shown
 
 
 def active_neurons(

@@ -18,7 +18,7 @@ from aot_helpers.showing.diagrams import (
     say,
     word,
 )
-from aot_helpers.showing.forms import panels, points
+from aot_helpers.showing.plots import panels, points
 from chapters.nb24_who_says_mary.measure import SETS, Asked
 
 WRONG, THIRD = "#C2185B", "#8C6D1F"  # the name that should not come; a third name

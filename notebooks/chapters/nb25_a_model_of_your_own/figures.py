@@ -6,7 +6,7 @@ import pandas
 from matplotlib.figure import Figure
 
 from aot_helpers.models.protocol import Head
-from aot_helpers.showing import forms
+from aot_helpers.showing import plots
 from aot_helpers.showing.diagrams import INK, PALE, QUERY
 
 ATTENDS_TO = {  # what people call these columns of `head_table`
@@ -32,7 +32,7 @@ def mosaic(
         if table[column].notna().any()
     }
     n_layers, n_heads = (len(level) for level in table.index.levels)
-    return forms.grids(
+    return plots.grids(
         {"": mosaics}, title, x_label="head", column_names="{}" if n_heads <= 9 else "",
         cell=cell_of(n_layers, n_heads), row_names=layer_names(n_layers), **look,
     )  # fmt: skip
@@ -48,7 +48,7 @@ def cuts(lost: Mapping[Head, pandas.DataFrame], title: str) -> Figure:
     }
     n_layers, n_heads = next(iter(mosaics.values())).shape
     most = max(each["ablated"].max() for each in lost.values())
-    return forms.grids(
+    return plots.grids(
         {"": mosaics}, title, x_label="head", column_names="{}" if n_heads <= 9 else "",
         row_names="L{}", cell=cell_of(n_layers, n_heads), limits=(0, max(most, 0.01)),
         label="attention lost",
@@ -72,7 +72,7 @@ def probabilities(found: Mapping[str, list[float]], names: list[str], title: str
     ticks = {i: name for i, name in enumerate(names) if i % every == 0}
     colors = {first: QUERY} | dict.fromkeys(rest, PALE)
     lines = {name: (range(len(names)), p) for name, p in found.items()}
-    return forms.lines(
+    return plots.lines(
         {"": lines}, title, "the stream", "probability", colors=colors, x_ticks=ticks,
         y_range=(-0.02, None), width=7.6,
     )  # fmt: skip
@@ -86,7 +86,7 @@ def effects(table: pandas.DataFrame, chance: pandas.DataFrame, title: str, n: in
     }
     largest = table.loc[table["total"].abs().nlargest(n).index]
     names = {str(Head(*head)): (row["direct"], row["total"]) for head, row in largest.iterrows()}
-    return forms.points(
+    return plots.points(
         {"": groups}, title, "direct effect: what the head itself adds to the logit",
         "total effect: what the logit\nloses without the head", names={"": names},
         colors={"random vectors as long": PALE, "heads": QUERY}, diagonal=True, width=6.6,
@@ -99,4 +99,4 @@ def losses(found: Mapping[str, list[float]], title: str) -> Figure:
         row: {"other heads" if len(values) > 1 else "": values} for row, values in found.items()
     }
     look = {"colors": {"": INK, "other heads": PALE}, "number": ".2f", "width": 7.6}
-    return forms.dots({"": rows}, title, "loss on the second copy (nats per token)", **look)
+    return plots.dots({"": rows}, title, "loss on the second copy (nats per token)", **look)

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from aot_helpers.showing import forms
+from aot_helpers.showing import plots
 from chapters.torus import networks as torus
 from chapters.torus.figures import PALE
 from chapters.torus.networks import HEAD_WEIGHTS, TorusNets
@@ -121,7 +121,7 @@ def capacity(
     for name, groups, table in (("five words", by_heads, flat), ("three heads", by_words, tables)):
         runs = np.stack([np.asarray(each) for each in groups.values()], axis=1)
         panels[name] = {"networks": (list(groups), runs), "best table": (list(groups), table)}
-    figure = forms.lines(
+    figure = plots.lines(
         panels,
         title,
         "number of heads",

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.tri import Triangulation
 from torch import Tensor
 
-from aot_helpers.showing.forms import Interval
 from aot_helpers.showing.panels import TITLE, panels
+from aot_helpers.showing.plots import Interval
 from chapters.torus.figures import Painting
 from chapters.torus.networks import TorusNets, attend, is_correct, pairs
 

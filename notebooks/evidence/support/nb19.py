@@ -12,7 +12,7 @@ from aot_helpers.models.losses import repeat_length
 from aot_helpers.models.protocol import Edits, Head, Model
 from aot_helpers.reading.heads import HEAD_PATTERNS, head_scores, induction_scores, pattern_score
 from aot_helpers.reading.interventions import ablate, cut_paths, merge
-from aot_helpers.showing import forms
+from aot_helpers.showing import plots
 from chapters.nb19_induction_both_ways.measure import high_heads, highest
 from chapters.nb19_induction_both_ways.repeats import (
     AT_ONCE,
@@ -244,7 +244,7 @@ def own_score(
 
 def head_maps(rows: dict[str, dict[str, Float[Tensor, "layer head"]]], title: str) -> Figure:
     """Layer × head maps of attention, {row of panels: {panel: scores}}; a number from 0.10 on."""
-    return forms.grids(
+    return plots.grids(
         rows, title, number=".2f", least=0.095, row_names="L{}", column_names="{}",
         cell=(0.37, 0.29), note="columns: heads, rows: layers; a number from 0.10 on",
     )  # fmt: skip

@@ -3,7 +3,7 @@
 import pandas
 from matplotlib.figure import Figure
 
-from aot_helpers.showing import forms
+from aot_helpers.showing import plots
 from aot_helpers.showing.diagrams import KEY, QUERY, VALUE
 from aot_helpers.showing.texts import tint
 from chapters.nb16_too_good.figures import REPORT, USUAL
@@ -22,7 +22,7 @@ def costs(rows: dict, found: dict, *, title: str, note: str = "") -> Figure:
     """
     unit = "held-out cross-entropy of the next token (nats, log scale)"
     levels = {nats: "\n" * (name == "uniform") + name for nats, name in _baselines(found).items()}
-    figure = forms.dots({"": rows}, title, unit, colors=AS_IT_STANDS, note=note, levels=levels)
+    figure = plots.dots({"": rows}, title, unit, colors=AS_IT_STANDS, note=note, levels=levels)
     (axis,) = figure.axes
     axis.set_xscale("log")
     axis.set_xticks(TICKS, TICKS)
@@ -39,7 +39,7 @@ def all_combinations(found: dict, *, title: str) -> Figure:
         group = groups[wrong if "loss over time" in each.faults else usual]
         group[0].append(len(each.faults))
         group[1].append(each.loss)
-    figure = forms.points(
+    figure = plots.points(
         {"": groups}, title, "faults of five", "held-out loss (nats, log scale)",
         colors=colors, levels=_baselines(found), y_log=True,
     )  # fmt: skip
@@ -69,7 +69,7 @@ def sweep_map(table: pandas.DataFrame, chance: float, *, title: str) -> Figure:
         for mended, panel in zip((False, True), panels.values(), strict=True):
             trials = some[some.mended == mended]
             panel[name] = trials["own loss, last"].to_numpy(), trials["loss"].to_numpy()
-    figure = forms.points(
+    figure = plots.points(
         panels, title, "the loss that a trial reports", "held-out loss (nats)",
         colors=colors, levels={chance: "knowing nothing"}, shared=False,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE
-from aot_helpers.showing.forms import grids, panels, shown
+from aot_helpers.showing.plots import grids, panels, shown
 
 
 def writing(

@@ -9,7 +9,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from aot_helpers.showing import forms
+from aot_helpers.showing import plots
 from aot_helpers.showing.diagrams import KEY, QUERY
 from chapters.nb18_queries_meet_keys.figures import KINDS, LATER, bare, draw_cloud
 from chapters.nb18_queries_meet_keys.shifting import Shifted, draw
@@ -31,7 +31,7 @@ def clouds(
     """
     columns = min(columns, len(panels))
     n_rows, note = -(-len(panels) // columns), "" if pos is None else LATER
-    figure, axes = forms.panels(
+    figure, axes = plots.panels(
         n_rows, columns, side * columns, (side + 0.3) * n_rows, title=title, key=KINDS, note=note
     )
     for axis in axes.flat[len(panels) :]:
@@ -41,7 +41,7 @@ def clouds(
         draw_cloud(axis, q, QUERY, "o", dots, pos)
         draw_cloud(axis, k, KEY, "s", dots * 0.8, pos)
         bare(axis)
-        axis.set_title(name, **forms.TITLE)
+        axis.set_title(name, **plots.TITLE)
     return figure
 
 

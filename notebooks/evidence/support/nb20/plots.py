@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from aot_helpers.showing import forms
+from aot_helpers.showing import plots
 from aot_helpers.showing.diagrams import KEY, PALE, SHARE, VALUE
-from aot_helpers.showing.forms import Interval
+from aot_helpers.showing.plots import Interval
 
 
 def by_layer(result: Mapping, name: str, kind: str = "right") -> tuple[list[int], Interval]:
-    """(layers, the means over prompts with their intervals) of a share, as `forms.lines` asks."""
+    """(layers, the means over prompts with their intervals) of a share, as `plots.lines` asks."""
     table = result["shares"][kind][name]
     return result["layers"], Interval(table["low"], table["layers"], table["high"])
 
@@ -31,7 +31,7 @@ def by_norm(curves: Mapping[str, Mapping[str, Sequence[float]]], title: str) -> 
     }
     x_label, y_label = "head, by norm (1: the largest)", "I₅₀ with the sum of the layer"
     look = {"colors": colors, "styles": styles, "y_range": (0, None), "width": 11}
-    figure = forms.lines(data, title, x_label, y_label, **look)
+    figure = plots.lines(data, title, x_label, y_label, **look)
     for axis, each in zip(figure.axes, data.values(), strict=True):
         axis.set_xticks(next(iter(each.values()))[0])
     return figure

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from aot_helpers.showing import forms
+from aot_helpers.showing import plots
 from aot_helpers.showing.diagrams import INK, KEY, PALE, SHARE, VALUE
-from aot_helpers.showing.forms import Interval
+from aot_helpers.showing.plots import Interval
 
 ORDER_COLORS = {
     "coefficient per step": SHARE, "norm per step": KEY, "share per step": VALUE, "random": PALE,
@@ -38,4 +38,4 @@ def curves(
         "levels": {1: "", 0: ""},
         "width": 3.6 * len(panels) + 2.1,
     }
-    return forms.lines(data, title, "% of the edges that are kept", "of what all edges add", **look)
+    return plots.lines(data, title, "% of the edges that are kept", "of what all edges add", **look)

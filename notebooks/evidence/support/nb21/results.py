@@ -11,7 +11,7 @@ from torch import Tensor
 
 from aot_helpers.base.results import rounded
 from aot_helpers.models.protocol import Model
-from aot_helpers.showing.forms import Interval
+from aot_helpers.showing.plots import Interval
 from chapters.nb21_information_flow.flow import run_of
 from chapters.nb21_information_flow.flow_graph import Graph, as_data, flow_graph, prune
 from chapters.nb21_information_flow.graphs import (

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from aot_helpers.models.protocol import Head
 from aot_helpers.showing.diagrams import KEY, PALE, QUERY, SHARE
-from aot_helpers.showing.forms import points
+from aot_helpers.showing.plots import points
 
 
 def against_reading(adds, rank, names: Sequence[str], title: str) -> Figure:
