@@ -2,7 +2,7 @@
 
 The pages go to build/book/, which opens from the disk; build/book/attention-only-transformers.zip
 is the same to take along. Fails where a page is missing or empty, a link of the book is dead,
-another host would be asked, a picture has no alternative text, or the book is too large.
+another host would be asked, or a picture has no alternative text.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What must hold of a built book: its pages, links, pictures, hosts and size. A line a problem."""
+"""What must hold of a built book: its pages, links, pictures and hosts. A line a problem."""
 
 import re
 from collections.abc import Iterable
@@ -6,7 +6,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-LARGEST, LARGEST_START = 60_000_000, 1_000_000  # bytes: of the book, of the start page as loaded
 LOADS = {  # what a browser fetches by itself
     "script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src",
     "audio": "src", "embed": "src", "object": "data",
@@ -109,24 +108,8 @@ def without_words(pages: dict[str, Page]) -> list[str]:
             for src in page.silent]  # fmt: skip
 
 
-def start_bytes(book: Path, pages: dict[str, Page]) -> int:
-    """How much the start page loads, with itself."""
-    own = {unquote(urlsplit(a).path) for a in pages["index.html"].loads if not urlsplit(a).scheme}
-    files = [book / "index.html", *(book / each for each in own if each)]
-    return sum(each.stat().st_size for each in files if each.is_file())
-
-
-def too_large(book: Path, pages: dict[str, Page]) -> list[str]:
-    """Whether the book or its start page is larger than a reader should have to wait for."""
-    size = sum(path.stat().st_size for path in book.rglob("*") if path.is_file())
-    lines = [f"the book has {size / 1e6:.0f} MB"] * (size > LARGEST)
-    if "index.html" in pages and (start := start_bytes(book, pages)) > LARGEST_START:
-        lines.append(f"the start page loads {start / 1e6:.2f} MB")
-    return lines
-
-
 def problems(book: Path, wanted: Iterable[str]) -> list[str]:
     """All that is wrong with a built book."""
     pages = read_pages(book)
     lines = missing(pages, wanted) + dead_links(book, pages) + outside_requests(book, pages)
-    return lines + without_words(pages) + too_large(book, pages)
+    return lines + without_words(pages)
