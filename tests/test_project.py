@@ -214,8 +214,7 @@ def test_commands_of_ci_and_docs_exist():
     assert files and [name for name in files if not (ROOT / name).exists()] == []
 
 
-def test_the_readme_is_short_and_maps_every_folder():
-    assert len(README.splitlines()) <= 150
+def test_the_readme_maps_every_folder():
     drawn = re.search(r"aot_helpers/\n(.*?)notebooks/\n", README, flags=re.S)[1]
     package = ROOT / "aot_helpers"
     there = {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
