@@ -252,7 +252,7 @@ def moved_and_ablated(
 
 def _map_of(axis, predict, theta, facts, label):
     """One map in plain colors with its facts, and how many of them are known."""
-    turn = (torch.arange(280) + 0.5) * TURN / 280
+    turn = (torch.arange(140) + 0.5) * TURN / 140
     colors = tinted(predict(turn[None], turn[:, None]).argmax(dim=-1))
     answers = predict(theta[:, None], theta[None]).argmax(dim=-1).flatten()
     lost, places = answers != facts, torch.cartesian_prod(theta, theta)

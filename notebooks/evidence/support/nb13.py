@@ -53,10 +53,9 @@ def winding(nets: TorusNets, pairs=range(25), n: int = 40) -> Float[Tensor, "3 n
 
     Means over the pairs of words, at each of which the other part is held in turn.
     """
-    maps = [three_maps(nets, held, n) for held in pairs]
-    return torch.stack([torch.stack([changes(each) for each in three]) for three in maps]).mean(
-        dim=0
-    )
+    both, *parts = zip(*(three_maps(nets, held, n) for held in pairs), strict=True)
+    means = [torch.stack(list(map(changes, maps))).mean(dim=0) for maps in parts]
+    return torch.stack([changes(both[0]), *means])  # where both vary, nothing is held
 
 
 def with_norms_of(

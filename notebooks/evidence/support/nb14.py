@@ -65,9 +65,13 @@ def surface(
     axis = figure.add_subplot(projection="3d", computed_zorder=False)
     closed = np.pad(np.asarray(points), ((0, 1), (0, 1), (0, 0)), mode="wrap")
     colors = angle_colors(len(points))
-    axis.plot_surface(*closed.T, facecolors=colors.swapaxes(0, 1), rcount=100, ccount=100)
+    axis.plot_surface(
+        *closed.T, facecolors=colors.swapaxes(0, 1), rcount=100, ccount=100, shade=False
+    )
     if dots is not None:
-        axis.scatter(*np.asarray(dots[0]).T, c=CLASS_COLORS[dots[1]], ec="white", s=40, alpha=1)
+        axis.scatter(
+            *np.asarray(dots[0]).T, c=CLASS_COLORS[dots[1]], ec="white", s=40, depthshade=False
+        )
     axis.set(aspect="equal", title=title)
     axis.view_init(elevation, azimuth)
     return figure
