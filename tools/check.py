@@ -37,8 +37,7 @@ def commands(prefixes: list[str]) -> dict[str, list]:
     if not prefixes:
         tests, paths = [*TESTS, PAGES], [ROOT]
     else:
-        # Tests are called by the notebook's name, or by the number of an exercise, [05.1].
-        names = {f"{path.stem} or [{path.name[:2]}." for path in chosen}
+        names = {path.stem for path in chosen}  # by which the tests are called
         tests = [*TESTS, "-k", " or ".join(sorted(names))]
         paths = {path for each in chosen for path in files(each)}
         stripped += ["--only", *prefixes]
