@@ -54,13 +54,6 @@ def test_merge_composes_in_the_order_given():
     assert merge() == {} == merge({})
 
 
-def test_merged_ablations_are_the_ablation_of_all(make_model, some_tokens):
-    model = make_model(n_heads=3)
-    parts = merge(ablate(model, [Head(0, 1)]), ablate(model, [Head(0, 2), Head(1, 0)]))
-    whole = ablate(model, [Head(0, 1), Head(0, 2), Head(1, 0)])
-    close(model(some_tokens, edits=parts), model(some_tokens, edits=whole))
-
-
 def test_zero_heads_equals_a_model_without_their_output(make_model, some_tokens):
     model, cut = make_model(n_heads=3), make_model(n_heads=3)
     heads = [Head(0, 2), Head(1, 0), Head(1, 1)]
