@@ -6,7 +6,7 @@ import torch
 from aot_helpers.models.handmade import induction_model
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading import paths
-from chapters.nb21_information_flow import exercises, figures, graphs, measure
+from chapters.nb21_information_flow import exercises, figures
 from chapters.nb21_information_flow.flow import Node, run_of, sum_of, vector_of
 from chapters.nb21_information_flow.flow_graph import (
     MEASURES,
@@ -15,13 +15,11 @@ from chapters.nb21_information_flow.flow_graph import (
     logit_directions,
     prune,
 )
-from chapters.nb21_information_flow.measure import Prompt
 from figure_checks import check_figures
 from tiny_models import tiny
 
 KINDS = {
     "shipped": {"layer_norm": False, "positions": "relative"},
-    "shortformer": {},
     "with MLPs": {"d_mlp": 16, "positions": "standard"},
     "no positions": {"positions": "none", "n_layers": 3},
 }
@@ -31,10 +29,6 @@ every_kind = pytest.mark.parametrize("changes", KINDS.values(), ids=KINDS)
 @pytest.fixture(scope="module")
 def tiny_gpt2():
     return tiny("gpt2", vocab_size=60, max_position_embeddings=32, num_hidden_layers=3)
-
-
-def text_of(length: int, seed: int = 1):
-    return torch.randint(60, (length,), generator=torch.Generator().manual_seed(seed))
 
 
 def all_nodes(run):
@@ -72,7 +66,7 @@ def test_the_edges_into_every_node_add_up_to_it_and_into_keys_to_the_score(
 
 
 def test_the_same_with_the_biases_of_a_gpt2_and_in_a_run_of_layers(tiny_gpt2):
-    tokens = text_of(7)
+    tokens = torch.randint(60, (7,))
     check_sums(run_of(tiny_gpt2, tokens), tokens)
     run = run_of(tiny_gpt2, tokens, range(1, 2))
     check_sums(run, tokens)
@@ -96,7 +90,7 @@ def test_shares_of_the_root_are_direct_logit_attribution(make_model, some_tokens
 
 
 def test_shares_flow_on_a_value_hands_on_what_its_head_has_of_it(make_model, some_tokens):
-    model = make_model(layer_norm=False)
+    model = make_model(layer_norm=False, positions="relative")
     graph = flow_graph(run_of(model, some_tokens[0]), [3], most=99, least=1e-9, keys=False)
     into, out = {}, {}
     for edge in graph.edges:
@@ -109,7 +103,7 @@ def test_shares_flow_on_a_value_hands_on_what_its_head_has_of_it(make_model, som
 
 
 def test_pruning_keeps_the_strongest_and_never_more_than_asked(make_model, some_tokens):
-    graph = flow_graph(run_of(make_model(d_mlp=8), some_tokens[0]), [3, 4])
+    graph = flow_graph(run_of(make_model(d_mlp=8, positions="relative"), some_tokens[0]), [3, 4])
     for by in MEASURES:
         sizes = []
         for least in (0.1, 0.3, 1.0):
@@ -126,57 +120,30 @@ def test_pruning_keeps_the_strongest_and_never_more_than_asked(make_model, some_
 
 
 def test_bad_input_is_named_with_its_remedy(make_model, some_tokens):
-    model, tokens = make_model(), some_tokens[0]
+    model, tokens = make_model(positions="relative"), some_tokens[0]
     run = run_of(model, tokens)
     graph = flow_graph(run, [1], most=2, least=0.3)
-    smeared = run_of(make_model(smeared_keys=True), tokens)
+    smeared = make_model(positions="relative", smeared_keys=True)
     attempts = {
         r"range\(1, 1\).*give range\(first": lambda: run_of(model, tokens, range(1, 1)),
         r"range\(1, 4\).*give range\(first": lambda: run_of(model, tokens, range(1, 4)),
-        "position 9.*0 … 6": lambda: run_of(model, tokens, pos=9),
+        "shortformer.*take positions": lambda: run_of(make_model(), tokens),
+        "no smeared keys": lambda: run_of(smeared, tokens),
         "no token 11.*0 … 10": lambda: flow_graph(run, [11]),
         "need a target": lambda: flow_graph(run, []),
         "'lenght'.*share": lambda: prune(graph, "lenght"),
         "0 … 0.*got 1": lambda: prune(graph, target=1, most=2, least=0.5),
         "1 … 2.*got 0, 3": lambda: prune(graph, most=3, least=0.5),
-        "unfold no keys": lambda: flow_graph(smeared, [1], least=1e-6),
     }
     for said, attempt in attempts.items():
         with pytest.raises(ValueError, match=said):
             attempt()
 
 
-def test_random_masks_have_as_many_edges_and_none_into_the_future(make_model, some_tokens):
-    model = make_model(d_mlp=8)
-    graph = prune(flow_graph(run_of(model, some_tokens[0]), [4]), least=0.1, most=4)
-    kept = graphs.graph_masks(graph)
-    drawn = graphs.random_masks(*kept, seed=3)
-    for old, new in zip(kept, drawn, strict=True):
-        assert torch.equal(old.flatten(1).sum(1), new.flatten(1).sum(1))
-    assert not drawn[0].triu(1).any() and not torch.equal(kept[0], drawn[0])
-
-
-def test_a_graph_is_drawn_once_and_its_size_is_that_of_its_masks(tiny_gpt2):
-    texts = [text_of(6, seed) for seed in (1, 2)]
-    for text in texts:
-        edges = measure.traced(tiny_gpt2, Prompt(text, 5))
-        for target in (None, 7):
-            graph = graphs.pruned(edges, target=target)
-            assert graphs.pruned(edges, target=target) is graph
-            sizes = [int(mask.sum()) for mask in graphs.graph_masks(graph)]
-            assert graphs.n_kept(graph) == sum(sizes)
-        assert graphs.pruned(edges) is graphs.pruned(edges, target=5)
-
-
-def test_figures_over_texts_and_of_runs_alone_can_be_read():
+def test_a_figure_over_a_text_can_be_read():
     tokens = ["<|bos|>", " Mila", " Toren", " lived", " Mila"]
     arcs = [figures.Arc("L1H2", 2, 4, 5), figures.Arc("L0H3", 1, 2, 2, below=True)]
-    bars = {"whole": {"": 0.9}, "alone": {"mean": 0.5, "zero": 0.1}}
-    check_figures(
-        figures.over_text(tokens, arcs, "title", {4: ("asks", figures.QUERY)}),
-        figures.probabilities(bars, "title", "p", gray=["whole"]),
-        figures.one_more({"a": (0.5, 0.9), "b": (0, 0)}, "title", ("x", "y"), "a"),
-    )
+    check_figures(figures.over_text(tokens, arcs, "title", {4: ("asks", figures.QUERY)}))
 
 
 def assert_no_line_meets_a_box(places, routes, edges):
@@ -195,7 +162,7 @@ def assert_no_line_meets_a_box(places, routes, edges):
 
 @pytest.mark.parametrize("least", [0.05, 0.2, 0.5])
 def test_no_line_passes_behind_a_box(make_model, some_tokens, least):
-    model = make_model(n_layers=3, d_mlp=8)
+    model = make_model(n_layers=3, d_mlp=8, positions="relative")
     graph = flow_graph(run_of(model, some_tokens[0]), [3], most=3, least=0.05)
     graph = prune(graph, most=3, least=least)
     places, routes = figures.layout(graph.nodes, graph.edges)
@@ -207,7 +174,7 @@ def test_no_line_passes_behind_a_box(make_model, some_tokens, least):
 
 
 def test_a_view_is_one_file_that_asks_for_nothing(make_model, some_tokens, tmp_path, unchecked):
-    graph = flow_graph(run_of(make_model(d_mlp=8), some_tokens[0]), [3, 4])
+    graph = flow_graph(run_of(make_model(d_mlp=8, positions="relative"), some_tokens[0]), [3, 4])
     view = figures.flow_view(graph, "title")
     view.data["tokens"][0] = "</script><b>"
     assert view.html().count("</script>") == 1  # a text cannot end the script
@@ -253,7 +220,7 @@ ANSWERS = [
 
 def text_and_lines():
     run = run_of(MODEL, TOKENS)
-    zero = torch.zeros_like(measure.mean_values([run]))
+    zero = torch.zeros(2, 2, *run.cache["L0.v"].shape[2:])
     return {"run": run, "rests": {"zero": zero}, "lines": LINES}
 
 

@@ -9,11 +9,11 @@ import measure as tool
 from aot_helpers.base.results import read
 from aot_helpers.models.handmade import induction_model
 from aot_helpers.text.tokenization import train_bpe
-from chapters.nb21_information_flow import exercises, figures, flow, graphs, measure
+from chapters.nb21_information_flow import exercises, figures, flow, measure
 from chapters.nb21_information_flow.flow import run_of
 from chapters.nb21_information_flow.flow_graph import flow_graph, prune
 from chapters.nb21_information_flow.measure import Prompt
-from evidence.support.nb21 import ablation, alone, checks, heads, identities, plots
+from evidence.support.nb21 import ablation, alone, checks, heads, identities, masks, plots
 from evidence.support.nb21 import edges as weighed
 from evidence.support.nb21 import prompts as written
 from evidence.support.nb21 import results as study
@@ -42,10 +42,10 @@ def test_of_the_handmade_model_the_graph_is_the_known_circuit(seed):
     # What is long and says nothing of the target is kept by the norm.
     assert identities.circuit_errors(prune(whole, "norm"), at) > 0
     edges = weighed.last_edges(model, Prompt(tokens, target))
-    kept = graphs.graph_masks(graph)
-    masks = [kept, *(graphs.random_masks(*kept, seed=i) for i in range(5))]
-    (only, *random), (first, *_) = (each.tolist() for each in checks.alone(model, edges, masks))
-    assert first and only == pytest.approx(edges.aim, rel=1e-3)
+    kept = masks.graph_masks(graph)
+    tried = [kept, *(masks.random_masks(*kept, seed=i) for i in range(5))]
+    (only, *random), (said, *_) = (each.tolist() for each in masks.alone(model, edges, tried))
+    assert said == target and only == pytest.approx(edges.aim, rel=1e-3)
     assert max(random) < 0.5 * edges.aim
 
 
@@ -53,7 +53,7 @@ def test_of_the_handmade_model_the_graph_is_the_known_circuit(seed):
 def test_keeping_all_edges_changes_nothing_and_keeping_none_leaves_the_rest(
     make_model, some_tokens, changes
 ):
-    model = make_model(**changes)
+    model = make_model(positions="relative", **changes)
     edges = weighed.last_edges(model, Prompt(some_tokens[0], 4))
     aim, _ = ablation.curves(model, edges, draws=2)
     assert aim.shape == (len(ablation.ORDERS) + 2, len(ablation.LEVELS))
@@ -110,13 +110,12 @@ def test_a_sum_with_a_wrong_part_does_not_close(tiny_gpt2, monkeypatch):
         return nodes, torch.cat([7 - 3 * parts[:1], parts[1:]])
 
     monkeypatch.setattr(flow, "_components", wrong)
-    graph.run.known.clear()  # the right sums
     assert identities.largest_gap(graph) > 0.1
 
 
 @pytest.mark.parametrize("kind", ["GPT-2", "attention only"])
 def test_what_a_cut_changes_adds_up(tiny_gpt2, make_model, some_tokens, kind):
-    model = tiny_gpt2 if kind == "GPT-2" else make_model(layer_norm=False)
+    model = tiny_gpt2 if kind == "GPT-2" else make_model(layer_norm=False, positions="relative")
     edges = weighed.last_edges(model, Prompt(some_tokens[0], 4))
     found = checks.after_cut(model, edges)
     parts = found["later heads"] + found["later MLPs"] + found["norm"] - found["direct"]
@@ -133,12 +132,12 @@ def test_what_a_cut_changes_adds_up(tiny_gpt2, make_model, some_tokens, kind):
 
 
 def test_the_readers_page_runs_the_edges_of_a_graph_alone(make_model, some_tokens):
-    model = make_model(layer_norm=False)
+    model = make_model(layer_norm=False, positions="relative")
     edges = [weighed.last_edges(model, Prompt(text, 4)) for text in some_tokens]
-    kept = graphs.graph_masks(prune(flow_graph(edges[0].run, [4]), most=1, least=1.0))
-    rest = weighed.means_of([each.run for each in edges[1:]]).values
-    zero, _ = checks.alone(model, edges[0], [kept])
-    mean, _ = checks.alone_at_means(model, edges[0], [kept], edges[1:])
+    kept = masks.graph_masks(prune(flow_graph(edges[0].run, [4]), most=1, least=1.0))
+    rest = masks.means_of([each.run for each in edges[1:]]).values
+    zero, _ = masks.alone(model, edges[0], [kept])
+    mean, _ = masks.alone(model, edges[0], [kept], edges[1:])
     for expected, fill in ((zero, torch.zeros_like(rest)), (mean, rest)):
         edits = measure.attend_edits(exercises.attend, kept[0], fill)
         with torch.no_grad():
@@ -149,17 +148,15 @@ def test_the_readers_page_runs_the_edges_of_a_graph_alone(make_model, some_token
 
 
 def test_graphs_are_run_alone_with_means(make_model, some_tokens):
-    model = make_model(layer_norm=False)
+    model = make_model(layer_norm=False, positions="relative")
     targets = [int(model(text[None])[0, -1].argmax()) for text in some_tokens]
     targets[0] = (targets[1] + 1) % 7  # two different ones at least
     prompts = [Prompt(*pair) for pair in zip(some_tokens, targets, strict=True)]
     measured = [weighed.last_edges(model, prompt) for prompt in prompts]
     found, first = study.graphs_at_means(model, measured), []
-    for i, edges in enumerate(measured):
-        (name, own), *_, (last, _) = graphs.graphs_of(measured, i, draws=2)
-        assert (name, last) == ("with keys", graphs.RANDOM)
-        assert torch.equal(own, graphs.graph_masks(graphs.pruned(edges))[0])
-        rest = measure.mean_values([each.run for each in measured if each is not edges])
+    for edges in measured:
+        own, _ = masks.graph_masks(edges.graph)
+        rest = masks.means_of([each.run for each in measured if each is not edges]).values
         edits = measure.attend_edits(exercises.attend, own, rest)
         with torch.no_grad():
             first.append(int(model(edges.run.tokens[None], edits=edits)[0, -1].argmax()))
@@ -168,7 +165,7 @@ def test_graphs_are_run_alone_with_means(make_model, some_tokens):
 
 
 def test_smaller_graphs_and_graphs_for_another_word_are_run_alone(make_model, some_tokens):
-    model = make_model(layer_norm=False)
+    model = make_model(layer_norm=False, positions="relative")
     targets = [int(model(text[None])[0, -1].argmax()) for text in some_tokens]
     prompts = [Prompt(*pair) for pair in zip(some_tokens, targets, strict=True)]
     measured = [weighed.last_edges(model, prompt) for prompt in prompts]
@@ -176,13 +173,13 @@ def test_smaller_graphs_and_graphs_for_another_word_are_run_alone(make_model, so
     for i, edges in enumerate(measured):
         logits = edges.run.cache["logits"][0, -1]
         third = int(logits.argsort(descending=True)[2])
-        mean = measure.mean_values([each.run for each in measured if each is not edges])
+        mean = masks.means_of([each.run for each in measured if each is not edges]).values
         for word, found in ((targets[i], right), (third, says)):
             whole = flow_graph(edges.run, [word])
-            graph = prune(whole, most=graphs.MOST, least=graphs.LEAST)
+            graph = prune(whole, most=weighed.MOST, least=weighed.LEAST)
             if found is right:
                 graph = prune(graph, least=0.5)
-            kept, row = graphs.graph_masks(graph)[0], []
+            kept, row = masks.graph_masks(graph)[0], []
             for rest in (torch.zeros_like(mean), mean):
                 edits = measure.attend_edits(exercises.attend, kept, rest)
                 with torch.no_grad():
@@ -213,14 +210,21 @@ def test_the_second_guess_is_the_largest_beside_the_target(tiny_gpt2):
     edges = weighed.last_edges(tiny_gpt2, Prompt(tokens, first))
     assert checks.second_guess(edges) == second
     assert checks.second_guess(weighed.last_edges(tiny_gpt2, Prompt(tokens, second))) == first
-    n_pos, c = len(tokens), tiny_gpt2.config
-    every = (
-        torch.ones(c.n_layers, c.n_heads, n_pos, n_pos, dtype=torch.bool),
-        torch.ones(c.n_layers, n_pos, c.d_mlp, dtype=torch.bool),
-    )
-    found = checks.injected(tiny_gpt2, edges, second, every, every)
-    assert found["the target"] == 1 and found["the second guess"] == 0  # the whole run
-    assert found["its neurons"] == found["all neurons"]
+    found = checks.injected(tiny_gpt2, edges)
+    own, others = (masks.graph_masks(graph) for graph in (edges.graph, edges.graph_for(second)))
+    none = torch.zeros_like(own[0])
+    _, said = masks.alone(tiny_gpt2, edges, [others, (none, own[1])])
+    assert found["the second guess"] == (said[0] == second)
+    assert found["its neurons"] == (said[1] == first)
+
+
+def test_random_masks_have_as_many_edges_and_none_into_the_future(make_model, some_tokens):
+    model = make_model(d_mlp=8, positions="relative")
+    kept = masks.graph_masks(weighed.last_edges(model, Prompt(some_tokens[0], 4)).graph)
+    drawn = masks.random_masks(*kept, seed=3)
+    for old, new in zip(kept, drawn, strict=True):
+        assert torch.equal(old.flatten(1).sum(1), new.flatten(1).sum(1))
+    assert not drawn[0].triu(1).any() and not torch.equal(kept[0], drawn[0])
 
 
 def test_another_share_knows_nothing_of_the_rival(tiny_gpt2):
@@ -267,18 +271,18 @@ def test_a_folder_of_a_gpt2_fills_the_file_that_the_evidence_shows(tmp_path, mon
 
 @pytest.mark.parametrize("changes", [{"layer_norm": False}, {"d_mlp": 16}], ids=["ours", "MLPs"])
 def test_what_is_dropped_is_at_its_mean(make_model, some_tokens, changes):
-    model = make_model(**changes)
+    model = make_model(positions="relative", **changes)
     edges = weighed.last_edges(model, Prompt(some_tokens[0], 4))
     others = [weighed.last_edges(model, Prompt(text, 4)) for text in some_tokens[1:]]
     c, n_pos = model.config, some_tokens.shape[1]
     values = torch.rand(1, c.n_layers, c.n_heads, n_pos, n_pos) > 0.5
     neurons = torch.rand(1, c.n_layers, n_pos, c.d_mlp) > 0.5
     every = torch.ones_like(values[0]), torch.ones_like(neurons[0])
-    aim, _ = checks.alone_at_means(model, edges, [every], others)
+    aim, _ = masks.alone(model, edges, [every], others)
     assert aim.item() == pytest.approx(edges.aim, abs=1e-5)
-    of = weighed.means_of([each.run for each in others])
+    of = masks.means_of([each.run for each in others])
     with torch.no_grad():
-        edits = checks.mean_edits(values, neurons, of)
+        edits = masks.mean_edits(values, neurons, of)
         _, cache = model.run_with_cache(some_tokens[:1], edits=edits)
     a, v = edges.run.cache["L0.pattern"][0], edges.run.cache["L0.v"][0]  # the first layer's
     rows = torch.cat([each.run.cache["L0.v"][0, 1:] for each in others])

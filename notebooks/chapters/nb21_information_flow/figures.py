@@ -1,4 +1,4 @@
-"""Figures of notebook 21: information-flow graphs, still and alive, and what some edges keep.
+"""Figures of notebook 21: edges over a text, and information-flow graphs, still and alive.
 
 Graphs are drawn left to right. Boxes are vectors: gold where the target is among the ten tokens
 that the lens reads first there, and only then with the first of them: elsewhere a reading says
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, PathPatch
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, PathPatch, Rectangle
 from matplotlib.path import Path as Line
 
 from aot_helpers.showing.diagrams import (
@@ -27,7 +27,7 @@ from aot_helpers.showing.diagrams import (
     say,
     word,
 )
-from aot_helpers.showing.panels import panels, printable
+from aot_helpers.showing.panels import printable
 from aot_helpers.showing.plots import SMALL, shown
 from aot_helpers.showing.widgets import Page
 from chapters.nb21_information_flow.flow import STEPS, Node
@@ -43,17 +43,14 @@ from chapters.nb21_information_flow.flow_graph import (
 SCRIPT = Path(__file__).with_name("flow.js")  # the live view, in the page itself
 
 MLP = "#8C5A2B"
-BORDERS = {
-    "token": INK, "position": PALE, "residual": PALE, "bias": PALE, "stream": PALE, "head": SHARE,
-    "value": VALUE, "key": KEY, "query": QUERY, "mlp": MLP, "neuron": MLP,
-}  # fmt: skip
+BORDERS = dict.fromkeys(("position", "residual", "bias", "stream"), PALE)
+BORDERS |= {"token": INK, "head": SHARE, "value": VALUE, "key": KEY, "query": QUERY}
+BORDERS |= {"mlp": MLP, "neuron": MLP}
 SUM = "#A3A3A3"
 RANKS = ("#FFC629", "#FFE394", "#FFFFFF")
 RANK_NAMES = ("first", "2 to 10", "lower    (→ what the lens puts first)")
-LINES = {  # what a line means: color, dashes
-    "attention": (SHARE, ""), "neuron": (MLP, ""), "sum": (SUM, ""), "key": (KEY, "4 2.5"),
-    "query": (QUERY, "4 2.5"), "lowers the target": (SUM, "1 1.4"),
-}  # fmt: skip
+LINES = {"attention": (SHARE, ""), "neuron": (MLP, ""), "sum": (SUM, "")}  # color, dashes
+LINES |= {"key": (KEY, "4 2.5"), "query": (QUERY, "4 2.5"), "lowers the target": (SUM, "1 1.4")}
 COLUMN, ROW, WIDTH, HEIGHT = 1.72, 0.5, 1.36, 0.4  # inches
 LANE = 0.4  # of a row, for a line that passes a column
 
@@ -122,12 +119,13 @@ def name_of(node: Node, tokens: list[str]) -> str:
     kind, layer, number, pos, _ = node
     if kind == "stream":
         return "stream"
-    names = {
-        "token": shown(tokens[pos]), "residual": f"stream L{layer}", "mlp": f"L{layer} MLP",
-        "neuron": f"L{layer} n{number}", "head": f"L{layer}H{number}", "position": kind,
-        "bias": kind,
-    }  # fmt: skip
-    name = names.get(kind, f"L{layer}H{number} {kind}")
+    names = {"token": shown(tokens[pos]), "position": kind, "bias": kind}
+    names |= {
+        "residual": f"stream L{layer}",
+        "mlp": f"L{layer} MLP",
+        "neuron": f"L{layer} n{number}",
+    }
+    name = names.get(kind) or f"L{layer}H{number}" + (f" {kind}" if kind != "head" else "")
     return f"{_cut(name, 16 - len(str(pos)) - 2)} @{pos}"
 
 
@@ -155,15 +153,16 @@ def flow_figure(data: Mapping, title: str, by: str = "share", target: int = 0) -
         most[edge.into] = max(most.get(edge.into, 1e-9), strong)
     for edge, strong, route in zip(edges, strengths, routes, strict=True):
         way = [inches(place) for place in (places[edge.source], *route, places[edge.into])]
-        look = {"fc": "none", "zorder": 1, "capstyle": "butt"} | line_look(
-            edge, nodes[edge.into].kind, strong / most[edge.into], target
-        )
-        axis.add_patch(PathPatch(line_path(way), **look))
+        kind, name = line_names(nodes, edge, target)
+        color, dash = LINES[kind][0], _dashes(LINES[name][1])
+        width = 0.8 + 4.2 * strong / most[edge.into] if edge.kind == "part" else 1.2
+        look = {"ec": color, "ls": dash, "lw": width, "fc": "none", "capstyle": "butt"}
+        axis.add_patch(PathPatch(line_path(way), zorder=1, **look))
     for node, reading, place in zip(nodes, readings, places, strict=True):
         color = rank_color(reading.ranks[target]) if reading.top else 2
         word = reading.top[0] if color < 2 else ""
         _box(axis, node, name_of(node, data["tokens"]), word, inches(place), color)
-    _legend(axis, data["targets"][target], {line_name(nodes, edge, target) for edge in edges})
+    _legend(axis, data["targets"][target], {line_names(nodes, edge, target)[1] for edge in edges})
     at = sorted({node.pos for node in nodes if node.kind != "stream"})
     places = "   ".join(f"@{pos} {printable(shown(data['tokens'][pos]))}" for pos in at)
     axis.text(0.1, 0.16, f"positions:  {places}", size=SMALL, va="center", parse_math=False)
@@ -185,27 +184,18 @@ def line_path(way: list[tuple[float, float]]) -> Line:
     return Line(points, codes)
 
 
-def line_look(edge: Edge, into: str, strong: float, target: int) -> dict:
-    """Color, dashes and width of an edge into a kind of node.
-
-    strong: its strength beside the strongest, 0 … 1.
+def line_names(nodes: Sequence[Node], edge: Edge, target: int) -> tuple[str, str]:
+    """Which of LINES gives an edge its color, and which its dashes: what lowers the target is
+    dotted in its own color.
     """
     if edge.kind != "part":
-        return {"ec": BORDERS[edge.kind], "ls": (0, (4, 2.5)), "lw": 1.2}
-    return {
-        "ec": {"head": SHARE, "mlp": MLP}.get(into, SUM),
-        "ls": (0, (1, 1.4)) if edge.shares[target] < 0 else "-",
-        "lw": 0.8 + 4.2 * strong,
-    }
+        return edge.kind, edge.kind
+    kind = {"head": "attention", "mlp": "neuron"}.get(nodes[edge.into].kind, "sum")
+    return kind, "lowers the target" if edge.shares[target] < 0 else kind
 
 
-def line_name(nodes: Sequence[Node], edge: Edge, target: int) -> str:
-    """Which of LINES an edge is."""
-    if edge.kind != "part":
-        return edge.kind
-    if edge.shares[target] < 0:
-        return "lowers the target"
-    return {"head": "attention", "mlp": "neuron"}.get(nodes[edge.into].kind, "sum")
+def _dashes(dash: str) -> object:
+    return (0, tuple(map(float, dash.split()))) if dash else "-"
 
 
 def _box(axis, node: Node, name: str, word: str, place, color: int) -> None:
@@ -230,15 +220,14 @@ def _legend(axis, target: str, lines: set[str]) -> None:
     axis.text(x, y, f"rank of {shown(target)} in a box:", **text)
     x += 1.45 + 0.075 * len(shown(target))
     for color, name in zip(RANKS, RANK_NAMES, strict=True):
-        axis.add_patch(FancyBboxPatch((x, y - 0.07), 0.16, 0.14, fc=color, ec=PALE, lw=0.8,
-                                      boxstyle="square,pad=0"))  # fmt: skip
+        axis.add_patch(Rectangle((x, y - 0.07), 0.16, 0.14, fc=color, ec=PALE, lw=0.8))
         axis.text(x + 0.22, y, name, **text)
         x += 0.38 + 0.075 * len(name)
     x, y = 0.1, 0.42
     for name, (color, dash) in LINES.items():
         if name in lines:
-            look = {"ls": (0, tuple(map(float, dash.split()))) if dash else "-", "lw": 2.5}
-            axis.plot([x, x + 0.3], [y, y], color=color, solid_capstyle="butt", **look)
+            look = {"color": color, "ls": _dashes(dash), "lw": 2.5, "solid_capstyle": "butt"}
+            axis.plot([x, x + 0.3], [y, y], **look)
             axis.text(x + 0.36, y, name, **text)
             x += 0.56 + 0.08 * len(name)
     axis.text(x, y, "(wider: stronger)", color="#555555", **text)
@@ -280,8 +269,8 @@ def over_text(
         way = [(start, foot), (start, foot + side * rise), (stop, foot + side * rise), (stop, foot)]
         path = Line(way, [Line.MOVETO, *[Line.CURVE4] * 3])
         head = f"-|>,head_length={4 + 0.6 * arc.width:g},head_width={2 + 0.45 * arc.width:g}"
-        axis.add_patch(FancyArrowPatch(path=path, arrowstyle=head, mutation_scale=1, lw=arc.width,
-                                       color=SHARE, zorder=2, capstyle="butt"))  # fmt: skip
+        look = {"lw": arc.width, "color": SHARE, "zorder": 2, "capstyle": "butt"}
+        axis.add_patch(FancyArrowPatch(path=path, arrowstyle=head, mutation_scale=1, **look))
         at = (start + stop) / 2, foot + side * 0.75 * rise
         ha = "center" if stop - start > 2 else "right" if not arc.below else "left"
         place = (at[0] + (0 if ha == "center" else 0.35 if arc.below else -0.35), at[1])
@@ -289,50 +278,9 @@ def over_text(
         say(axis, *place, arc.label, arc.color, ha=ha, weight="bold", bbox=box)
     for i, (line, color) in notes.items():
         ha = "right" if i > len(tokens) / 2 else "left"
-        say(axis, centers[i] + (0.3 if ha == "right" else 0.16), deep - 0.42, line, color, ha=ha,
-            weight="bold")  # fmt: skip
+        x = centers[i] + (0.3 if ha == "right" else 0.16)
+        say(axis, x, deep - 0.42, line, color, ha=ha, weight="bold")
     return headline(figure, title)
-
-
-def probabilities(
-    rows: Mapping[str, Mapping[str, float]], title: str, label: str, gray: Sequence[str] = ()
-) -> Figure:
-    """A token's probability in runs, {run: {rest: probability}}, as bars; some of them gray."""
-    n_bars = sum(map(len, rows.values()))
-    figure, axes = panels(1, 1, 8.4, 0.3 * n_bars + 0.12 * len(rows) + 0.6, title=title)
-    axis, y, ticks = axes[0, 0], 0.0, []
-    for name, each in rows.items():
-        ticks.append(y + (len(each) - 1) / 2)
-        for i, (rest, p) in enumerate(each.items()):
-            color = "0.55" if name in gray else SHARE
-            axis.barh(y, p, 0.8, color=color, alpha=1 - 0.45 * i)
-            said = f"{p:.2f}" + (f"  rest at {rest}" if len(each) > 1 else "")
-            inside = p > 0.6
-            axis.text(p + (-0.01 if inside else 0.01), y, said, va="center", fontsize=10,
-                      ha="right" if inside else "left",
-                      color="white" if inside and not i else INK)  # fmt: skip
-            y += 1
-        y += 0.5
-    axis.set_yticks(ticks, list(rows))
-    axis.set(xlim=(0, 1), ylim=(y - 0.9, -0.7), xlabel=label)
-    axis.tick_params(axis="y", length=0)
-    return figure
-
-
-def one_more(
-    found: Mapping[str, tuple[float, float]], title: str, labels: tuple[str, str], named: str
-) -> Figure:
-    """Runs with one edge more each, {edge: (probability across, up)}; one of them has a name."""
-    figure, axes = panels(1, 1, 6.4, 3.0, title=title)
-    axis = axes[0, 0]
-    rest = [place for edge, place in found.items() if edge != named]
-    axis.scatter(*zip(*rest, strict=True), s=22, color="0.55", alpha=0.5, lw=0)
-    axis.scatter(*found[named], s=60, color=SHARE, lw=0)
-    look = {"color": SHARE, "weight": "bold", "fontsize": 10, "va": "center"}
-    axis.annotate(named, found[named], (10, 0), textcoords="offset points", **look)
-    axis.annotate(f"all {len(rest)} others", (0.16, 0.1), color="0.4", fontsize=10)
-    axis.set(xlim=(-0.03, 1), ylim=(-0.03, 1.05), xlabel=labels[0], ylabel=labels[1])
-    return figure
 
 
 class FlowView(Page):

@@ -7,8 +7,7 @@ a score: a key and a query, whose parts add up to that score. VISIT, appendix A;
 the sums together.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -16,12 +15,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aot_helpers.base.errors import check_token_ids
-from aot_helpers.models.protocol import Head, Model, check_tokens
+from aot_helpers.models.protocol import Head, Model, all_heads, check_tokens
 from aot_helpers.reading.heads import head_output
 from aot_helpers.reading.logit_lens import target_token
 from aot_helpers.reading.norms import check_pre_norm, frozen_norm, norm_bias
 
-SMALL = 50_000  # numbers that a run keeps of one thing
 STEPS = {"value": 0, "key": 0, "query": 0, "head": 1, "neuron": 2, "mlp": 3, "stream": 4}
 
 
@@ -46,37 +44,18 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """One text's activations, which layers to unfold, and the place where the graph starts."""
+    """One text's activations, what each head wrote (z W_O), and which layers to unfold."""
 
     model: Model
     tokens: Int[Tensor, " pos"]
     cache: dict[str, Tensor]
+    heads: Float[Tensor, "layer head pos d_model"]
     layers: range
-    pos: int
-    written: dict = field(default_factory=dict, repr=False)  # by layer, once asked for
-    known: dict = field(default_factory=dict, repr=False)  # small tensors, once asked for
 
     @property
     def root(self) -> Node:
-        """The stream that the last of the layers leaves."""
-        return Node("stream", self.layers.stop, 0, self.pos)
-
-    def heads(self, layer: int) -> Float[Tensor, "head pos d_model"]:
-        """What each head of a layer wrote, z W_O."""
-        if layer not in self.written:
-            heads = [Head(layer, h) for h in range(self.model.config.n_heads)]
-            outs = [head_output(self.model, self.cache, head)[0] for head in heads]
-            self.written[layer] = torch.stack(outs)
-        return self.written[layer]
-
-    def once(self, key: tuple, make: Callable[[], tuple]) -> tuple:
-        """The tensors that `make` gives: made once for each key, unless they are large."""
-        if key in self.known:
-            return self.known[key]
-        found = make()
-        if sum(part.numel() for part in found if isinstance(part, Tensor)) <= SMALL:
-            self.known[key] = found
-        return found
+        """The stream that the last of the layers leaves at the last position."""
+        return Node("stream", self.layers.stop, 0, len(self.tokens) - 1)
 
     def stream(self, layer: int) -> Float[Tensor, "pos d_model"]:
         """What a layer reads; n_layers is the final stream."""
@@ -105,18 +84,28 @@ def target_id(model: Model, target: str | int) -> int:
     return int(target)
 
 
-def run_of(
-    model: Model, tokens: Int[Tensor, " pos"], layers: range | None = None, pos: int = -1
-) -> Run:
-    """Run the model on one text, to unfold what stands at a position of it.
+def head_outputs(model: Model, cache: dict[str, Tensor]) -> Float[Tensor, "layer head pos d_model"]:
+    """What each head wrote in the run that filled the cache."""
+    outs = [head_output(model, cache, head)[0] for head in all_heads(model)]
+    return torch.stack(outs).unflatten(0, (model.config.n_layers, model.config.n_heads))
+
+
+def run_of(model: Model, tokens: Int[Tensor, " pos"], layers: range | None = None) -> Run:
+    """Run the model on one text, to unfold what stands at its last position.
 
     layers: a run of layers, such as range(2, 4): from the stream that layer 2 reads to the one that
-    layer 3 leaves; None takes all. Raises ValueError for an empty run, layers and positions that
-    are not there, a text too long, a model without W_U or with norms after each layer.
+    layer 3 leaves; None takes all. Raises ValueError for an empty run, layers that are not there, a
+    text too long, a model without W_U, with norms after each layer, or whose keys hold more than
+    the stream of their token.
     """
     check_pre_norm(model)
     if model.W_U is None:
         raise ValueError("this model has no W_U: without logits there is no target to trace")
+    if model.config.smeared_keys or model.config.positions == "shortformer":
+        raise ValueError(
+            "keys of smeared_keys = True or positions = 'shortformer' are no sum of what stands in "
+            "the stream of their token: take positions = 'relative', and no smeared keys"
+        )
     n_layers = model.config.n_layers
     layers = range(n_layers) if layers is None else layers
     if not layers or layers.step != 1 or layers.start < 0 or layers.stop > n_layers:
@@ -125,11 +114,9 @@ def run_of(
             f"{n_layers - 1}, one at least"
         )
     check_tokens(tokens[None])
-    if not -len(tokens) <= pos < len(tokens):
-        raise ValueError(f"there is no position {pos}: the text has 0 … {len(tokens) - 1}")
     with torch.no_grad():
         _, cache = model.run_with_cache(tokens[None])
-    return Run(model, tokens, cache, layers, pos % len(tokens))
+        return Run(model, tokens, cache, head_outputs(model, cache), layers)
 
 
 def vector_of(run: Run, node: Node) -> Float[Tensor, " d_model"]:
@@ -146,11 +133,10 @@ def vector_of(run: Run, node: Node) -> Float[Tensor, " d_model"]:
             return cache["embed"][0, pos]
         if kind == "position" and "pos_embed" in cache:
             return cache["pos_embed"].reshape(-1, run.model.config.d_model)[pos]
-        if kind == "position":  # added to queries and keys, or a number for each distance
-            positions = getattr(run.model, "W_pos", None)
-            return torch.zeros_like(cache["embed"][0, pos]) if positions is None else positions[pos]
+        if kind == "position":  # of a relative position: a score, and no part of any vector
+            return torch.zeros_like(cache["embed"][0, pos])
         if kind == "head":
-            return run.heads(layer)[number, pos]
+            return run.heads[layer, number, pos]
         if kind == "mlp":
             return cache[f"L{layer}.mlp_out"][0, pos]
         if kind == "neuron":
@@ -161,13 +147,9 @@ def vector_of(run: Run, node: Node) -> Float[Tensor, " d_model"]:
 
 def sum_of(run: Run, node: Node) -> Sum | None:
     """What a node is the sum of, or None for a leaf (a neuron is one). Parts add up to the node."""
-    if node.kind not in STEPS or node.kind == "neuron":
-        return None
-    return run.once(("sum", node), lambda: _sum_of(run, node))
-
-
-def _sum_of(run: Run, node: Node) -> Sum:
     kind, layer, number, pos, _ = node
+    if kind not in STEPS or kind == "neuron":
+        return None
     with torch.no_grad():
         if kind == "stream":
             nodes, parts = _components(run, layer, pos)
@@ -203,22 +185,13 @@ def toward(
 
 def toward_score(run: Run, node: Node) -> Float[Tensor, " d_model"]:
     """The direction, at the sources of a key or query, of the attention score of the two."""
-
-    def direction():
-        with torch.no_grad():
-            into, _ = _matrices(run, node)
-            return _scores(run, node, _normed(run, node)(torch.eye(len(into))) @ into)
-
-    return run.once(("toward the score", node), lambda: (direction(),))[0]
+    with torch.no_grad():
+        into, _ = _matrices(run, node)
+        return _scores(run, node, _normed(run, node)(torch.eye(len(into))) @ into)
 
 
 def _weights(run: Run, node: Node):
-    head = Head(node.layer, node.number)
-    return run.once(("weights", head), lambda: run.model.head_weights(head))
-
-
-def _biases(run: Run, layer: int):
-    return run.once(("biases", layer), lambda: run.model.biases(layer))
+    return run.model.head_weights(Head(node.layer, node.number))
 
 
 def _matrices(run: Run, node: Node) -> tuple[Tensor, Tensor]:
@@ -245,7 +218,7 @@ def _components(run: Run, layer: int, pos: int) -> tuple[list[Node], Tensor]:
             parts.append(cache["pos_embed"].reshape(-1, config.d_model)[pos][None])
     for i in range(first, layer):
         nodes += [Node("head", i, h, pos) for h in range(config.n_heads)]
-        parts.append(run.heads(i)[:, pos])
+        parts.append(run.heads[i, :, pos])
         if config.d_mlp:
             nodes.append(Node("mlp", i, 0, pos))
             parts.append(cache[f"L{i}.mlp_out"][0, pos][None])
@@ -279,13 +252,9 @@ def _bias(run: Run, node: Node) -> tuple[Float[Tensor, " d_model"], Float[Tensor
     model, layer, d_model = run.model, node.layer, run.model.config.d_model
     none = torch.zeros(model.config.d_head)
     if node.kind == "mlp":
-        return _biases(run, layer).b_out, none
-
-    def below():
-        each = [_biases(run, i).b_O for i in range(run.layers.start, layer)]
-        return torch.stack([torch.zeros(d_model), *each]).sum(dim=0)
-
-    (stream,) = run.once(("bias of the stream", layer), lambda: (below(),))
+        return model.biases(layer).b_out, none
+    below = [model.biases(i).b_O for i in range(run.layers.start, layer)]
+    stream = torch.stack([torch.zeros(d_model), *below]).sum(dim=0)
     if node.kind == "stream":
         return stream, none
     into, out = _matrices(run, node)
@@ -295,7 +264,7 @@ def _bias(run: Run, node: Node) -> tuple[Float[Tensor, " d_model"], Float[Tensor
 
 
 def _head_bias(run: Run, node: Node) -> Float[Tensor, " d_head"]:
-    biases = _biases(run, node.layer)
+    biases = run.model.biases(node.layer)
     return {"value": biases.b_V, "key": biases.b_K, "query": biases.b_Q}[node.kind][node.number]
 
 
@@ -312,11 +281,6 @@ def _read_from_stream(run: Run, node: Node) -> Sum:
     config = run.model.config
     nodes, parts = _components(run, node.layer, node.pos)
     parts = _normed(run, node)(parts)
-    if node.kind != "value" and config.smeared_keys:
-        raise ValueError("smeared_keys = True: keys come from two positions each; unfold no keys")
-    if node.kind != "value" and config.positions == "shortformer":
-        nodes = [*nodes, Node("position", 0, 0, node.pos)]
-        parts = torch.cat([parts, run.model.W_pos[node.pos][None]])
     into, out = _matrices(run, node)
     small = parts @ into
     parts = small @ out

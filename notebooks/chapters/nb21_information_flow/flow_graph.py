@@ -88,7 +88,7 @@ def logit_directions(
     of the root, its bias is left out.
     """
     W_U = run.model.W_U.detach()
-    root = run.stream(run.layers.stop)[run.pos][None, None]
+    root = run.stream(run.layers.stop)[-1][None, None]
     normed = frozen_norm(run.model.final_norm(), root)
     zero = W_U.mean(dim=1) if against is None else W_U[:, against]
     apart = W_U[:, targets] - zero[:, None]
@@ -108,7 +108,7 @@ def flow_graph(
     targets: tokens whose logits are traced, from the mean logit or from that of `against`. most,
     least: as in `prune`; what that can keep by any measure, for any target, is in the graph. keys:
     unfold where a head looks as well. Raises ValueError for a target of several tokens or unknown,
-    no target, most < 1, least outside (0, 1], keys of a model that smears them.
+    no target, most < 1, least outside (0, 1].
     """
     ids = [target_id(run.model, target) for target in targets]
     if not ids or most < 1 or not 0 < least <= 1:
@@ -169,14 +169,18 @@ class _Growing:
             worth = found.parts @ self.aims[at]
             aim = toward(self.run, node, self.aims[at])
         named = torch.tensor([source.kind != "bias" for source in found.sources])
-        *shares, scores = worth.unbind(dim=1)
-        how = named, found.coefficients, found.parts.norm(dim=-1)
-        strengths = [strength(node.kind, by, *how, shares[0], scores) for by in MEASURES[:-1]]
-        strengths += [strength(node.kind, "share", *how, share, scores) for share in shares]
-        strengths = torch.stack(strengths, dim=1)
+        norms, (*shares, scores) = found.parts.norm(dim=-1), worth.unbind(dim=1)
+        measures = [(by, shares[0]) for by in MEASURES[:-1]] + [("share", each) for each in shares]
+        strengths = torch.stack(
+            [
+                strength(node.kind, by, named, found.coefficients, norms, share, scores)
+                for by, share in measures
+            ],
+            dim=1,
+        )
         kept = _kept(node.kind, strengths, self.weights[at], self.most, self.least)
         chosen = kept.any(dim=1).nonzero().flatten()
-        columns = (each[chosen].tolist() for each in (found.coefficients, how[2], worth))
+        columns = (each[chosen].tolist() for each in (found.coefficients, norms, worth))
         for i, a, norm, (*shares, score) in zip(chosen.tolist(), *columns, strict=True):
             source = found.sources[i]
             vector = found.parts[i] if source.kind == "bias" else vector_of(self.run, source)
@@ -189,10 +193,8 @@ class _Growing:
         """The key of a value, and the query, told by the key that it likes most."""
         scores = self.run.cache[f"L{head.layer}.scores"][0, head.number, head.pos]
         why = [Node("key", head.layer, head.number, key, head.pos)]
-        if (
-            found.coefficients.max()
-            == found.coefficients[[s.pos for s in found.sources].index(key)]
-        ):
+        place = [source.pos for source in found.sources].index(key)
+        if found.coefficients[place] == found.coefficients.max():
             why.append(Node("query", head.layer, head.number, head.pos, key))
         for node in why:
             vector = vector_of(self.run, node)
@@ -269,11 +271,12 @@ def prune(
         if at not in weight:
             continue
         parts = [edge for edge in into[at] if edge.kind == "part"]
-        strengths = [edge_strength(nodes, edge, by, target) for edge in parts]
-        strongest = 1.0 if nodes[at].kind in WHY else max([*strengths, 1e-12])
-        order = sorted(range(len(parts)), key=lambda i: -strengths[i])[:most]
-        passes = {parts[i]: weight[at] * strengths[i] / strongest for i in sorted(order)}
-        passed = {edge: p for edge, p in passes.items() if p >= least}
+        strengths = [[edge_strength(nodes, edge, by, target)] for edge in parts]
+        strengths = torch.tensor(strengths, dtype=torch.double)
+        passes = _kept(
+            nodes[at].kind, strengths, torch.tensor([weight[at]], dtype=torch.double), most, least
+        )
+        passed = {edge: p for edge, p in zip(parts, passes[:, 0].tolist(), strict=True) if p}
         # A key goes with the value beside it, the query with the key that it scores highest.
         places = {nodes[edge.source].pos: p for edge, p in passed.items()}
         for edge in (e for e in into[at] if e.kind != "part"):

@@ -1,7 +1,6 @@
-"""Notebook 21's prompts, mean values, and runs with some edges alone."""
+"""Notebook 21's prompts, and runs with some edges alone."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -10,7 +9,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aot_helpers.models.protocol import Edits, Model
-from chapters.nb21_information_flow.flow import Run, run_of
 
 
 class Prompt(NamedTuple):
@@ -49,35 +47,6 @@ def copy_prompts(
         if len(found) == n:
             return found
     raise ValueError(f"{len(found)} of the texts repeat a pair rightly, {n} are wanted: give more")
-
-
-@dataclass(frozen=True)
-class Traced:
-    """A prompt's run, and the graphs that `graphs.pruned` has drawn of it."""
-
-    run: Run
-    prompt: Prompt
-    drawn: dict = field(default_factory=dict, repr=False, compare=False, kw_only=True)
-
-
-def traced(model: Model, prompt: Prompt) -> Traced:
-    """Run the model on a prompt, to draw its graphs."""
-    return Traced(run_of(model, prompt.tokens), prompt)
-
-
-def mean_values(runs: Sequence[Run]) -> Float[Tensor, "layer place head d_head"]:
-    """The mean value of each head over some runs: at the first position (0), and all others (1).
-
-    First positions stand apart, since many heads use them as an attention sink.
-    """
-    layers = range(runs[0].model.config.n_layers)
-    return torch.stack([by_place([run.cache[f"L{i}.v"][0] for run in runs]) for i in layers])
-
-
-def by_place(rows: Sequence[Float[Tensor, "pos ..."]]) -> Float[Tensor, "place ..."]:
-    """The mean of the first rows, and of all others."""
-    first = torch.stack([row[0] for row in rows]).mean(dim=0)
-    return torch.stack([first, torch.cat([row[1:] for row in rows]).mean(dim=0)])
 
 
 def attend_edits(

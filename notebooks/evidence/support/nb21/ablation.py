@@ -5,17 +5,15 @@ neurons there. A dropped edge adds nothing in a real run: its entry of the atten
 neuron's activation, is 0; later layers see what is left. VISIT prunes such edges and tests none.
 """
 
-from collections.abc import Callable
-from functools import partial
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aot_helpers.base.errors import unknown_name
-from aot_helpers.models.protocol import Edits, Model
+from aot_helpers.models.protocol import Model
 from chapters.nb21_information_flow.flow_graph import MEASURES
-from evidence.support.nb21.edges import LastEdges, aim_of
+from evidence.support.nb21.edges import LastEdges
+from evidence.support.nb21.masks import aims, keep
 
 # How edges are ordered, the strongest first. "per step": each head's and each MLP's strongest, then
 # each one's second …, as VISIT keeps so many at each step; "overall": all heads' values in one
@@ -29,9 +27,6 @@ ORDERS = (
     "share overall",
     "smallest first",
 )
-
-
-ROOM = 4_000_000  # logits at once: 16 MB
 LEVELS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
@@ -76,46 +71,6 @@ def masks(
     return kept[0], kept[1]
 
 
-def keep(
-    values: Bool[Tensor, "run layer head key"], neurons: Bool[Tensor, "run layer neuron"] | None
-) -> Edits:
-    """Edits that keep only these edges into the last position, in a batch of as many runs."""
-    edits = {}
-    for layer in range(values.shape[1]):
-        edits[f"L{layer}.pattern"] = partial(_keep_last, kept=values[:, layer], axis=2)
-        if neurons is not None and neurons.shape[-1]:
-            edits[f"L{layer}.mlp_hidden"] = partial(_keep_last, kept=neurons[:, layer], axis=1)
-    return edits
-
-
-def _keep_last(old: Tensor, kept: Tensor, axis: int) -> Tensor:
-    new = old.clone()
-    new.select(axis, -1).mul_(kept)
-    return new
-
-
-@torch.no_grad()
-def aims(
-    model: Model,
-    edges: LastEdges,
-    edits: Callable[..., Edits],
-    *masks: Bool[Tensor, "run ..."],
-) -> tuple[Float[Tensor, " run"], Float[Tensor, " run"]]:
-    """The aim in each run with its masks, and 1 where the target is still the first guess.
-
-    edits: makes the edits of some runs of their masks, such as `keep`.
-    """
-    size = len(edges.run.tokens) * model.config.d_vocab
-    found, at_once = [], max(1, min(48, ROOM // size))
-    for some in zip(*(mask.split(at_once) for mask in masks), strict=True):
-        tokens = edges.run.tokens.expand(len(some[0]), -1)
-        logits = model(tokens, edits=edits(*some))[:, -1]
-        first = logits.argmax(dim=-1) == edges.prompt.target
-        found.append((aim_of(logits, edges.prompt), first.float()))
-    aim, first = (torch.cat(part) for part in zip(*found, strict=True))
-    return aim, first
-
-
 def curves(
     model: Model,
     edges: LastEdges,
@@ -137,7 +92,8 @@ def curves(
     flat = torch.cat([values.flatten(1), neurons.flatten(1)], dim=1)
     distinct, of = flat.unique(dim=0, return_inverse=True)
     row = torch.zeros(len(distinct), dtype=torch.long).scatter_(0, of, torch.arange(len(of)))
-    aim, first = aims(model, edges, keep, values[row], neurons[row])
+    aim, guess = aims(model, edges, keep, values[row], neurons[row])
+    first = (guess == edges.prompt.target).float()
     return aim[of].view(shape), first[of].view(shape)
 
 

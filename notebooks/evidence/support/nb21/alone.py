@@ -1,32 +1,52 @@
 """Evidence of notebook 21: graphs that are smaller, or drawn for another word, run alone."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 
+import pandas as pd
 import torch
 from torch import Tensor
 
 from aot_helpers.models.protocol import Model
 from aot_helpers.reading.interventions import freeze_patterns, merge
 from chapters.nb21_information_flow.flow_graph import prune
-from chapters.nb21_information_flow.graphs import graph_masks, n_kept, pruned, random_masks
-from chapters.nb21_information_flow.measure import Prompt
-from evidence.support.nb21.checks import SHARE, alone, alone_at_means, mask_edits, mean_edits
-from evidence.support.nb21.edges import LastEdges, Means, means_of
+from evidence.support.nb21.checks import SHARE
+from evidence.support.nb21.edges import LastEdges
+from evidence.support.nb21.masks import (
+    RANDOM,
+    Masks,
+    Means,
+    alone,
+    graph_masks,
+    mask_edits,
+    mean_edits,
+    means_of,
+    n_kept,
+    random_masks,
+)
 
 RESTS = ("zero", "mean")
 
 
-def _says(
-    model: Model, edges: LastEdges, words: Sequence[int], kept: tuple, others: Sequence[LastEdges]
-) -> dict[str, list[float]]:
-    """1 for each word that a graph alone says first: {what the rest is set to: [word]}."""
-    aims = [replace(edges, prompt=Prompt(edges.prompt.tokens, word)) for word in words]
-    return {
-        "zero": [alone(model, aim, [kept])[1].item() for aim in aims],
-        "mean": [alone_at_means(model, aim, [kept], others)[1].item() for aim in aims],
-    }
+def _with_others(measured: Sequence[LastEdges]) -> Iterator[tuple[LastEdges, list[LastEdges]]]:
+    """Each prompt, and all others."""
+    for edges in measured:
+        yield edges, [each for each in measured if each is not edges]
+
+
+def _guesses(
+    model: Model, edges: LastEdges, kept: Masks, others: Sequence[LastEdges]
+) -> dict[str, int]:
+    """The first guess with some masks alone, by what the rest is set to."""
+    rests = zip(RESTS, (None, others), strict=True)
+    return {rest: int(alone(model, edges, [kept], mean_of)[1]) for rest, mean_of in rests}
+
+
+def _shares(rows: list[tuple], names: tuple[str, str]) -> dict[str, dict[str, float]]:
+    """Of rows (one name, another, true or false): the share that is true by both names."""
+    table = pd.DataFrame(rows, columns=[*names, "true"])
+    shares = table.groupby([*names], sort=False)["true"].mean()
+    return {name: shares.xs(name).to_dict() for name in table[names[0]].unique()}
 
 
 def few_edges(model: Model, measured: Sequence[LastEdges], least: float = 0.5) -> dict:
@@ -34,36 +54,28 @@ def few_edges(model: Model, measured: Sequence[LastEdges], least: float = 0.5) -
 
     {"with keys": {rest: of the prompts}, "without keys": …, "edges": how many, with keys (median)}.
     """
-    found = {name: {rest: [] for rest in RESTS} for name in ("with keys", "without keys")}
-    sizes = []
-    for edges in measured:
-        others = [each for each in measured if each is not edges]
-        for keys, name in ((True, "with keys"), (False, "without keys")):
-            graph = prune(pruned(edges, keys), least=least)
-            if keys:
-                sizes.append(n_kept(graph))
-            said = _says(model, edges, [edges.prompt.target], graph_masks(graph), others)
-            for rest, (right,) in said.items():
-                found[name][rest].append(right)
-    means = {name: {rest: fmean(x) for rest, x in rows.items()} for name, rows in found.items()}
-    return means | {"edges": median(sizes)}
+    rows, sizes = [], []
+    for edges, others in _with_others(measured):
+        graphs = {"with keys": edges.graph, "without keys": edges.graph_without_keys}
+        for name, graph in graphs.items():
+            kept = graph_masks(prune(graph, least=least))
+            sizes.append((name, n_kept(kept)))
+            for rest, guess in _guesses(model, edges, kept, others).items():
+                rows.append((name, rest, guess == edges.prompt.target))
+    n_edges = pd.DataFrame(sizes).groupby(0)[1].median()
+    return _shares(rows, ("graph", "rest")) | {"edges": float(n_edges["with keys"])}
 
 
 def for_another_word(model: Model, measured: Sequence[LastEdges], n: int = 101) -> dict:
     """What graphs say that were drawn for the model's nth guess: {rest: {which word: share}}."""
-    found: dict[str, list[list[float]]] = {rest: [] for rest in RESTS}
-    for edges in measured:
-        others = [each for each in measured if each is not edges]
-        guess = _guess(edges.run.cache["logits"][0, -1], n)
-        kept = graph_masks(pruned(edges, target=guess))
-        said = _says(model, edges, [guess, edges.prompt.target], kept, others)
-        for rest, both in said.items():
-            found[rest].append(both)
-    words = ("its guess", "the right token")
-    return {
-        rest: dict(zip(words, map(fmean, zip(*rows, strict=True)), strict=True))
-        for rest, rows in found.items()
-    }
+    rows = []
+    for edges, others in _with_others(measured):
+        nth = _nth_guess(edges.run.cache["logits"][0, -1], n)
+        kept = graph_masks(edges.graph_for(nth))
+        for rest, guess in _guesses(model, edges, kept, others).items():
+            rows.append((rest, "its guess", guess == nth))
+            rows.append((rest, "the right token", guess == edges.prompt.target))
+    return _shares(rows, ("rest", "word"))
 
 
 def with_attention_kept(
@@ -73,18 +85,17 @@ def with_attention_kept(
 
     {"graph": {rest: of the prompts}, "random": the same of as many random edges}.
     """
-    found = {name: {rest: [] for rest in RESTS} for name in ("graph", "random")}
-    for i, edges in enumerate(measured):
+    rows = []
+    for i, (edges, others) in enumerate(_with_others(measured)):
         tokens = edges.run.tokens[None]
-        others = [each.run for each in measured if each is not edges]
-        own, means = graph_masks(pruned(edges, keys=False)), means_of(others)
-        for name, kept in (("graph", own), ("random", random_masks(*own, seed=seed + i))):
+        own, means = graph_masks(edges.graph_without_keys), means_of([e.run for e in others])
+        for name, kept in (("graph", own), (RANDOM, random_masks(*own, seed=seed + i))):
             batch = [each[None] for each in kept]
             for rest, edits in (("zero", mask_edits(*batch)), ("mean", mean_edits(*batch, means))):
                 as_it_was = merge(freeze_patterns(model, tokens), edits)
                 said = model(tokens, edits=as_it_was)[0, -1].argmax()
-                found[name][rest].append(float(said == edges.prompt.target))
-    return {name: {rest: fmean(x) for rest, x in rows.items()} for name, rows in found.items()}
+                rows.append((name, rest, bool(said == edges.prompt.target)))
+    return _shares(rows, ("edges", "rest"))
 
 
 def missing_edge(
@@ -97,25 +108,23 @@ def missing_edge(
     right token with it, "p before"}. Raises ValueError where fewer than n prompts are wrong.
     """
     hits, p_of = [], []
-    for edges in measured:
+    for edges, others in _with_others(measured):
         tokens = edges.run.tokens
-        kept, neurons = graph_masks(prune(pruned(edges, keys=False), least=least))
-        others = means_of([each.run for each in measured if each is not edges])
-        start = _p_target(model, edges, kept[None], neurons[None], others)[0]
-        if len(tokens) > longest or start[1]:
+        kept, neurons = graph_masks(prune(edges.graph_without_keys, least=least))
+        others = means_of([each.run for each in others])
+        before, right = _p_target(model, edges, kept[None], neurons[None], others)
+        if len(tokens) > longest or right[0]:
             continue
         free = torch.ones(len(tokens), len(tokens), dtype=torch.bool).tril() & ~kept[0]
         places = free.nonzero()  # [edge, (head, query, key)]
         tried = kept.repeat(len(places), 1, 1, 1, 1)
         head, query, key = places.T
         tried[range(len(places)), 0, head, query, key] = True
-        p = torch.tensor(
-            [each[0] for each in _p_target(model, edges, tried, neurons[None], others)]
-        )
+        p, _ = _p_target(model, edges, tried, neurons[None], others)
         reads = int(edges.values[SHARE].flatten().argmax()) % len(tokens)
         best = places[p.argsort(descending=True)[:2], 1:].tolist()
         hits.append([place == [reads, reads - 1] for place in best])
-        p_of.append([start[0], p.max().item()])
+        p_of.append([before.item(), p.max().item()])
         if len(hits) == n:
             break
     else:
@@ -127,21 +136,19 @@ def missing_edge(
 
 def _p_target(
     model: Model, edges: LastEdges, kept: Tensor, neurons: Tensor, means: Means
-) -> list[tuple[float, bool]]:
-    """The target's probability, and does it lead by more than rounding; the rest at means."""
-    found = []
+) -> tuple[Tensor, Tensor]:
+    """[run] The target's probability, and does it lead by more than rounding; the rest at means."""
+    target, logits = edges.prompt.target, []
     for some in kept.split(200):
         tokens = edges.run.tokens.expand(len(some), -1)
-        blank = neurons[:1].expand(len(some), *neurons.shape[1:])
-        logits = model(tokens, edits=mean_edits(some, blank, means))[:, -1]
-        p = logits.softmax(dim=-1)[:, edges.prompt.target].tolist()
-        rivals = logits.clone()
-        rivals[:, edges.prompt.target] = -torch.inf
-        lead = logits[:, edges.prompt.target] - rivals.amax(dim=-1)
-        found += zip(p, (lead > 1e-4).tolist(), strict=True)
-    return found
+        blank = neurons.expand(len(some), *neurons.shape[1:])
+        logits.append(model(tokens, edits=mean_edits(some, blank, means))[:, -1])
+    logits = torch.cat(logits)
+    others = logits.clone()
+    others[:, target] = -torch.inf
+    return logits.softmax(dim=-1)[:, target], logits[:, target] - others.amax(dim=-1) > 1e-4
 
 
-def _guess(logits: Tensor, n: int) -> int:
+def _nth_guess(logits: Tensor, n: int) -> int:
     """The token in the nth place, from 1."""
     return int(torch.topk(logits, n).indices[-1])

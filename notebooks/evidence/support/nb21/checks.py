@@ -1,6 +1,5 @@
-"""Causal tests of whole flow graphs, the rest at zero or at its mean, and of single edges."""
+"""Causal tests of graphs for another guess, and of single edges."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -9,74 +8,14 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from aot_helpers.models.protocol import Edits, Head, Model
-from chapters.nb21_information_flow.flow import Run
+from aot_helpers.models.protocol import Head, Model
+from chapters.nb21_information_flow.flow import Run, head_outputs
 from chapters.nb21_information_flow.flow_graph import MEASURES, logit_directions
-from chapters.nb21_information_flow.graphs import RANDOM
 from chapters.nb21_information_flow.measure import Prompt
-from evidence.support.nb21.ablation import aims, keep
-from evidence.support.nb21.edges import LastEdges, Means, aim_of, last_edges, means_of
+from evidence.support.nb21.edges import LastEdges, aim_of, last_edges
+from evidence.support.nb21.masks import RANDOM, aims, alone, graph_masks, keep, n_kept
 
 SHARE, NORM = MEASURES.index("share"), MEASURES.index("norm")
-
-
-def mask_edits(
-    values: Bool[Tensor, "run layer head query key"], neurons: Bool[Tensor, "run layer pos neuron"]
-) -> Edits:
-    """Edits that set everything else in patterns and neurons to zero, for a batch of as many runs.
-
-    A head whose values are all dropped writes nothing; what others write is read by all.
-    """
-    edits = {}
-    for i in range(values.shape[1]):
-        edits[f"L{i}.pattern"] = lambda old, m=values[:, i]: old * m
-        if neurons.shape[-1]:
-            edits[f"L{i}.mlp_hidden"] = lambda old, m=neurons[:, i]: old * m
-    return edits
-
-
-def alone(
-    model: Model, edges: LastEdges, kept: Sequence[tuple[Tensor, Tensor]]
-) -> tuple[Float[Tensor, " masks"], Float[Tensor, " masks"]]:
-    """(aim, is the target the first guess) with nothing but each of some `graph_masks`."""
-    return aims(model, edges, mask_edits, *map(torch.stack, zip(*kept, strict=True)))
-
-
-def mean_edits(values: Tensor, neurons: Tensor, means: Means) -> Edits:
-    """Edits that put everything but the masked values and neurons at its mean, as `mask_edits`."""
-    edits, dropped = {}, {}
-
-    def keep(old, layer):
-        dropped[layer] = old * ~values[:, layer]  # [run, head, query, key]
-        return old * values[:, layer]
-
-    def fill(old, layer):
-        by_key, mean = dropped.pop(layer), means.values[layer]
-        rest = by_key[..., 1:].sum(dim=-1)
-        for place, weight in enumerate((by_key[..., 0], rest)):
-            old = old + weight.transpose(1, 2)[..., None] * mean[place]
-        return old
-
-    def put(old, layer):
-        mean = means.neurons[layer, torch.arange(old.shape[1]).clamp(max=1)]
-        return torch.where(neurons[:, layer], old, mean)
-
-    for i in range(values.shape[1]):
-        edits[f"L{i}.pattern"], edits[f"L{i}.z"] = partial(keep, layer=i), partial(fill, layer=i)
-        if neurons.shape[-1]:
-            edits[f"L{i}.mlp_hidden"] = partial(put, layer=i)
-    return edits
-
-
-def alone_at_means(
-    model: Model,
-    edges: LastEdges,
-    kept: Sequence[tuple[Tensor, Tensor]],
-    others: Sequence[LastEdges],
-) -> tuple[Float[Tensor, " masks"], Float[Tensor, " masks"]]:
-    """(aim, is the target the first guess) with each of some masks, the rest at others' means."""
-    edits = partial(mean_edits, means=means_of([each.run for each in others]))
-    return aims(model, edges, edits, *map(torch.stack, zip(*kept, strict=True)))
 
 
 def second_guess(edges: LastEdges) -> int:
@@ -86,27 +25,27 @@ def second_guess(edges: LastEdges) -> int:
     return int(logits.argmax())
 
 
-def injected(
-    model: Model, edges: LastEdges, second: int, own: tuple, others: tuple
-) -> dict[str, float]:
+def injected(model: Model, edges: LastEdges) -> dict[str, float]:
     """Does a graph find the answer, or write it: 1 where a run of a part says a token first.
 
-    own, others: `graph_masks` of the target's graph and of that of the second guess. Of the latter,
-    alone: whether it says "the second guess", or "the target" still. With MLPs, and no attention at
-    all: "its neurons", of the target's graph; "all neurons"; and at the end as many neurons as the
-    target's graph has edges, those that add most to the target ("by share"), or to the second guess
-    ("by share, the second guess").
+    Of the second guess's graph, alone: whether it says "the second guess", or "the target" still.
+    With MLPs, and no attention at all: "its neurons", of the target's graph; "all neurons"; and at
+    the end as many neurons as the target's graph has edges, those that add most to the target ("by
+    share"), or to the second guess ("by share, the second guess").
     """
-    other = replace(edges, prompt=Prompt(edges.prompt.tokens, second))
-    tries = {"the second guess": (other, others), "the target": (edges, others)}
+    second, target = second_guess(edges), edges.prompt.target
+    own, others = graph_masks(edges.graph), graph_masks(edges.graph_for(second))
+    tries = {"the second guess": (second, others), "the target": (target, others)}
     if model.config.d_mlp:
-        none, n = torch.zeros_like(own[0]), sum(int(mask.sum()) for mask in own)
-        tries["its neurons"] = edges, (none, own[1])
-        tries["all neurons"] = edges, (none, torch.ones_like(own[1]))
-        tries["by share"] = edges, (none, _most_of(edges, own[1], n))
-        toward = last_edges(model, other.prompt)
-        tries["by share, the second guess"] = other, (none, _most_of(toward, own[1], n))
-    return {name: alone(model, of, [kept])[1].item() for name, (of, kept) in tries.items()}
+        none, n = torch.zeros_like(own[0]), n_kept(own)
+        tries["its neurons"] = target, (none, own[1])
+        tries["all neurons"] = target, (none, torch.ones_like(own[1]))
+        tries["by share"] = target, (none, _most_of(edges, own[1], n))
+        toward = last_edges(model, Prompt(edges.prompt.tokens, second))
+        tries["by share, the second guess"] = second, (none, _most_of(toward, own[1], n))
+    _, guesses = alone(model, edges, [kept for _, kept in tries.values()])
+    said = zip(tries.items(), guesses.tolist(), strict=True)
+    return {name: float(guess == word) for (name, (word, _)), guess in said}
 
 
 def _most_of(edges: LastEdges, like: Tensor, n: int) -> Bool[Tensor, "layer pos neuron"]:
@@ -146,8 +85,8 @@ def one_edge(model: Model, edges: LastEdges, draws: int, seed: int) -> OneEdge:
     chosen += [i for i in others if i != best][:draws]
     names = [*ONE_EDGE, *[RANDOM] * (len(chosen) - len(ONE_EDGE))]
     on_target = edges.run.tokens[torch.tensor(chosen) % share.shape[-1]] == edges.prompt.target
-    kept = _without(edges, chosen)
-    return OneEdge(names, on_target, *aims(model, edges, partial(keep, neurons=None), kept))
+    aim, guess = aims(model, edges, partial(keep, neurons=None), _without(edges, chosen))
+    return OneEdge(names, on_target, aim, (guess == edges.prompt.target).float())
 
 
 def _without(edges: LastEdges, chosen: list[int]) -> Bool[Tensor, "run layer head key"]:
@@ -179,7 +118,7 @@ def after_cut(model: Model, edges: LastEdges) -> dict:
     edits = keep(_without(edges, [best]), None)
     logits, cache = model.run_with_cache(run.tokens[None], edits=edits)
     toward = logit_directions(run, [prompt.target], prompt.rival)[:, 0]
-    now = replace(run, cache=cache, written={}, known={})
+    now = replace(run, cache=cache, heads=head_outputs(model, cache))
     before, after = (_adds(each, toward) for each in (run, now))
     head = str(Head(layer, number))
     names = [name for name in before if name != head and after[name] != before[name]]
@@ -189,7 +128,7 @@ def after_cut(model: Model, edges: LastEdges) -> dict:
     for name, was, is_now in later:
         more["MLP" if name.endswith("MLP") else "head"] += is_now - was
     cut = aim_of(logits[0, -1], prompt).item()
-    moved = ((now.stream(run.layers.stop) - run.stream(run.layers.stop))[run.pos] @ toward).item()
+    moved = ((now.stream(run.layers.stop) - run.stream(run.layers.stop))[-1] @ toward).item()
     found = {"head": head, "pos": pos, "aim": edges.aim, "cut": cut}
     found |= {"direct": share.flatten()[best].item()} | dict(zip(tokens, to, strict=True))
     found |= {"later heads": more["head"], "later MLPs": more["MLP"]}
@@ -200,9 +139,9 @@ def _adds(run: Run, toward: Float[Tensor, " d_model"]) -> dict[str, float]:
     """What each head and MLP at the end adds along a direction, by name."""
     c, found = run.model.config, {}
     for layer in range(c.n_layers):
-        for h, part in enumerate((run.heads(layer)[:, run.pos] @ toward).tolist()):
+        for h, part in enumerate((run.heads[layer, :, -1] @ toward).tolist()):
             found[str(Head(layer, h))] = part
         if c.d_mlp:
-            wrote = run.cache[f"L{layer}.mlp_out"][0, run.pos]
+            wrote = run.cache[f"L{layer}.mlp_out"][0, -1]
             found[f"L{layer} MLP"] = (wrote @ toward).item()
     return found

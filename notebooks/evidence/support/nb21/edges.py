@@ -1,8 +1,7 @@
-"""Evidence of notebook 21: the edges into a prompt's last position, weighed; means over runs."""
+"""Evidence of notebook 21: a prompt's graphs, and the edges into its last position, weighed."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
@@ -10,21 +9,49 @@ from torch import Tensor
 
 from aot_helpers.models.protocol import Model
 from chapters.nb21_information_flow.flow import Run, run_of
-from chapters.nb21_information_flow.flow_graph import MEASURES, logit_directions
-from chapters.nb21_information_flow.measure import Prompt, Traced, by_place, mean_values
+from chapters.nb21_information_flow.flow_graph import (
+    MEASURES,
+    Graph,
+    flow_graph,
+    logit_directions,
+    prune,
+)
+from chapters.nb21_information_flow.measure import Prompt
+
+MOST, LEAST = 4, 0.1  # of the graphs whose edges are tested alone
 
 
 @dataclass(frozen=True)
-class LastEdges(Traced):
-    """The edges into a run's last position, each weighed by MEASURES, shares signed.
+class LastEdges:
+    """A prompt's run, and the edges into its last position, weighed by MEASURES, shares signed.
 
     values: [measure, layer, head, key]. neurons: [measure, layer, neuron], the last axis empty
     without MLPs. aim: the logit of the target less the mean or its rival, in the whole run.
     """
 
+    run: Run
+    prompt: Prompt
     values: Float[Tensor, "measure layer head key"]
     neurons: Float[Tensor, "measure layer neuron"]
     aim: float
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The graph of the prompt that is tested: by the share of the target's logit."""
+        return self._pruned(self.prompt.target, self.prompt.rival, True)
+
+    @cached_property
+    def graph_without_keys(self) -> Graph:
+        """The same without why heads look."""
+        return self._pruned(self.prompt.target, self.prompt.rival, False)
+
+    def graph_for(self, target: int) -> Graph:
+        """The graph that is drawn for another token's logit, from the mean logit."""
+        return self._pruned(target, None, True)
+
+    def _pruned(self, target: int, rival: int | None, keys: bool) -> Graph:
+        whole = flow_graph(self.run, [target], MOST, LEAST, keys, rival)
+        return prune(whole, "share", 0, MOST, LEAST)
 
     @property
     def n_edges(self) -> int:
@@ -57,19 +84,3 @@ def last_edges(model: Model, prompt: Prompt) -> LastEdges:
     none = torch.zeros(len(MEASURES), c.n_layers, 0)
     neurons = torch.stack(neurons, dim=1) if neurons else none
     return LastEdges(run, prompt, torch.stack(values, dim=1), neurons, aim)
-
-
-class Means(NamedTuple):
-    """Mean values and activations: at the first position (0), and at all others (1)."""
-
-    values: Float[Tensor, "layer place head d_head"]
-    neurons: Float[Tensor, "layer place neuron"]  # the last axis is empty without MLPs
-
-
-def means_of(runs: Sequence[Run]) -> Means:
-    """The means over some runs, the first position apart: it is an attention sink."""
-    c = runs[0].model.config
-    if not c.d_mlp:
-        return Means(mean_values(runs), torch.zeros(c.n_layers, 2, 0))
-    hidden = ([run.cache[f"L{i}.mlp_hidden"][0] for run in runs] for i in range(c.n_layers))
-    return Means(mean_values(runs), torch.stack([by_place(rows) for rows in hidden]))

@@ -11,8 +11,8 @@ from aot_helpers.models.protocol import Edits, Model
 from aot_helpers.reading import logit_lens as lens
 from chapters.nb21_information_flow.flow import Run
 from chapters.nb21_information_flow.flow_graph import logit_directions
-from evidence.support.nb21.ablation import aims, keep
 from evidence.support.nb21.edges import LastEdges
+from evidence.support.nb21.masks import aims, keep
 
 
 def head_facts(
@@ -25,7 +25,7 @@ def head_facts(
     and "lost": how much lower the aim is with the head at zero.
     """
     run, c = edges.run, model.config
-    wrote = torch.stack([run.heads(layer)[:, -1] for layer in range(c.n_layers)])
+    wrote = run.heads[:, :, -1]
     tokens = [edges.prompt.target, other]
     given = logit_directions(run, tokens[:1], edges.prompt.rival)
     both = torch.cat([given, logit_directions(run, [other])], dim=1)
@@ -61,14 +61,13 @@ def kept_writers(
     to the target's logit, those that write the longest vectors; "random": draw by draw; "whole" and
     "none": all stay, and none.
     """
-    draw, c = torch.Generator().manual_seed(seed), model.config
+    draw = torch.Generator().manual_seed(seed)
     found = {name: [] for name in ("whole", "none", "share", "norm", "random")}
     last = [_last_writes(edges.run) for edges in measured]
     for i, edges in enumerate(measured):
         rest = [last[j] for j in range(len(last)) if j != i]
         means = [torch.stack(parts).mean(dim=0) for parts in zip(*rest, strict=True)]
-        heads = torch.stack([edges.run.heads(layer)[:, -1] for layer in range(c.n_layers)])
-        each = torch.cat([heads.flatten(0, 1), last[i][1]])
+        each = torch.cat([edges.run.heads[:, :, -1].flatten(0, 1), last[i][1]])
         toward = logit_directions(edges.run, [edges.prompt.target], edges.prompt.rival)[:, 0]
         sizes = (each @ toward).abs(), each.norm(dim=-1)
         orders = [size.argsort(descending=True) for size in sizes]

@@ -49,17 +49,15 @@ def circuit_errors(graph: Graph, at: int) -> int:
     token after `at`; of why: its key there is L0H0, that the token at `at`, chosen by its distance;
     its query is the last token itself.
     """
-    last, after = graph.run.pos, at + 1
+    last, after = len(graph.run.tokens) - 1, at + 1
     head, before = Node("head", 1, 0, last), Node("head", 0, 0, after)
     value, early = Node("value", 1, 0, after), Node("value", 0, 0, at)
     key, query = Node("key", 1, 0, after, last), Node("query", 1, 0, last, after)
     near = Node("key", 0, 0, at, after)
-    known = {
-        (head, graph.run.root), (value, head), (Node("token", 0, 0, after), value),
-        (key, head), (before, key), (early, before), (Node("token", 0, 0, at), early),
-        (near, before), (Node("position", 0, 0, at, after), near),
-        (query, head), (Node("token", 0, 0, last), query),
-    }  # fmt: skip
+    known = {(head, graph.run.root), (value, head), (Node("token", 0, 0, after), value)}
+    known |= {(key, head), (before, key), (early, before), (Node("token", 0, 0, at), early)}
+    known |= {(near, before), (Node("position", 0, 0, at, after), near)}
+    known |= {(query, head), (Node("token", 0, 0, last), query)}
     drawn = {(graph.nodes[e.source], graph.nodes[e.into]) for e in graph.edges}
     return len(known ^ drawn)
 

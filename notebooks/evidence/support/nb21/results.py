@@ -1,34 +1,30 @@
 """All of notebook 21's measurements on one model, as numbers that JSON can hold."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import NamedTuple
 
 import pandas
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from aot_helpers.base.results import rounded
 from aot_helpers.models.protocol import Model
 from aot_helpers.showing.plots import Interval
 from chapters.nb21_information_flow.flow import run_of
-from chapters.nb21_information_flow.flow_graph import Graph, as_data, flow_graph, prune
-from chapters.nb21_information_flow.graphs import (
-    RANDOM,
-    another_target,
-    graph_masks,
-    graphs_and_masks,
-    pruned,
-    random_masks,
-)
+from chapters.nb21_information_flow.flow_graph import as_data, flow_graph, prune
 from chapters.nb21_information_flow.measure import Prompt
 from evidence.support.nb21 import ablation, checks
 from evidence.support.nb21.ablation import LEVELS, ORDERS
-from evidence.support.nb21.checks import alone_at_means
 from evidence.support.nb21.edges import LastEdges, last_edges
 from evidence.support.nb21.heads import head_facts, kept_writers
 from evidence.support.nb21.identities import gate_signs, largest_gap, swapped
+from evidence.support.nb21.masks import (
+    RANDOM,
+    alone,
+    another_target,
+    graph_masks,
+    graphs_and_masks,
+    random_masks,
+)
 from evidence.support.nb21.prompts import written_prompts
 
 STILL = 2, 0.4  # most, least: of the graph that is drawn of a model from outside
@@ -54,8 +50,11 @@ def examine(
     """
     measured = [last_edges(model, prompt) for prompt in prompts]
     copied = [edges for edges in measured if edges.prompt.target in edges.prompt.tokens]
-    runs = _graph_runs(model, measured, n_graphs, draws, seed)
-    injected = [_injected(model, *pair) for pair in zip(measured, runs, strict=False)]
+    drawn = measured[:n_graphs]
+    masks = [
+        graphs_and_masks(edges, another_target(measured, i), draws, seed + i)
+        for i, edges in enumerate(drawn)
+    ]
     n_facts = min(n_heads or len(prompts), len(prompts))
     facts = [_head_correlations(model, measured, i) for i in range(n_facts)]
     arrivals = [_most_attended_is_longest(edges, seed + i) for i, edges in enumerate(measured)]
@@ -65,18 +64,19 @@ def examine(
         "swapped": sum(swapped(edges.run) for edges in measured),
         "strongest": single_edges(model, copied, draws, seed),
         "graph sizes": [
-            [len(each.own.nodes), len(each.own.edges), *each.sizes["with keys"]] for each in runs
+            [len(e.graph.nodes), len(e.graph.edges), *(int(m.sum()) for m in graph_masks(e.graph))]
+            for e in drawn
         ],
-        "largest gap": max(largest_gap(each.own) for each in runs),
-        "graphs": _graph_means(measured, runs),
-        "graphs at means": graphs_at_means(model, measured, n_graphs, seed),
-        "injected": _means(injected),
+        "largest gap": max(largest_gap(each.graph) for each in drawn),
+        "graphs": _graph_means(model, drawn, masks),
+        "graphs at means": graphs_at_means(model, drawn, seed),
+        "injected": _means([checks.injected(model, each) for each in drawn]),
         "heads": _means(facts),
         "most attended is longest": [mean(each) for each in zip(*arrivals, strict=True)],
     }
     if model.config.d_mlp:
         found |= _neuron_curves(model, measured, draws, seed)
-    at_means = kept_writers(model, measured[:n_graphs], PART, draws, seed)
+    at_means = kept_writers(model, drawn, PART, draws, seed)
     none, whole = at_means.pop("none").mean(), at_means.pop("whole").mean()
     found["at means"] = {
         name: ((aims.mean() - none) / (whole - none)).item() for name, aims in at_means.items()
@@ -137,24 +137,6 @@ def single_edges(
     return found | {"aims": [[edges.aim, without] for edges, without in pairs]}
 
 
-class GraphRuns(NamedTuple):
-    """Of a prompt, runs with the edges of some graphs alone, by name, and of random edges."""
-
-    names: list[str]
-    aim: Float[Tensor, " run"]
-    first: Float[Tensor, " run"]  # is the target the first guess
-    sizes: dict[str, list[int]]  # values and neurons
-    own: Graph
-
-
-def _graph_runs(model, measured, n: int | None, draws: int, seed: int) -> list[GraphRuns]:
-    """Of the first n prompts."""
-    return [
-        _graph_run(model, edges, another_target(measured, i), draws, seed + i)
-        for i, edges in enumerate(measured[:n])
-    ]
-
-
 def share_interval(share: float, n: int, z: float = 1.96) -> Interval:
     """A share of n prompts with its 95 % interval (Wilson)."""
     middle = (share + z * z / (2 * n)) / (1 + z * z / n)
@@ -168,67 +150,68 @@ def difference_interval(p: float, q: float, n: int, z: float = 1.96) -> list[flo
     return [p - q - half, p - q + half]
 
 
-def _graph_run(model, edges: LastEdges, other: int, draws: int, seed: int) -> GraphRuns:
-    """other: a target of another prompt."""
-    names, kept, own = graphs_and_masks(edges, other, draws, seed)
-    aim, first = checks.alone(model, edges, kept)
-    pairs = zip(names, kept, strict=True)
-    sizes = {name: [int(mask.sum()) for mask in both] for name, both in pairs if name != RANDOM}
-    return GraphRuns(names, aim, first, sizes, own)
-
-
-def _graph_means(measured: Sequence[LastEdges], runs: Sequence[GraphRuns]) -> dict:
-    """Of graphs whose edges are left alone, by name.
+def _graph_means(
+    model: Model, measured: Sequence[LastEdges], graphs: Sequence[tuple[list[str], list[tuple]]]
+) -> dict:
+    """Of graphs whose edges are left alone, by name. graphs: of each prompt their names and masks.
 
     "recovered": of what all edges add, the ratio of means; "first": in how many prompts the target
     is the first guess; "kept": in how many it is, with half to one and a half of the whole run's
     aim; "off": the median distance from that aim, as a part of it; "values", "neurons": how many.
     """
-    aim, first = torch.stack([run.aim for run in runs]), torch.stack([run.first for run in runs])
-    whole = torch.tensor([[edges.aim] for edges in measured[: len(runs)]])
-    names, found = _places(runs[0].names), {}
+    runs = [
+        alone(model, *pair) for pair in zip(measured, (kept for _, kept in graphs), strict=True)
+    ]
+    aim, first, near, off, whole = _judged(measured, runs)
+    names, found = _places(graphs[0][0]), {}
     none = aim[:, names["nothing"]].mean()
-    off = (aim - whole).abs() / whole.abs()
     for name, at in names.items():
         found[name] = {
             "recovered": ((aim[:, at].mean() - none) / (whole.mean() - none)).item(),
             "first": first[:, at].mean().item(),
-            "kept": (first * (off <= NEAR))[:, at].mean().item(),
+            "kept": (first * near)[:, at].mean().item(),
             "off": off[:, at].median().item(),
         }
-        if name in runs[0].sizes:
-            sizes = zip(*(run.sizes[name] for run in runs), strict=True)
-            found[name] |= dict(zip(("values", "neurons"), map(mean, sizes), strict=True))
+        if name != RANDOM:
+            sizes = ([int(mask.sum()) for mask in kept[at[0]]] for _, kept in graphs)
+            sizes = map(mean, zip(*sizes, strict=True))
+            found[name] |= dict(zip(("values", "neurons"), sizes, strict=True))
     return found
 
 
-def graphs_at_means(
-    model: Model, measured: Sequence[LastEdges], n: int | None = None, seed: int = 0
-) -> dict:
-    """Graphs alone, all that is dropped at its mean over the other prompts; of the first n prompts.
+def _judged(measured: Sequence[LastEdges], runs: Sequence[tuple[Tensor, Tensor]]) -> tuple:
+    """Of each prompt's runs (aims, first guesses), all [prompt, run]: the aim, is the target first,
+    is the aim near the whole run's, how far from it; and the whole runs' [prompt, 1].
+    """
+    aim, guess = (torch.stack(part) for part in zip(*runs, strict=True))
+    whole = torch.tensor([[edges.aim] for edges in measured])
+    target = torch.tensor([[edges.prompt.target] for edges in measured])
+    off = (aim - whole).abs() / whole.abs()
+    return aim, (guess == target).float(), (off <= NEAR).float(), off, whole
+
+
+def graphs_at_means(model: Model, measured: Sequence[LastEdges], seed: int = 0) -> dict:
+    """Graphs alone, all that is dropped at its mean over the other prompts.
 
     Of each graph "kept", "first" and "recovered" (0 is "nothing", all edges at their means);
     "the second guess": in how many prompts its graph makes the model say it; "nothing says it":
     in how many it is said with all edges at their means.
     """
-    some, rows = measured[:n], []
-    for i, edges in enumerate(some):
+    runs, said = [], []
+    for i, edges in enumerate(measured):
         second = checks.second_guess(edges)
-        graphs = pruned(edges), pruned(edges, keys=False), pruned(edges, target=second)
+        graphs = edges.graph, edges.graph_without_keys, edges.graph_for(second)
         own, without, wrong = map(graph_masks, graphs)
         none = tuple(torch.zeros_like(mask) for mask in own)
         lot = random_masks(*own, seed=seed + i)
-        others = [each for each in some if each is not edges]
-        aim, first = alone_at_means(model, edges, [own, without, lot, none], others)
-        other = replace(edges, prompt=Prompt(edges.prompt.tokens, second))
-        rows.append((aim, first, alone_at_means(model, other, [wrong, none], others)[1]))
-    aim, first, said = (torch.stack(part) for part in zip(*rows, strict=True))
-    whole = torch.tensor([[edges.aim] for edges in some])
-    near = ((aim - whole).abs() / whole.abs() <= NEAR).float()
+        others = [each for each in measured if each is not edges]
+        aim, guess = alone(model, edges, [own, without, lot, none, wrong], others)
+        runs.append((aim[:-1], guess[:-1]))
+        said.append((guess[[-1, -2]] == second).float())
+    aim, first, near, _, whole = _judged(measured, runs)
     none = aim[:, -1].mean()
-    found = dict(
-        zip(("the second guess", "nothing says it"), said.mean(dim=0).tolist(), strict=True)
-    )
+    said = torch.stack(said).mean(dim=0).tolist()
+    found = dict(zip(("the second guess", "nothing says it"), said, strict=True))
     for at, name in enumerate(("with keys", "without keys", RANDOM, "nothing")):
         found[name] = {
             "kept": (first * near)[:, at].mean().item(),
@@ -236,13 +219,6 @@ def graphs_at_means(
             "recovered": ((aim[:, at].mean() - none) / (whole.mean() - none)).item(),
         }
     return found
-
-
-def _injected(model: Model, edges: LastEdges, runs: GraphRuns) -> dict[str, float]:
-    """What says a token first: the second guess's graph, and neurons without any attention."""
-    second = checks.second_guess(edges)
-    graphs = runs.own, pruned(edges, target=second)
-    return checks.injected(model, edges, second, *map(graph_masks, graphs))
 
 
 def _head_correlations(model: Model, measured: Sequence[LastEdges], i: int) -> dict[str, float]:
