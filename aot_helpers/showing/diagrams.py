@@ -42,7 +42,8 @@ def typed(value):
         whole = re.sub("[\0-\t\v-\x1f\x7f-\x9f\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
         return re.sub(r"(?<!\\)\$", r"\\$", whole)
     if isinstance(value, Mapping):
-        return {typed(name): typed(each) for name, each in value.items()}
+        names = [typed(name) if isinstance(name, str) else name for name in value]
+        return dict(zip(names, map(typed, value.values()), strict=True))
     if isinstance(value, list | tuple):
         whole = [typed(each) for each in value]
         return type(value)(*whole) if hasattr(value, "_fields") else type(value)(whole)
