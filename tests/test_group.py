@@ -15,7 +15,8 @@ import pytest
 import book
 import book_checks
 import group as pages
-from aot_helpers.teaching import group, progress
+from aot_helpers.teaching import progress
+from chapters.group import lines as group
 from chapters.group.experiments import EXPERIMENTS
 from chapters.pages import playground
 from test_notebooks import GROUP, cells, source

@@ -24,10 +24,10 @@ import lesson
 from aot_helpers import setup
 from aot_helpers.base import results
 from aot_helpers.showing.standalone import save_page, standalone_page
-from aot_helpers.teaching import group
 from aot_helpers.teaching.glossary import load_glossary
 from aot_helpers.teaching.progress import TASK
 from book_pages import MARKUP, alt_text, figure_title, sentences, spoken
+from chapters.group import lines
 from chapters.group.experiments import EXPERIMENTS
 from chapters.pages.playground import measured as of_the_playground
 
@@ -342,7 +342,7 @@ def marked(mark: Mark, session: Session) -> str:
         said = as_html(f"**Show, {mark.tour}.** {figure_title(figure_cells(mark)[0].source)}")
     elif mark.kind == "group":
         drawn = io.BytesIO()
-        group.figure(mark.text, []).savefig(drawn, format="png", dpi=80)
+        lines.figure(mark.text, []).savefig(drawn, format="png", dpi=80)
         said = f"{together(mark, session)}<p>Where nothing runs, show this:</p>"
         said += picture(base64.b64encode(drawn.getvalue()).decode(), "Eight known runs")
     else:

@@ -236,7 +236,7 @@ function mountPlayground(root, workerSource) {
   return () => { running = false; window.removeEventListener("hashchange", arrive); worker.terminate(); resized.disconnect(); seen.disconnect(); };
 }
 
-/** The end of a text's CRC-32, by which aot_helpers.teaching.group knows a line that is whole. */
+/** The end of a text's CRC-32, by which chapters/group/lines.py knows a line that is whole. */
 function checksum(text) {
   const step = (crc) => (crc >>> 1) ^ (0xedb88320 & -(crc & 1)), eight = (crc, byte) => Array.from({ length: 8 }).reduce(step, crc ^ byte);
   return (~new TextEncoder().encode(text).reduce(eight, -1) & 0xffff).toString(16).padStart(4, "0");

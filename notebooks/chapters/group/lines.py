@@ -1,8 +1,8 @@
 """A reading group's results: one line each, gathered from a chat into figures and a board.
 
-`python -m aot_helpers.teaching.group --ready NAME` says whether this machine is ready, and
-`python -m aot_helpers.teaching.group chat.txt` draws what stands in a chat, to group.html. Nothing
-is sent anywhere, and nothing that stands in a chat is executed.
+In the folder notebooks, `python -m chapters.group.lines --ready NAME` says whether this machine is
+ready, and `python -m chapters.group.lines chat.txt` draws what stands in a chat, to group.html.
+Nothing is sent anywhere, and nothing that stands in a chat is executed.
 """
 
 import argparse
@@ -256,7 +256,7 @@ def ready(by: str, mine: int = 1) -> str:
     for what in (*NEEDED.split(), "training", "progress"):
         try:
             if what == "training":
-                model, how = aot.load_checkpoint("stories-2l"), aot.TrainConfig(5, bf16=False)
+                model, how = aot.load_checkpoint("stories-2l"), aot.TrainConfig(5)
                 batch = aot.repeated_tokens(1024, 32, 16, model.tokenizer.bos)
                 speed = round(5 / aot.train(model, [batch] * 5, how, quiet=True).seconds)
             elif what != "progress":
