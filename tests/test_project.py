@@ -17,13 +17,14 @@ from packaging.requirements import Requirement
 
 import aot_helpers
 import publish
+import recipes
 from aot_helpers.training import copying
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "data/README.md"]
 PAGES += sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "group").glob("*.md")])
-PYPROJECT = publish.tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PYPROJECT = recipes.tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 JOBS = [

@@ -25,12 +25,8 @@ from PIL import Image, ImageChops
 
 import here
 from aot_helpers.base.files import write_atomically
+from aot_helpers.showing.standalone import repository_name
 from aot_helpers.teaching.rules import load_claims
-
-try:
-    import tomllib
-except ModuleNotFoundError:  # Python 3.10
-    import tomli as tomllib
 
 STRIP = [  # What changes from run to run, or from machine to machine; outputs and counts stay.
     "--keep-output",
@@ -54,12 +50,6 @@ def strip(paths: list[Path], *options: str) -> int:
     """Call nbstripout on the notebooks; returns its exit status."""
     command = [sys.executable, "-m", "nbstripout", *STRIP, *options, *map(str, paths)]
     return subprocess.run(command).returncode
-
-
-def repository_name(root: Path) -> str:
-    """The owner and name of the repository, from the one place where they stand."""
-    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    return settings["tool"]["aot"]["repository"]
 
 
 def replace_repository(text: str, repository: str) -> str:

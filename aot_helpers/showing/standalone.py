@@ -9,7 +9,7 @@ from pathlib import Path
 from aot_helpers.base.files import check_writable, write_atomically
 
 STATIC = Path(__file__).parent / "static"
-SETTINGS = Path(__file__).resolve().parents[2] / "pyproject.toml"
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def script_data(data, **options) -> str:
@@ -26,15 +26,21 @@ def filled(text: str, words: dict[str, str]) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda found: words[found[1]], text)
 
 
-def sites() -> tuple[str, str]:
-    """Where the book and its source are published, by the owner that pyproject.toml names.
+def repository_name(root: Path) -> str:
+    """The owner and name of the repository, from the one place where they stand.
 
-    Raises ValueError where it names none.
+    Raises ValueError where pyproject.toml names none.
     """
-    found = re.search(r'(?m)^repository = "([\w.-]+)/([\w.-]+)"$', SETTINGS.read_text("utf-8"))
+    settings = (root / "pyproject.toml").read_text("utf-8")
+    found = re.search(r'(?m)^repository = "([\w.-]+/[\w.-]+)"$', settings)
     if not found:
-        raise ValueError(f"{SETTINGS} must have one line: repository = …")
-    owner, project = found.groups()
+        raise ValueError(f"{root / 'pyproject.toml'} must have one line: repository = …")
+    return found[1]
+
+
+def sites() -> tuple[str, str]:
+    """Where the book and its source are published."""
+    owner, project = repository_name(ROOT).split("/")
     return f"https://{owner}.github.io/{project}/", f"https://github.com/{owner}/{project}"
 
 

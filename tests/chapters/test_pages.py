@@ -61,7 +61,7 @@ def test_its_links_lead_on(page):
 
 def test_the_addresses_are_those_of_the_owner(tmp_path, monkeypatch):
     settings = tmp_path / "pyproject.toml"
-    monkeypatch.setattr(standalone, "SETTINGS", settings)
+    monkeypatch.setattr(standalone, "ROOT", tmp_path)
     settings.write_text('[tool.aot]\nrepository = "some-one/a-name"\n')
     book, source = "https://some-one.github.io/a-name/", "https://github.com/some-one/a-name"
     assert standalone.sites() == (book, source)

@@ -3,7 +3,6 @@
 import base64
 import json
 import random
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,7 +13,7 @@ import torch
 
 import aot_helpers as aot
 from chapters.pages import training
-from evidence.support.nb09.dragged import dragged, read_name
+from evidence.support.nb09.dragged import read_name
 from standalone_pages import assert_asks_for_nothing
 
 ENGINE = Path(__file__).parent / "drag" / "engine.mjs"
@@ -176,11 +175,3 @@ def test_what_cannot_be_packed_is_refused(run):
     far = {0: {"W_E": np.zeros((1, 1))}, 1: {"W_E": np.full((1, 1), 100.0)}}
     with pytest.raises(ValueError, match="make GRAINS coarser"):
         training.packed_weights(far)
-
-
-def test_the_view_in_a_notebook_is_small_and_has_a_picture():
-    reading = read_name(training.NAME, training.STEPS)
-    view = training.TrainingView(reading, dragged(reading, 7, "t"))
-    html = view._repr_mimebundle_()["text/html"]
-    assert len(html) < 250_000 and html.count("</script>") == 1
-    assert not re.search(r"https?://|@import|url\(", html.replace("data:", ""))

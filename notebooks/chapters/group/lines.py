@@ -23,7 +23,7 @@ from typing import NamedTuple
 import aot_helpers as aot
 from aot_helpers.base.errors import check_one_of, check_whole
 from aot_helpers.base.files import DATA, check_writable, read_json
-from aot_helpers.showing.standalone import SETTINGS, save_page, standalone_page
+from aot_helpers.showing.standalone import ROOT, save_page, standalone_page
 from aot_helpers.teaching import progress, rules
 
 LINE = re.compile(r"\baot\s+(\w+)\s+((?:[^\s=#]+=[^\s=#]+\s+)+)#([0-9a-f]{4})\b")
@@ -250,7 +250,9 @@ def page(text: str, rule: str = "") -> str:
 def ready(by: str, mine: int = 1) -> str:
     """Try this machine out: what is wrong and what to do, or a line for the board."""
     python, problems, speed = platform.python_version_tuple()[:2], [], 0
-    needs = re.search(r'requires-python = ">=3\.(\d+),<3\.(\d+)"', SETTINGS.read_text("utf-8"))
+    needs = re.search(
+        r'requires-python = ">=3\.(\d+),<3\.(\d+)"', (ROOT / "pyproject.toml").read_text("utf-8")
+    )
     if not int(needs[1]) <= int(python[1]) < int(needs[2]):
         problems.append(f"Python 3.{python[1]}: install 3.{needs[1]} to 3.{int(needs[2]) - 1}")
     for what in (*NEEDED.split(), "training", "progress"):

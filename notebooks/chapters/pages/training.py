@@ -2,8 +2,7 @@
 
 `python -m chapters.pages.training drag.html`, in the folder notebooks, writes it: a file that a
 browser opens and that asks for nothing, with the shipped weights of `stories-2l` at eight steps.
-Its parts lie in static/drag: the engine (model, tokenizer), the view, the style. `TrainingView` is
-the same view in a notebook, of one text whose numbers were measured before.
+Its parts lie in static/drag: the engine (model, tokenizer), the view, the style.
 """
 
 import argparse
@@ -16,7 +15,6 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 from PIL import Image
 
 from aot_helpers.base import files
@@ -28,7 +26,6 @@ from aot_helpers.showing.standalone import (
     script_data,
     standalone_page,
 )
-from aot_helpers.showing.widgets import Page
 
 PARTS = Path(__file__).parent / "static" / "drag"
 STEPS = (0, 300, 500, 700, 800, 900, 1200, 4000)
@@ -159,55 +156,6 @@ def save_training_page(path: str | Path, run: Run | None = None) -> int:
         loop.seek(loop.n_frames - 1)
         loop.convert("RGB").quantize(256, dither=0).save(frame := BytesIO(), "png", optimize=True)
     return save_page(path, training_page(run, in_book=True), frame.getvalue())
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What a model at each step expected of one text with a name in it twice.
-
-    spans: where each mention begins and ends, in tokens. p, guesses [step][state][token]: the
-    probability that the token was given before it was read, and the best guess. States: all heads,
-    without the previous-token head, without the induction heads, without both. previous [step][
-    query, key] and induction [step][state][query, key]: attention patterns; BOS is the first key.
-    """
-
-    name: str
-    steps: Sequence[int]
-    tokens: Sequence[str]
-    spans: Sequence[tuple[int, int]]
-    p: np.ndarray
-    guesses: Sequence[Sequence[Sequence[str]]]
-    previous: np.ndarray
-    induction: np.ndarray
-
-    def mean(self, which: int, state: int = 0) -> np.ndarray:
-        """Mean probability [step] of the pieces of a mention (0 or 1), without its first."""
-        start, end = self.spans[which]
-        return self.p[:, state, min(start + 1, end - 1) : end].mean(axis=1)
-
-
-class TrainingView(Page):
-    """A training that can be dragged, of one text. still: a figure, for where no script runs."""
-
-    def __init__(self, reading: Reading, still: Figure):
-        lower = np.tril_indices(len(reading.tokens) + 1)
-
-        def packed(patterns):
-            shares = (255 * np.asarray(patterns)[..., lower[0], lower[1]]).round().astype(np.uint8)
-            return b64encode(np.ascontiguousarray(shares).tobytes()).decode()
-
-        data = {
-            "name": reading.name, "steps": list(reading.steps), "tokens": list(reading.tokens),
-            "spans": [list(span) for span in reading.spans], "guesses": reading.guesses,
-            "p": np.asarray(reading.p, dtype=float).round(4).tolist(),
-            "previous": packed(reading.previous), "induction": packed(reading.induction),
-            "heads": {"previous": PREVIOUS, "induction": INDUCTION},
-        }  # fmt: skip
-        said = "a training that can be dragged, and two attention patterns that form in it"
-        super().__init__(PARTS / "recorded.js", data, still, said)
-        style = f"const STYLE = {script_data(_part('style.css'))};"
-        head, body = self._script.split("{", 1)
-        self._script = f"{head}{{\n{style}\n{_part('view.js')}\n{body}"
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Of `make loops` and of the test of the page in which a reader drags it.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -16,12 +17,37 @@ from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHADES, SHARE, canvas, say
 from aot_helpers.showing.texts import LETTER
-from chapters.pages.training import INDUCTION, PREVIOUS, STEPS, STORY, Reading
+from chapters.pages.training import INDUCTION, PREVIOUS, STEPS, STORY
 
 DARK = np.array([62, 56, 72]) / 255  # of a piece that was not expected
 WIDTH, HEIGHT, LINE = 8.0, 4.3, 7.4  # inches: of the picture, and where a line of text ends
 SIZE = 14.5  # of the letters of the text
 ADVANCE = LETTER * SIZE / 9.5
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a model at each step expected of one text with a name in it twice.
+
+    spans: where each mention begins and ends, in tokens. p, guesses [step][state][token]: the
+    probability that the token was given before it was read, and the best guess. States: all heads,
+    without the previous-token head, without the induction heads, without both. previous [step][
+    query, key] and induction [step][state][query, key]: attention patterns; BOS is the first key.
+    """
+
+    name: str
+    steps: Sequence[int]
+    tokens: Sequence[str]
+    spans: Sequence[tuple[int, int]]
+    p: np.ndarray
+    guesses: Sequence[Sequence[Sequence[str]]]
+    previous: np.ndarray
+    induction: np.ndarray
+
+    def mean(self, which: int, state: int = 0) -> np.ndarray:
+        """Mean probability [step] of the pieces of a mention (0 or 1), without its first."""
+        start, end = self.spans[which]
+        return self.p[:, state, min(start + 1, end - 1) : end].mean(axis=1)
 
 
 @torch.no_grad()
