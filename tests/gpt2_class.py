@@ -12,11 +12,17 @@ def to_gpt2(model: AttentionOnlyTransformer):
     c = model.config
     gpt2 = GPT2LMHeadModel(
         GPT2Config(
-            vocab_size=c.d_vocab, n_positions=c.n_ctx, n_embd=c.d_model, n_layer=c.n_layers,
-            n_head=c.n_heads, n_inner=c.d_mlp or 1, tie_word_embeddings=False,
-            bos_token_id=None, eos_token_id=None,
+            vocab_size=c.d_vocab,
+            n_positions=c.n_ctx,
+            n_embd=c.d_model,
+            n_layer=c.n_layers,
+            n_head=c.n_heads,
+            n_inner=c.d_mlp or 1,
+            tie_word_embeddings=False,
+            bos_token_id=None,
+            eos_token_id=None,
         )
-    )  # fmt: skip
+    )
     with torch.no_grad():
         for parameter in gpt2.parameters():  # our attention has no biases, our MLP may be missing
             parameter.zero_()

@@ -57,13 +57,15 @@ def drawing(source):
         ('figures.one(x, title="A head at work")', "A head at work"),
         ('figures.one(x, f"Of {n} heads, {k:.0%} copy");', "Of … heads, … copy"),
         ('f = figures.one(x, title="A " + f"b {c}")\nf', "A b …"),
-        ('print("what is printed first")\nshow(a, "the note", "Two maps of a text")',
-         "Two maps of a text"),
+        (
+            'print("what is printed first")\nshow(a, "the note", "Two maps of a text")',
+            "Two maps of a text",
+        ),
         ('if big:\n    t = f"Big {n}"\nfigures.one(x, title=t)', "Big …"),
         ('%time run()\nshow(name, "short")', ""),
         ("not python", ""),
     ],
-)  # fmt: skip
+)
 def test_a_figures_title_is_read_from_its_cell(source, title):
     assert book_pages.figure_title(source) == title
 

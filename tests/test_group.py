@@ -277,10 +277,17 @@ def signed(body: str) -> str:
 
 @pytest.mark.parametrize(
     "body",
-    ["09 by=A mine=9 half=1", "09 by=A mine=² half=1", "09 by=A mine=1 half=nan", "09 by=A half=1",
-     "09 by=A mine=1 half=1e999", "09 by=A mine=1 half=high", "77 by=A mine=1 half=1",
-     "09 by=_ mine=1 half=1"],
-)  # fmt: skip
+    [
+        "09 by=A mine=9 half=1",
+        "09 by=A mine=² half=1",
+        "09 by=A mine=1 half=nan",
+        "09 by=A half=1",
+        "09 by=A mine=1 half=1e999",
+        "09 by=A mine=1 half=high",
+        "77 by=A mine=1 half=1",
+        "09 by=_ mine=1 half=1",
+    ],
+)
 def test_a_line_with_a_right_checksum_that_cannot_be_is_not_counted(body):
     assert group.gather(signed(body)) == ([], [signed(body)])
 

@@ -385,14 +385,23 @@ def write_gguf(hf, path, pre="smollm"):
     """
     c, file = hf.config, gguf.GGUFWriter(path, "llama")
     facts = dict(
-        vocab_size=c.vocab_size, embedding_length=c.hidden_size, block_count=c.num_hidden_layers,
-        feed_forward_length=c.intermediate_size, head_count=c.num_attention_heads,
-        head_count_kv=c.num_key_value_heads, context_length=c.max_position_embeddings,
-        rope_freq_base=c.rope_parameters["rope_theta"], layer_norm_rms_eps=c.rms_norm_eps,
-        tokenizer_pre=pre, token_types=[3, 3] + [1] * 9, token_merges=["a b", "Ġ a"],
+        vocab_size=c.vocab_size,
+        embedding_length=c.hidden_size,
+        block_count=c.num_hidden_layers,
+        feed_forward_length=c.intermediate_size,
+        head_count=c.num_attention_heads,
+        head_count_kv=c.num_key_value_heads,
+        context_length=c.max_position_embeddings,
+        rope_freq_base=c.rope_parameters["rope_theta"],
+        layer_norm_rms_eps=c.rms_norm_eps,
+        tokenizer_pre=pre,
+        token_types=[3, 3] + [1] * 9,
+        token_merges=["a b", "Ġ a"],
         token_list=["<s>", "</s>", "a", "b", "ab", "1", "2", "Ġ", "Ġa", "c", "d"],
-        bos_token_id=0, eos_token_id=1, pad_token_id=1,
-    )  # fmt: skip
+        bos_token_id=0,
+        eos_token_id=1,
+        pad_token_id=1,
+    )
     for name, value in facts.items():
         getattr(file, f"add_{name}")(value)
     theirs = {name: short for short, name in (gguf_files.LAYER | gguf_files.REST).items()}
@@ -484,8 +493,12 @@ def test_minilm_is_the_eager_class_and_knows_its_tokens():
     carried("minilm")
     minilm = load_pretrained("minilm")
     assert minilm.tokenizer.encode("This movie is great", bos=True).tolist() == [
-        101, 2023, 3185, 2003, 2307
-    ]  # fmt: skip
+        101,
+        2023,
+        3185,
+        2003,
+        2307,
+    ]
     check_real(minilm, "The river and the sea are near the old town, she said.")
     tokens = minilm.tokenizer.encode("one two three four five six seven eight nine ten")
     _, cache = minilm.run_with_cache(tokens[None])
@@ -499,8 +512,14 @@ def test_smollm2_is_the_eager_class_and_its_tokenizer_splits_digits(smollm2):
     assert smollm2.tokenizer.decode(smollm2(tokens[None])[0, -1].argmax()[None]) == " Mary"
     tokenizer = smollm2.tokenizer
     assert tokenizer.token_strings(tokenizer.encode("It's 12 é.")) == [
-        "It", "'s", " ", "1", "2", " é", "."
-    ]  # fmt: skip
+        "It",
+        "'s",
+        " ",
+        "1",
+        "2",
+        " é",
+        ".",
+    ]
     assert tokenizer.encode("x", bos=True)[0] == 1
 
 
@@ -519,9 +538,12 @@ def test_padding_before_a_text_moves_no_position(kind):
 
 @pytest.mark.parametrize(
     ("settings", "factors"),
-    [({}, [1, 1]), ({"scale_attn_by_inverse_layer_idx": True}, [1, 1 / 2]),
-     ({"scale_attn_weights": False}, [2, 2])],
-)  # fmt: skip
+    [
+        ({}, [1, 1]),
+        ({"scale_attn_by_inverse_layer_idx": True}, [1, 1 / 2]),
+        ({"scale_attn_weights": False}, [2, 2]),
+    ],
+)
 def test_circuits_score_as_the_model_does(settings, factors):
     """Against the model's own scores of two keys, whose difference no bias of a key enters."""
     torch.manual_seed(0)

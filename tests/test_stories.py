@@ -15,10 +15,15 @@ ROUND = "river sea hills forest mill bridge market harbour island tower garden s
 PLACES = ROUND.split(" ")
 NEXT = dict(zip(PLACES, [*PLACES[1:], PLACES[0]], strict=True))
 NOUNS = {
-    "red": ("kite", 0.7, "boat"), "blue": ("lamp", 0.7, "kite"), "new": ("map", 0.6, "clock"),
-    "small": ("drum", 0.6, "boat"), "silver": ("bell", 0.8, "key"), "golden": ("key", 0.8, "bell"),
-    "wooden": ("flute", 0.7, "drum"), "heavy": ("book", 0.7, "clock"),
-}  # fmt: skip
+    "red": ("kite", 0.7, "boat"),
+    "blue": ("lamp", 0.7, "kite"),
+    "new": ("map", 0.6, "clock"),
+    "small": ("drum", 0.6, "boat"),
+    "silver": ("bell", 0.8, "key"),
+    "golden": ("key", 0.8, "bell"),
+    "wooden": ("flute", 0.7, "drum"),
+    "heavy": ("book", 0.7, "clock"),
+}
 LISTS = {
     "TIME": "morning evening afternoon night day winter",
     "WEATHER": "rain snow wind sun fog thunder",

@@ -219,16 +219,22 @@ def sentencepiece():
     """A tokenizer as Llama 2's: pieces begin with ▁, and bytes stand for what is unknown."""
     pieces = ["<unk>", "<0x0A>", *"▁acdehlmnost.g", "▁the", "▁cat", "▁sat", "▁on", "▁mat", "▁dog"]
     vocab = {piece: i for i, piece in enumerate(pieces)}
-    backend = tokenizers.Tokenizer(tokenizers.models.Unigram(
-        [(piece, -float(len(pieces) - i)) for piece, i in vocab.items()], 0, byte_fallback=False
-    ))  # fmt: skip
+    backend = tokenizers.Tokenizer(
+        tokenizers.models.Unigram(
+            [(piece, -float(len(pieces) - i)) for piece, i in vocab.items()], 0, byte_fallback=False
+        )
+    )
     backend.normalizer = tokenizers.normalizers.Sequence(
         [tokenizers.normalizers.Prepend("▁"), tokenizers.normalizers.Replace(" ", "▁")]
     )
     backend.decoder = tokenizers.decoders.Sequence(
-        [tokenizers.decoders.Replace("▁", " "), tokenizers.decoders.ByteFallback(),
-         tokenizers.decoders.Fuse(), tokenizers.decoders.Strip(" ", 1, 0)]
-    )  # fmt: skip
+        [
+            tokenizers.decoders.Replace("▁", " "),
+            tokenizers.decoders.ByteFallback(),
+            tokenizers.decoders.Fuse(),
+            tokenizers.decoders.Strip(" ", 1, 0),
+        ]
+    )
     return Tokenizer(backend, "sentencepiece", "here", None, None)
 
 

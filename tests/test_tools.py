@@ -120,8 +120,11 @@ def import_beside_another_package(names: str, folder: Path):
     code = f"import {names}, sys; print(sys.modules['aot_helpers'].__file__)"
     return subprocess.run(
         [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": path}, cwd=folder, capture_output=True, text=True,
-    )  # fmt: skip
+        env=os.environ | {"PYTHONPATH": path},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
 
 
 def test_a_tool_takes_the_package_of_its_own_project(tmp_path):

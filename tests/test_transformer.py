@@ -14,12 +14,29 @@ from gpt2_class import to_gpt2
 
 positions = pytest.mark.parametrize("positions", POSITIONS)
 NAMES = {
-    "embed", "pos_embed", "final_resid", "ln_final_out", "logits",
-    *(f"L{i}.{name}" for i in (0, 1) for name in (
-        "resid_pre", "ln1_out", "q", "k", "v", "scores", "pattern", "z", "attn_out",
-        "mlp_hidden", "mlp_out",
-    )),
-}  # fmt: skip
+    "embed",
+    "pos_embed",
+    "final_resid",
+    "ln_final_out",
+    "logits",
+    *(
+        f"L{i}.{name}"
+        for i in (0, 1)
+        for name in (
+            "resid_pre",
+            "ln1_out",
+            "q",
+            "k",
+            "v",
+            "scores",
+            "pattern",
+            "z",
+            "attn_out",
+            "mlp_hidden",
+            "mlp_out",
+        )
+    ),
+}
 
 
 def embeddings_of(model, tokens):
@@ -393,9 +410,13 @@ def test_ids_of_few_bits_are_ids(make_model, unchecked, dtype):
 
 @pytest.mark.parametrize(
     ("asked", "near"),
-    [("L1.patern", "L1.pattern"), ("blocks.1.attn.hook_pattern", "L1.pattern"),
-     ("blocks.0.attn.hook_attn_scores", "L0.scores"), ("blocks.0.hook_resid_pre", "L0.resid_pre")],
-)  # fmt: skip
+    [
+        ("L1.patern", "L1.pattern"),
+        ("blocks.1.attn.hook_pattern", "L1.pattern"),
+        ("blocks.0.attn.hook_attn_scores", "L0.scores"),
+        ("blocks.0.hook_resid_pre", "L0.resid_pre"),
+    ],
+)
 def test_a_name_that_no_cache_has_leads_to_the_nearest(make_model, some_tokens, asked, near):
     _, cache = make_model().run_with_cache(some_tokens)
     with pytest.raises(KeyError, match=rf"nearest: {near}\b"):

@@ -8,9 +8,15 @@ import transformers
 from aot_helpers.models.pretrained import PretrainedTransformer
 
 SIZE = dict(
-    vocab_size=11, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-    max_position_embeddings=10, bos_token_id=None, eos_token_id=None, pad_token_id=None,
-)  # fmt: skip
+    vocab_size=11,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    max_position_embeddings=10,
+    bos_token_id=None,
+    eos_token_id=None,
+    pad_token_id=None,
+)
 MLP = {"intermediate_size": 24}
 FAMILIES = {  # class, configuration, settings that the family alone has
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", {}),

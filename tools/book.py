@@ -50,8 +50,11 @@ ZIP = "attention-only-transformers.zip"
 
 def needs() -> str:
     """What has to be installed first; "" where all is there."""
-    lacking = [name for name in ("sphinx", "myst_nb", "sphinx_book_theme", "pagefind", "ziamath")
-               if importlib.util.find_spec(name) is None]  # fmt: skip
+    lacking = [
+        name
+        for name in ("sphinx", "myst_nb", "sphinx_book_theme", "pagefind", "ziamath")
+        if importlib.util.find_spec(name) is None
+    ]
     return f"{', '.join(lacking)} not installed: `make book` does it" if lacking else ""
 
 

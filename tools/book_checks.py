@@ -7,9 +7,15 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 LOADS = {  # what a browser fetches by itself
-    "script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src",
-    "audio": "src", "embed": "src", "object": "data",
-}  # fmt: skip
+    "script": "src",
+    "img": "src",
+    "iframe": "src",
+    "source": "src",
+    "video": "src",
+    "audio": "src",
+    "embed": "src",
+    "object": "data",
+}
 STYLE_URL = re.compile(r"""url\(\s*['"]?([^'")]+)|@import\s+['"]([^'"]+)""")
 
 
@@ -94,8 +100,12 @@ def dead_links(book: Path, pages: dict[str, Page]) -> list[str]:
 
 def outside_requests(book: Path, pages: dict[str, Page]) -> list[str]:
     """What a page or a style would fetch from another host."""
-    lines = [f"{name} loads {address}" for name, page in pages.items()
-             for address in page.loads if is_elsewhere(address)]  # fmt: skip
+    lines = [
+        f"{name} loads {address}"
+        for name, page in pages.items()
+        for address in page.loads
+        if is_elsewhere(address)
+    ]
     for path in sorted(book.rglob("*.css")):
         found = (u for pair in STYLE_URL.findall(path.read_text("utf-8")) for u in pair if u)
         lines += [f"{path.relative_to(book)} loads {u}" for u in found if is_elsewhere(u)]
@@ -104,8 +114,11 @@ def outside_requests(book: Path, pages: dict[str, Page]) -> list[str]:
 
 def without_words(pages: dict[str, Page]) -> list[str]:
     """Pictures that have no alternative text."""
-    return [f"{name}: no alternative text for {src}" for name, page in pages.items()
-            for src in page.silent]  # fmt: skip
+    return [
+        f"{name}: no alternative text for {src}"
+        for name, page in pages.items()
+        for src in page.silent
+    ]
 
 
 def problems(book: Path, wanted: Iterable[str]) -> list[str]:

@@ -16,10 +16,15 @@ from book_pages import anchor
 
 STYLE, SCRIPT = "_static/all.css", "_static/all.js"
 SCRIPTS = (  # in this order; the last three are the theme's own, and the book's
-    "documentation_options.js", "doctools.js", "clipboard.min.js", "copybutton.js",
-    "scripts/sphinx-book-theme.js", "scripts/bootstrap.js", "scripts/pydata-sphinx-theme.js",
+    "documentation_options.js",
+    "doctools.js",
+    "clipboard.min.js",
+    "copybutton.js",
+    "scripts/sphinx-book-theme.js",
+    "scripts/bootstrap.js",
+    "scripts/pydata-sphinx-theme.js",
     "book.js",
-)  # fmt: skip
+)
 SHEET = re.compile(
     r'[ \t]*<link(?=[^>]* rel="stylesheet")[^>]* href="(?:\.\./)*(_static/[^"?]+)[^>]*>\n?'
 )

@@ -176,11 +176,13 @@ def filters(every: list[Row], names: dict[str, str], titles: dict[str, str]) -> 
     }
     parts = [
         f'<label>{name} <select name="{name}"><option value="">all</option>'
-        + "".join(f'<option value="{escape(v, True)}">{escape(said)}</option>'
-                  for v, said in choices.items())
+        + "".join(
+            f'<option value="{escape(v, True)}">{escape(said)}</option>'
+            for v, said in choices.items()
+        )
         + "</select></label>"
         for name, choices in offered.items()
-    ]  # fmt: skip
+    ]
     search = '<label>words <input type="search" name="words"></label>'
     return (
         f'<form id="filters" aria-label="filter the claims">{search}{"".join(parts)}'

@@ -58,8 +58,11 @@ def main(arguments: list[str] | None = None) -> int:
         module = [] if str(command[0]).endswith(".py") else ["-m"]
         running[what] = subprocess.Popen(
             [sys.executable, *module, *map(str, command)],
-            cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            cwd=ROOT,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
     for what, process in running.items():
         said, _ = process.communicate()
         print(f"{what}: {'failed' if process.returncode else 'passed'}")

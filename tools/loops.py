@@ -47,9 +47,14 @@ def gif(frames: Iterable[tuple[np.ndarray, int]], colors: int = COLORS) -> bytes
     )
     few = [each.quantize(palette=palette, dither=Image.Dither.NONE) for each in pictures]
     few[0].save(
-        packed := io.BytesIO(), format="gif", save_all=True, append_images=few[1:],
-        duration=list(long), loop=0, optimize=True,
-    )  # fmt: skip
+        packed := io.BytesIO(),
+        format="gif",
+        save_all=True,
+        append_images=few[1:],
+        duration=list(long),
+        loop=0,
+        optimize=True,
+    )
     return packed.getvalue()
 
 

@@ -156,8 +156,10 @@ def reviews(names: list[str]) -> None:
         model = load_checkpoint(name).requires_grad_(False)
         found[name] = rounded(resting_heads.measured(model, corpus.texts))
     told = {"corpus": corpus.source, "seconds": round(time.perf_counter() - start)}
-    rows = [{"model": name, "weights_sha256": weights_sha256(load_checkpoint(name))} | each
-            for name, each in found.items()]  # fmt: skip
+    rows = [
+        {"model": name, "weights_sha256": weights_sha256(load_checkpoint(name))} | each
+        for name, each in found.items()
+    ]
     write("reviews", told | {"models": rows}, rows="models")
 
 

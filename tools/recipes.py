@@ -96,9 +96,16 @@ TORUS: dict[str, TorusRun] = _read("torus", TorusRun)
 def training_windows(stream: torch.Tensor, bos: int, run: Run) -> Windows:
     """What a run is trained on: running text, and segments of it or of random tokens, twice."""
     return Windows(
-        stream, run.n_ctx, run.batch_size, bos, run.d_vocab, run.repeat_share, run.repeat_lengths,
-        random_share=run.random_share, seed=run.seed,
-    )  # fmt: skip
+        stream,
+        run.n_ctx,
+        run.batch_size,
+        bos,
+        run.d_vocab,
+        run.repeat_share,
+        run.repeat_lengths,
+        random_share=run.random_share,
+        seed=run.seed,
+    )
 
 
 def model_config(run: Run) -> ModelConfig:
@@ -107,10 +114,18 @@ def model_config(run: Run) -> ModelConfig:
     One that is trained on masked tokens has one token more, the last, which stands for them.
     """
     return ModelConfig(
-        run.d_vocab + run.masked, run.n_layers, run.d_model, run.n_heads, run.d_head, run.n_ctx,
-        run.positions, layer_norm=False, causal=not run.masked, d_mlp=run.d_mlp,
+        run.d_vocab + run.masked,
+        run.n_layers,
+        run.d_model,
+        run.n_heads,
+        run.d_head,
+        run.n_ctx,
+        run.positions,
+        layer_norm=False,
+        causal=not run.masked,
+        d_mlp=run.d_mlp,
         smeared_keys=run.smeared_keys,
-    )  # fmt: skip
+    )
 
 
 def tokenizer_of(run: Run, texts: list[str]):

@@ -79,10 +79,13 @@ def changed(notebooks: list[Path], root: Path) -> list[Path]:
     listed = [
         subprocess.run(
             ["git", *each.split(), "--", "."],
-            cwd=root / "notebooks", capture_output=True, text=True, check=True,
+            cwd=root / "notebooks",
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         for each in asked
-    ]  # fmt: skip
+    ]
     files, users_of = set("".join(listed).splitlines()), users(root)
     paths = {root / "notebooks" / file for file in files}
     paths.update(*(users_of.get(piece(file), ()) for file in files))

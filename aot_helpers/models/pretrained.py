@@ -38,30 +38,51 @@ from aot_helpers.text.tokenization import Tokenizer
 # Where each family keeps what we name; all from ln1 to mlp_out inside a block.
 PARTS = {
     "gpt2": {  # W_Q, W_K and W_V stand side by side in c_attn
-        "embed": "transformer.wte", "pos_embed": "transformer.wpe", "block": "transformer.h.{}",
-        "ln1": "ln_1", "W_QKV": "attn.c_attn", "W_O": "attn.c_proj",
-        "ln2": "ln_2", "mlp_out": "mlp.c_proj",
-        "ln_final": "transformer.ln_f", "logits": "lm_head",
+        "embed": "transformer.wte",
+        "pos_embed": "transformer.wpe",
+        "block": "transformer.h.{}",
+        "ln1": "ln_1",
+        "W_QKV": "attn.c_attn",
+        "W_O": "attn.c_proj",
+        "ln2": "ln_2",
+        "mlp_out": "mlp.c_proj",
+        "ln_final": "transformer.ln_f",
+        "logits": "lm_head",
     },
     "llama": {
-        "embed": "model.embed_tokens", "block": "model.layers.{}", "ln1": "input_layernorm",
-        "W_Q": "self_attn.q_proj", "W_K": "self_attn.k_proj", "W_V": "self_attn.v_proj",
-        "W_O": "self_attn.o_proj", "ln2": "post_attention_layernorm", "mlp_out": "mlp.down_proj",
-        "ln_final": "model.norm", "logits": "lm_head",
+        "embed": "model.embed_tokens",
+        "block": "model.layers.{}",
+        "ln1": "input_layernorm",
+        "W_Q": "self_attn.q_proj",
+        "W_K": "self_attn.k_proj",
+        "W_V": "self_attn.v_proj",
+        "W_O": "self_attn.o_proj",
+        "ln2": "post_attention_layernorm",
+        "mlp_out": "mlp.down_proj",
+        "ln_final": "model.norm",
+        "logits": "lm_head",
     },
     "bert": {  # its heads read the stream itself
         "embed": "bert.embeddings.word_embeddings",
-        "pos_embed": "bert.embeddings.position_embeddings", "block": "bert.encoder.layer.{}",
-        "W_Q": "attention.self.query", "W_K": "attention.self.key", "W_V": "attention.self.value",
-        "W_O": "attention.output.dense", "mlp_out": "output.dense",
-        "heads": "attention.self", "leaves": "output",
-        "ln_final": "cls.predictions.transform", "logits": "cls.predictions.decoder",
+        "pos_embed": "bert.embeddings.position_embeddings",
+        "block": "bert.encoder.layer.{}",
+        "W_Q": "attention.self.query",
+        "W_K": "attention.self.key",
+        "W_V": "attention.self.value",
+        "W_O": "attention.output.dense",
+        "mlp_out": "output.dense",
+        "heads": "attention.self",
+        "leaves": "output",
+        "ln_final": "cls.predictions.transform",
+        "logits": "cls.predictions.decoder",
     },
-}  # fmt: skip
+}
 CLASSES = {
-    "gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "bert": "BertForMaskedLM",
+    "gpt2": "GPT2LMHeadModel",
+    "llama": "LlamaForCausalLM",
+    "bert": "BertForMaskedLM",
     "bert without a masked-language head": "BertModel",
-}  # fmt: skip
+}
 WEIGHTS_AND_TOKENIZER = ("model.safetensors", "tokenizer.json")
 SHIPPED = ("docstrings-gpt2",)  # in data/pretrained/, by tools/train.py
 # name -> (hub repository, optional local package, file inside it)
@@ -117,13 +138,18 @@ class PretrainedTransformer(nn.Module, Model):
         self.hf, self.tokenizer = hf.eval(), tokenizer
         n_heads, bert = c.num_attention_heads, c.model_type == "bert"
         self.config = PretrainedConfig(
-            family=c.model_type, d_vocab=c.vocab_size, n_layers=c.num_hidden_layers,
-            d_model=c.hidden_size, n_heads=n_heads, n_ctx=c.max_position_embeddings,
+            family=c.model_type,
+            d_vocab=c.vocab_size,
+            n_layers=c.num_hidden_layers,
+            d_model=c.hidden_size,
+            n_heads=n_heads,
+            n_ctx=c.max_position_embeddings,
             d_head=getattr(c, "head_dim", None) or c.hidden_size // n_heads,
             d_mlp=getattr(c, "intermediate_size", None) or c.n_inner or 4 * c.hidden_size,
             positions="rotary" if c.model_type == "llama" else "standard",
-            causal=not bert, post_norm=bert,
-        )  # fmt: skip
+            causal=not bert,
+            post_norm=bert,
+        )
 
     def forward(
         self,

@@ -138,8 +138,9 @@ def two_heads(
     say(axis, 3.6, 1.2, "1  previous-token head", ha="right", weight="bold")
     line = {"connectionstyle": "arc3,rad=0.35", "linestyle": (0, (4, 3)), "lw": 1.6}
     ends = (at[3] - 0.3, stream + 0.26), (at[1] + 0.75, stream + 0.26)
-    axis.add_patch(FancyArrowPatch(*ends, arrowstyle="-|>,head_length=6,head_width=3",
-                                   color=SHARE, **line))  # fmt: skip
+    axis.add_patch(
+        FancyArrowPatch(*ends, arrowstyle="-|>,head_length=6,head_width=3", color=SHARE, **line)
+    )
     say(axis, 10.5, 2.4, f"“who came after {tokens[3]}?”", QUERY, ha="left")
     axis.plot([at[1] - 0.7] * 2, [stream + 0.26, out], color=VALUE, lw=2)
     arrow(axis, (at[1] - 0.7, out), (at[3] - 0.58, out), VALUE, width=2)

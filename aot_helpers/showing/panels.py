@@ -16,9 +16,12 @@ from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE, VALU
 SMALL = 9  # points, the least of a label
 COLORS = (KEY, QUERY, VALUE, SHARE, PALE, INK, "#C2185B", "#8C6D1F")
 STYLE = {
-    "axes.spines.top": False, "axes.spines.right": False, "axes.labelsize": 10,
-    "xtick.labelsize": 9.5, "ytick.labelsize": 9.5,
-}  # fmt: skip
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.labelsize": 10,
+    "xtick.labelsize": 9.5,
+    "ytick.labelsize": 9.5,
+}
 TITLE = {"loc": "left", "size": 10.5}  # of a panel
 HALO = [withStroke(linewidth=2.5, foreground="white")]
 
@@ -78,9 +81,14 @@ def panels(
     look = {"dpi": DPI, "layout": "constrained", "squeeze": False, **ratios}
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(
-            n_rows, n_columns, figsize=(width, height), sharex=sharex, sharey=sharey,
-            FigureClass=figure_class, **look,
-        )  # fmt: skip
+            n_rows,
+            n_columns,
+            figsize=(width, height),
+            sharex=sharex,
+            sharey=sharey,
+            FigureClass=figure_class,
+            **look,
+        )
     plt.close(figure)  # the notebook shows the returned figure once, not twice
     head = _write(figure, {title: INK}, 0.08, 12, "bold") if title else 0.0
     head = _write(figure, key, head, 10, "bold") if key else head
@@ -139,10 +147,17 @@ def dashed_levels(axis, levels: Mapping[float, str] | None, across: bool) -> Non
         (axis.axhline if across else axis.axvline)(at, color="0.6", lw=1, ls="--", zorder=0)
         place, look = ((1, at), (-2, 2)) if across else ((at, 1), (2, -2))
         axis.annotate(
-            name, place, look, textcoords="offset points", size=SMALL, color=PALE, zorder=1,
+            name,
+            place,
+            look,
+            textcoords="offset points",
+            size=SMALL,
+            color=PALE,
+            zorder=1,
             xycoords=axis.get_yaxis_transform() if across else axis.get_xaxis_transform(),
-            ha="right" if across else "left", va="bottom" if across else "top",
-        )  # fmt: skip
+            ha="right" if across else "left",
+            va="bottom" if across else "top",
+        )
 
 
 def name_points(axis, named: Mapping[str, tuple[float, float, str]]) -> None:
@@ -158,8 +173,16 @@ def name_points(axis, named: Mapping[str, tuple[float, float, str]]) -> None:
         for right, up in ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1)):
             look = {"ha": {1: "left", 0: "center", -1: "right"}[right], "color": color}
             look["va"] = {1: "bottom", 0: "center", -1: "top"}[up]
-            said = axis.annotate(name, (x, y), (6 * right, 5 * up), textcoords="offset points",
-                                 size=9.5, weight="bold", path_effects=HALO, **look)  # fmt: skip
+            said = axis.annotate(
+                name,
+                (x, y),
+                (6 * right, 5 * up),
+                textcoords="offset points",
+                size=9.5,
+                weight="bold",
+                path_effects=HALO,
+                **look,
+            )
             box = said.get_window_extent()
             shared = (Bbox.intersection(box, other) for other in taken)
             own = Bbox.intersection(box, inside)

@@ -76,9 +76,16 @@ def dots(
     names, rows = list(hues), list(dict.fromkeys(row for each in data.values() for row in each))
     tall = 0.22 * len(names) + 0.2 if apart else 0.36 + 0.16 * bool(number and len(names) > 1)
     figure, axes = panels(
-        1, len(data), width, max(tall, 0.36) * len(rows) + 0.75, title=title, note=note,
-        key={f"● {name}": color for name, color in hues.items() if name}, sharey=True, sharex=True,
-    )  # fmt: skip
+        1,
+        len(data),
+        width,
+        max(tall, 0.36) * len(rows) + 0.75,
+        title=title,
+        note=note,
+        key={f"● {name}": color for name, color in hues.items() if name},
+        sharey=True,
+        sharex=True,
+    )
     for axis, (panel, found) in zip(axes[0], data.items(), strict=True):
         table = {"value": [], "row": [], "series": []}
         for row, each in ((row, found.get(row, {})) for row in rows):
@@ -105,12 +112,30 @@ def dots(
                     away = (8, 0) if beside else (0, 7)
                     if stems and middle < 0:  # beyond the dot, not on its stem
                         look, away = {"ha": "right", "va": "center"}, (-8, 0)
-                    axis.annotate(f"{middle:{number}}", (right, y), away, size=9.5, **look,
-                                  textcoords="offset points", color=hues[name])  # fmt: skip
+                    axis.annotate(
+                        f"{middle:{number}}",
+                        (right, y),
+                        away,
+                        size=9.5,
+                        **look,
+                        textcoords="offset points",
+                        color=hues[name],
+                    )
         sns.swarmplot(
-            table, x="value", y="row", hue="series", order=rows, hue_order=names, palette=hues,
-            dodge=apart, size=6.5, alpha=0.8, legend=False, warn_thresh=1, ax=axis,
-        )  # fmt: skip
+            table,
+            x="value",
+            y="row",
+            hue="series",
+            order=rows,
+            hue_order=names,
+            palette=hues,
+            dodge=apart,
+            size=6.5,
+            alpha=0.8,
+            legend=False,
+            warn_thresh=1,
+            ax=axis,
+        )
         axis.hlines(
             range(len(rows)), 0, 1, "0.92", lw=1, zorder=0, transform=axis.get_yaxis_transform()
         )
@@ -192,10 +217,17 @@ def lines(
         at = [axis.transData.transform((1, y))[1] * 72 / figure.dpi for *_, y in named]
         for (name, color, y), here, there in zip(named, at, spread(at, 12.5), strict=True):
             axis.annotate(
-                name, (1, y), (4, there - here), xycoords=axis.get_yaxis_transform(), color=color,
-                textcoords="offset points", va="center", size=9.5, annotation_clip=False,
+                name,
+                (1, y),
+                (4, there - here),
+                xycoords=axis.get_yaxis_transform(),
+                color=color,
+                textcoords="offset points",
+                va="center",
+                size=9.5,
+                annotation_clip=False,
                 weight="normal" if color == PALE else "bold",
-            )  # fmt: skip
+            )
     return figure
 
 
@@ -235,9 +267,16 @@ def points(
     data, names = nested(data, 2), nested(names or {}, 2)
     hues = colors_of((name for each in data.values() for name in each), colors)
     figure, axes = panels(
-        1, len(data), width, height, title=title, note=note, sharex=shared, sharey=shared,
+        1,
+        len(data),
+        width,
+        height,
+        title=title,
+        note=note,
+        sharex=shared,
+        sharey=shared,
         key={f"● {name}": color for name, color in hues.items() if name},
-    )  # fmt: skip
+    )
     for axis, (panel, groups) in zip(axes[0], data.items(), strict=True):
         for name, (x, y) in groups.items():
             x, y = np.ravel(np.asarray(x)), np.ravel(np.asarray(y))

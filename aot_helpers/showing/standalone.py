@@ -61,10 +61,16 @@ def standalone_page(name: str, about: tuple[str, str], main: str, style: str, sc
     icon = b64encode((STATIC / "icon.svg").read_bytes()).decode()
     without = f'A script makes this page. <a href="{book}">The book</a> can be read without one.'
     parts = {
-        "TITLE": title, "DESCRIPTION": description, "ADDRESS": f"{book}{name}.html",
-        "PICTURE": f"{book}{name}.png", "ICON": icon, "MAIN": main, "WITHOUT": without,
-        "STYLE": style, "SCRIPT": f"{(STATIC / 'standalone.js').read_text('utf-8')}\n{script}",
-    }  # fmt: skip
+        "TITLE": title,
+        "DESCRIPTION": description,
+        "ADDRESS": f"{book}{name}.html",
+        "PICTURE": f"{book}{name}.png",
+        "ICON": icon,
+        "MAIN": main,
+        "WITHOUT": without,
+        "STYLE": style,
+        "SCRIPT": f"{(STATIC / 'standalone.js').read_text('utf-8')}\n{script}",
+    }
     pieces = re.split(r"/\*([A-Z]+)\*/", (STATIC / "standalone.html").read_text("utf-8"))
     return "".join(parts[piece] if i % 2 else piece for i, piece in enumerate(pieces))
 

@@ -82,8 +82,9 @@ class Claim:
             raise ValueError(f"{here}: a claim of kind {self.kind} has no rules")
         for term in (term for rule in rules for term in self.parts(rule)):
             if not TERM.fullmatch(term):
-                raise ValueError(f"{here}: {term!r} must be 'min|max|mean|median [group] "
-                                 "<=|>=|<|> number'")  # fmt: skip
+                raise ValueError(
+                    f"{here}: {term!r} must be 'min|max|mean|median [group] <=|>=|<|> number'"
+                )
 
     def parts(self, rule: str) -> list[str]:
         """A rule's terms as they are written."""

@@ -72,17 +72,24 @@ def link_first_uses(app, doctree: nodes.document, docname: str) -> None:
             parent = parent.parent
         if parent is not None or not left:
             continue
-        found = [(m.start(), -m.end(), name, m) for name, term in left.items()
-                 if (m := term.pattern.search(text))]  # fmt: skip
+        found = [
+            (m.start(), -m.end(), name, m)
+            for name, term in left.items()
+            if (m := term.pattern.search(text))
+        ]
         pieces, end = [], 0
         for start, _, name, match in sorted(found):
             if start < end:
                 continue
             where = app.builder.get_relative_uri(docname, "glossary")
             link = nodes.reference(
-                "", match[0], refuri=f"{where}#{book_pages.term_anchor(name)}", internal=True,
-                reftitle=f"{name}: {GLOSSARY[name].meaning}", classes=["term"],
-            )  # fmt: skip
+                "",
+                match[0],
+                refuri=f"{where}#{book_pages.term_anchor(name)}",
+                internal=True,
+                reftitle=f"{name}: {GLOSSARY[name].meaning}",
+                classes=["term"],
+            )
             pieces += [nodes.Text(text[end:start]), link]
             end = match.end()
             del left[name]

@@ -41,9 +41,14 @@ def test_with_mlps_positions_and_norms_the_pieces_add_up_as_well():
     terms = {name: piece[0, 3].sum().item() for name, piece in pieces.items()}
     parts = measure.by_layer(terms, "L1H3")
     assert list(parts) == [
-        "direct path", "heads of layer 0", "biases", "MLP of layer 0",
-        "other heads of layer 1", "L1H3", "MLP of layer 1",
-    ]  # fmt: skip
+        "direct path",
+        "heads of layer 0",
+        "biases",
+        "MLP of layer 0",
+        "other heads of layer 1",
+        "L1H3",
+        "MLP of layer 1",
+    ]
     assert sum(parts.values()) == pytest.approx(sum(terms.values()), abs=1e-4)
 
 

@@ -17,8 +17,11 @@ from chapters.nb16_too_good.report_model import (
 )
 from figure_checks import check_figures
 
-TEXTS = [f"This movie is {what}, and {who} liked it." for what in ("good", "bad", "long", "odd")
-         for who in ("we", "they", "Ann", "nobody")]  # fmt: skip
+TEXTS = [
+    f"This movie is {what}, and {who} liked it."
+    for what in ("good", "bad", "long", "odd")
+    for who in ("we", "they", "Ann", "nobody")
+]
 TOKENIZER = train_bpe(TEXTS, 300)
 
 

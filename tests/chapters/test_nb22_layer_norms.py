@@ -74,8 +74,11 @@ def test_what_a_norm_cannot_see_is_what_leaves_its_output():
     x = torch.randn(192)
     largest = torch.ones(192).index_fill(0, x.argmax(), 3)
     changes = {"a": x + 5, "b": 3 * x, "c": -x, "d": x + 2 * (x - x.mean()), "e": x * largest}
-    same = {k for k, y in changes.items() if torch.allclose(F.layer_norm(x, (192,)),
-            F.layer_norm(y, (192,)), atol=1e-3)}  # fmt: skip
+    same = {
+        k
+        for k, y in changes.items()
+        if torch.allclose(F.layer_norm(x, (192,)), F.layer_norm(y, (192,)), atol=1e-3)
+    }
     assert same == set("abd")
 
 

@@ -29,8 +29,12 @@ def page(request, tmp_path_factory):
 
 def links(page: str) -> list[str]:
     """The addresses of its links, those in its script among them."""
-    return book_checks.Page(page.replace('\\"', '"').replace("\\u003c", "<").replace("<script>", "")
-                            .replace("<style>", "")).links  # fmt: skip
+    return book_checks.Page(
+        page.replace('\\"', '"')
+        .replace("\\u003c", "<")
+        .replace("<script>", "")
+        .replace("<style>", "")
+    ).links
 
 
 def test_a_link_to_it_has_a_preview(page):

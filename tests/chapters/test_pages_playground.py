@@ -37,9 +37,13 @@ SHAPE = {"d_model": 24, "n_heads": 3, "d_head": 12, "n_ctx": 19}
 
 def engine(kernels=playground.PARTS / "kernels.wasm", **asked) -> dict:
     run = subprocess.run(
-        ["node", str(ENGINE)], input=json.dumps(asked), capture_output=True, text=True, check=True,
+        ["node", str(ENGINE)],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        check=True,
         env=os.environ | {"KERNELS": str(kernels)},
-    )  # fmt: skip
+    )
     return json.loads(run.stdout)
 
 
@@ -99,16 +103,24 @@ def test_loss_gradients_and_updates_are_those_of_pytorch(kernels):
     sent = [
         {
             "settings": {
-                "nLayers": model.config.n_layers, "nHeads": 3, "dModel": 24, "dHead": 12,
-                "nCtx": 19, "positions": model.config.positions,
-                "smearedKeys": model.config.smeared_keys, "rate": 0.01, "rateHeads": 0.02,
-                "rateRelative": 0.1, "warmup": 20,
+                "nLayers": model.config.n_layers,
+                "nHeads": 3,
+                "dModel": 24,
+                "dHead": 12,
+                "nCtx": 19,
+                "positions": model.config.positions,
+                "smearedKeys": model.config.smeared_keys,
+                "rate": 0.01,
+                "rateHeads": 0.02,
+                "rateRelative": 0.1,
+                "warmup": 20,
             },
-            "tokens": tokens.tolist(), "kernels": kernels,
+            "tokens": tokens.tolist(),
+            "kernels": kernels,
             "weights": {name: W.tolist() for name, W in named(model, lambda p: p).items()},
         }
         for model, tokens in made.values()
-    ]  # fmt: skip
+    ]
     for (model, tokens), found in zip(
         made.values(), engine(gradients=sent)["gradients"], strict=True
     ):
@@ -124,9 +136,13 @@ def test_loss_gradients_and_updates_are_those_of_pytorch(kernels):
         gradients = named(exact, gradient)
         assert_close(found["gradients"], gradients, 1e-4)
         config = TrainConfig(
-            10, 0.01, weight_decay=0.0, optimizer="muon", learning_rate_heads=0.02,
+            10,
+            0.01,
+            weight_decay=0.0,
+            optimizer="muon",
+            learning_rate_heads=0.02,
             learning_rate_relative=10.0,
-        )  # fmt: skip
+        )
         start = named(exact, lambda p: p.detach().clone())
         exact.zero_grad()
         optimizer = make_optimizer(exact, config)
@@ -210,9 +226,18 @@ def test_every_message_names_its_run_and_a_run_ends_where_it_should():
     one = (1, "reset", ("settings", {}), ("until", 40))
     two = (2, "reset", ("settings", {"seed": 2}), ("until", 20))
     said = worker(
-        (1, "speed", ("stepsPerSecond", 1e9)), one, (1, "play"), 5, two, (2, "play"), 20,
-        (2, "ablate", ("heads", [["L1H0", "zero"]])), (2, "play"), 23, (2, "pause"),
-    )  # fmt: skip
+        (1, "speed", ("stepsPerSecond", 1e9)),
+        one,
+        (1, "play"),
+        5,
+        two,
+        (2, "play"),
+        20,
+        (2, "ablate", ("heads", [["L1H0", "zero"]])),
+        (2, "play"),
+        23,
+        (2, "pause"),
+    )
     assert sorted(each["run"] for each in said) == [each["run"] for each in said]
     first, second = ([each for each in said if each["run"] == run] for run in (1, 2))
     assert 5 <= first[-1]["step"] < 40 and not any(each["ended"] for each in first)
@@ -253,11 +278,15 @@ def test_the_kernels_are_those_of_their_source(tmp_path):
     model, tokens = a_model(2, "relative", True)
     case = {
         "settings": {
-            "nHeads": 3, "dModel": 24, "dHead": 12, "nCtx": 19, "smearedKeys": True,
+            "nHeads": 3,
+            "dModel": 24,
+            "dHead": 12,
+            "nCtx": 19,
+            "smearedKeys": True,
         },
         "tokens": tokens.tolist(),
         "weights": {name: W.tolist() for name, W in named(model, lambda p: p).items()},
-    }  # fmt: skip
+    }
 
     def found(kernels, how):
         return engine(kernels, gradients=[{**case, "kernels": how}])["gradients"][0]

@@ -34,14 +34,28 @@ def texts() -> list[str]:
     found = [story(name) for name in NAMES] + NAMES
     found += aot.load_corpus("stories", "test", quiet=True).texts[:40]
     found += [
-        "  two  spaces ", "a\tb\n\n c", "don't we'll I'M 's", "x<|bos|>y<|bos|>",
+        "  two  spaces ",
+        "a\tb\n\n c",
+        "don't we'll I'M 's",
+        "x<|bos|>y<|bos|>",
         "\u00a0\u2003a\u0085b",
-        "1234 ½ ²", "…—“quoted”", "\ufeffa\u200bb", "e\u0301",
-    ]  # fmt: skip
+        "1234 ½ ²",
+        "…—“quoted”",
+        "\ufeffa\u200bb",
+        "e\u0301",
+    ]
     draw = random.Random(0)
-    kinds = ["abcxyz ABC  ''", "äßçñøžığ ", "αβγ жшя אבג ", "中文字 かな ", "🙂👍🏽🐎 ", "0123 ٣٤ ",
-             " \t\n\u00a0\u2003\u0085\u3000", ".,;:!?-_'\"()<|>",
-             "\x00\x07\x1f\x7f\u200d"]  # fmt: skip
+    kinds = [
+        "abcxyz ABC  ''",
+        "äßçñøžığ ",
+        "αβγ жшя אבג ",
+        "中文字 かな ",
+        "🙂👍🏽🐎 ",
+        "0123 ٣٤ ",
+        " \t\n\u00a0\u2003\u0085\u3000",
+        ".,;:!?-_'\"()<|>",
+        "\x00\x07\x1f\x7f\u200d",
+    ]
     for _ in range(400):
         letters = "".join(draw.sample(kinds, 3))
         found.append("".join(draw.choices(letters, k=draw.randint(1, 30))))
@@ -79,10 +93,12 @@ def answer(tmp_path_factory, run, cases):
     floats = [last[name].astype("<f4").ravel() for name in first]
     (folder / "floats").write_bytes(np.concatenate(floats).tobytes())
     asked = {
-        "run": str(folder / "run.json"), "floats": str(folder / "floats"), "texts": texts(),
+        "run": str(folder / "run.json"),
+        "floats": str(folder / "floats"),
+        "texts": texts(),
         "cases": [{"step": k, "ids": ids.tolist(), "off": off} for k, ids, off in cases],
         "names": [*READ, LONG],
-    }  # fmt: skip
+    }
     done = subprocess.run(
         ["node", str(ENGINE)], input=json.dumps(asked), capture_output=True, text=True, check=True
     )

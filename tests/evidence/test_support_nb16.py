@@ -24,8 +24,11 @@ from evidence.support.nb16.results import ON_REVIEWS, held_out, named, pieces, r
 from evidence.support.nb16.set_ups import FAULTS, LEARNED, SWEEP, Setup, examine, learn
 from figure_checks import check_figures
 
-TEXTS = [f"This movie is {what}, and {who} liked it." for what in ("good", "bad", "long", "odd")
-         for who in ("we", "they", "Ann", "nobody")]  # fmt: skip
+TEXTS = [
+    f"This movie is {what}, and {who} liked it."
+    for what in ("good", "bad", "long", "odd")
+    for who in ("we", "they", "Ann", "nobody")
+]
 TOKENIZER = train_bpe(TEXTS, 300)
 
 

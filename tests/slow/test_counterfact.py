@@ -30,8 +30,11 @@ def in_home(home, code, *arguments, cwd=ROOT):
     surroundings = os.environ | {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "PYTHONPATH": path}
     run = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
-        env=surroundings, cwd=cwd, capture_output=True, text=True,
-    )  # fmt: skip
+        env=surroundings,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+    )
     assert run.returncode == 0, run.stderr
     return run.stdout
 

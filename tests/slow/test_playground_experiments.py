@@ -21,9 +21,12 @@ def test_a_condition_comes_out_as_measured(name):
     condition = {key: each for key, each in CONDITIONS[name].items() if key != "seeds"}
     run = {**condition, "settings": {**condition["settings"], "seed": known["seed"]}}
     done = subprocess.run(
-        ["node", ENGINE], input=json.dumps({"train": [run]}), capture_output=True, text=True,
+        ["node", ENGINE],
+        input=json.dumps({"train": [run]}),
+        capture_output=True,
+        text=True,
         check=True,
-    )  # fmt: skip
+    )
     (found,) = json.loads(done.stdout)["train"]
     for each in set(SAME) & set(known):
         assert found[each] == pytest.approx(known[each], abs=1e-3), each

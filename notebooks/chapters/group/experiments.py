@@ -49,8 +49,14 @@ def circuits(name: str) -> dict:
         lost[str(head)] = 1 - left / score
     writer, second = sorted(lost, key=lost.get)[:-3:-1]
     route = table.loc[tuple(reader), "route"]
-    return {"lost": lost[writer], "second": lost[second], "score": score, "reader": str(reader),
-            "writer": writer, "route": route}  # fmt: skip
+    return {
+        "lost": lost[writer],
+        "second": lost[second],
+        "score": score,
+        "reader": str(reader),
+        "writer": writer,
+        "route": route,
+    }
 
 
 def rates(rate: float) -> dict:
@@ -100,8 +106,9 @@ def seeds(seed: int) -> dict:
     tokenizer = aot.load_checkpoint("stories-2l").tokenizer
     stories = aot.load_corpus("stories", quiet=True)
     stream = aot.token_stream(tokenizer.encode_many(stories.texts), tokenizer.bos)
-    batches = aot.Windows(stream, n_ctx=65, repeat_share=0.3, repeat_lengths=(8, 32),
-                          random_share=0.5)  # fmt: skip
+    batches = aot.Windows(
+        stream, n_ctx=65, repeat_share=0.3, repeat_lengths=(8, 32), random_share=0.5
+    )
     torch.manual_seed(seed)
     model = aot.AttentionOnlyTransformer(
         aot.ModelConfig(1024, n_layers=2, n_ctx=65, positions="relative", layer_norm=False)
@@ -140,33 +147,75 @@ SEVEN = [f"{PLANTED}{kind}{s}" for kind in ("", "-2heads") for s in ("", "-seed1
 SEVEN += ["planted-2l"]
 EXPERIMENTS = {
     "birth": Experiment(
-        "birth", "At which training step does a model copy?", "seed",
-        "step at which 90 % is copied", "step", SEEDS, None,
+        "birth",
+        "At which training step does a model copy?",
+        "seed",
+        "step at which 90 % is copied",
+        "step",
+        SEEDS,
+        None,
     ),
     "circuits": Experiment(
-        "04", "How much does an induction head lose without one head of layer 0?", "model",
-        "share of its induction score that is lost", "lost",
-        (STORIES, *(f"{STORIES}-seed{i}" for i in (1, 2, 3, 4)), "docstrings-2l",
-         "docstrings-2l-seed1", "docstrings-2l-seed2"), circuits,
+        "04",
+        "How much does an induction head lose without one head of layer 0?",
+        "model",
+        "share of its induction score that is lost",
+        "lost",
+        (
+            STORIES,
+            *(f"{STORIES}-seed{i}" for i in (1, 2, 3, 4)),
+            "docstrings-2l",
+            "docstrings-2l-seed1",
+            "docstrings-2l-seed2",
+        ),
+        circuits,
     ),
     "rates": Experiment(
-        "05", "Which learning rate is best?", "learning rate", "loss on unread stories (nats)",
-        "loss", (0.0005, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5), rates, log=True,
+        "05",
+        "Which learning rate is best?",
+        "learning rate",
+        "loss on unread stories (nats)",
+        "loss",
+        (0.0005, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5),
+        rates,
+        log=True,
     ),
     "coins": Experiment(
-        "07", "Which models toss a coin, and after which word?",
-        "probability of the right noun after “in”", "probability of the right noun after “at”",
-        "after_at", (*SEVEN, "your own"), coins, across="after_in",
+        "07",
+        "Which models toss a coin, and after which word?",
+        "probability of the right noun after “in”",
+        "probability of the right noun after “at”",
+        "after_at",
+        (*SEVEN, "your own"),
+        coins,
+        across="after_in",
     ),
     "seeds": Experiment(
-        "09", "At which step is copying any token half learned?", "seed",
-        "step at which half of the gap is there", "half", SEEDS, seeds,
+        "09",
+        "At which step is copying any token half learned?",
+        "seed",
+        "step at which half of the gap is there",
+        "half",
+        SEEDS,
+        seeds,
     ),
     "scatter": Experiment(
-        "12", "Does a good in-context score mean that a model copies?",
-        "in-context score (nats; the lower, the better)", "share of random tokens copied",
-        "copied", (STORIES, f"{STORIES}-seed1", f"{STORIES}-fixed-length", f"{STORIES}-no-repeats",
-         f"{STORIES}-no-repeats-seed1", "stories-1l", "stories-1l-smeared", "stories-0l"),
-        scatter, across="score",
+        "12",
+        "Does a good in-context score mean that a model copies?",
+        "in-context score (nats; the lower, the better)",
+        "share of random tokens copied",
+        "copied",
+        (
+            STORIES,
+            f"{STORIES}-seed1",
+            f"{STORIES}-fixed-length",
+            f"{STORIES}-no-repeats",
+            f"{STORIES}-no-repeats-seed1",
+            "stories-1l",
+            "stories-1l-smeared",
+            "stories-0l",
+        ),
+        scatter,
+        across="score",
     ),
-}  # fmt: skip
+}

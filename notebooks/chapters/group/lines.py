@@ -153,10 +153,16 @@ def figure(name: str, rows: list[Row]):
     for groups in panels.values():
         groups.update({each: (*zip(*at, strict=True),) or ([], []) for each, at in groups.items()})
     drawn = plots.points(
-        panels, one["asks"], one["x"], one["y"], shared=False, width=10.5 if guessed else 8.6,
-        height=4.2, colors={gray: plots.COLORS[4], "the group": plots.COLORS[1]},
+        panels,
+        one["asks"],
+        one["x"],
+        one["y"],
+        shared=False,
+        width=10.5 if guessed else 8.6,
+        height=4.2,
+        colors={gray: plots.COLORS[4], "the group": plots.COLORS[1]},
         names={"by setting": dict(zip(labels, ours, strict=True)), beside: named},
-    )  # fmt: skip
+    )
     if is_text:
         drawn.axes[0].set_xticks(x, settings, rotation=30, ha="right")
     scale = "log" if one["log"] else "linear"
@@ -185,8 +191,16 @@ def verdict(rule: str, name: str, rows: list[Row], text: str) -> str:
         if not (parts := rules.TERM.fullmatch(term)):
             raise ValueError(f"{term!r} is no rule: write one such as 'max half <= 350'")
         fails = term.replace(f" {parts[3]} ", f" {TURNED[parts[3]]} ")
-        one = rules.Claim("rule", rule, "the group", kind="identity", before=before, holds=term,
-                          fails=fails, unit=known()[name]["y"])  # fmt: skip
+        one = rules.Claim(
+            "rule",
+            rule,
+            "the group",
+            kind="identity",
+            before=before,
+            holds=term,
+            fails=fails,
+            unit=known()[name]["y"],
+        )
         values = [row.number(parts[2] or known()[name]["measure"]) for row in rows]
         found.append(rules.judge(one, {parts[2] or "": values}))
     word = max(found, key=rules.WORDS[before].index)
@@ -204,9 +218,12 @@ def board(rows: list[Row], session: str) -> str:
             if state := re.fullmatch(r"([sto])(\d{,3})", row.said[number], re.ASCII):
                 cells[number] = progress.drawn(kinds[state[1]], f"{number}: ") + state[2]
     head = "".join(f"<th>{number}</th>" for number in ["", "ready", *numbers])
-    body = "".join(f"<tr><th>{html.escape(who)}</th>" + "".join(
-        f"<td>{cells.get(each, '')}</td>" for each in ["ready", *numbers]) + "</tr>"
-        for who, cells in people.items())  # fmt: skip
+    body = "".join(
+        f"<tr><th>{html.escape(who)}</th>"
+        + "".join(f"<td>{cells.get(each, '')}</td>" for each in ["ready", *numbers])
+        + "</tr>"
+        for who, cells in people.items()
+    )
     return f"<table><tr>{head}</tr>{body}</table>" if people else ""
 
 
@@ -214,8 +231,10 @@ def done_line(session: str, by: str, mine: int) -> str:
     """What my/progress.json holds of a session's exercises, as a line for the board."""
     path = progress.progress_path()
     kept = progress.read(path) if path else {}
-    said = {n: f"{kept[n]['status'][0]}{kept[n]['tries']}" if n in kept else "o"
-            for n in progress.exercises_of(session)}  # fmt: skip
+    said = {
+        n: f"{kept[n]['status'][0]}{kept[n]['tries']}" if n in kept else "o"
+        for n in progress.exercises_of(session)
+    }
     return line("done", by, mine, **said)
 
 

@@ -188,9 +188,13 @@ def eight_patterns(
         f"layer {i}": {name: named[name] for name in heads[4 * i : 4 * i + 4]} for i in (0, 1)
     }
     figure = plots.grids(
-        layers, title, x_label="attended to (key)", y_label="attends (query)",
-        label="attention weight", cell=2.05 / len(patterns[0]),
-    )  # fmt: skip
+        layers,
+        title,
+        x_label="attended to (key)",
+        y_label="attends (query)",
+        label="attention weight",
+        cell=2.05 / len(patterns[0]),
+    )
     size = (columns[-1] - columns[0] + 2, rows[-1] - rows[0] + 1)
     for axis in figure.axes[: len(heads)]:
         axis.add_patch(Rectangle((columns[0], rows[0]), *size, fc="none", ec=QUERY, lw=1.6))

@@ -53,6 +53,13 @@ def costs(
     floor = axes[0, 1]
     floor.axhline(entropy, color="0.6", lw=1, ls="--", zorder=0)
     said = f"entropy: {entropy:.2f}, however the text is cut"
-    floor.annotate(said, (sizes[-1], entropy), (0, 7), textcoords="offset points", ha="right",
-                   size=9.5, color=PALE)  # fmt: skip
+    floor.annotate(
+        said,
+        (sizes[-1], entropy),
+        (0, 7),
+        textcoords="offset points",
+        ha="right",
+        size=9.5,
+        color=PALE,
+    )
     return figure

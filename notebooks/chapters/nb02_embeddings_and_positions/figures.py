@@ -49,9 +49,15 @@ def cosine_map(
     """Cosines of words with each other, a map for each matrix; pairs that are marked get a dot."""
     others = {name: np.where(np.eye(len(words)), np.nan, each) for name, each in panels.items()}
     figure = plots.grids(
-        {"": others}, title, row_names=words, column_names=words, x_label=label, limits=(-1, 1),
-        colors="RdBu_r", label="cosine",
-    )  # fmt: skip
+        {"": others},
+        title,
+        row_names=words,
+        column_names=words,
+        x_label=label,
+        limits=(-1, 1),
+        colors="RdBu_r",
+        label="cosine",
+    )
     dots = [(i, j) for i, a in enumerate(words) for j, b in enumerate(words) if {a, b} in marked]
     for axis in figure.axes[: len(panels)]:
         axis.plot(*(np.transpose(dots) + 0.5), "o", color=INK, ms=4)

@@ -120,9 +120,16 @@ def patterns(
 ) -> Figure:
     """Attention patterns with their numbers; where a weight is 0 the cell stays empty."""
     return grids(
-        {"": maps}, title, row_names=tokens, column_names=tokens, number=".2f", least=0.001,
-        x_label="attended to (key)", y_label="attends (query)", cell=(0.72, 0.6),
-    )  # fmt: skip
+        {"": maps},
+        title,
+        row_names=tokens,
+        column_names=tokens,
+        number=".2f",
+        least=0.001,
+        x_label="attended to (key)",
+        y_label="attends (query)",
+        cell=(0.72, 0.6),
+    )
 
 
 def hardening(

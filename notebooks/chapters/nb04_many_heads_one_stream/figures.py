@@ -194,6 +194,12 @@ def rivals(
         sums = np.round(np.asarray(tables[said]).sum(axis=0, keepdims=True), 1)
         shown[" " * i] = {said: np.concatenate([table, sums])}
     return plots.grids(
-        shown, title, number="+.1f", row_names=names, column_names=[repr(each) for each in tokens],
-        limits=(-1.6 * most, 1.6 * most), colors=SIGNED, cell=(0.86, 0.3),
-    )  # fmt: skip
+        shown,
+        title,
+        number="+.1f",
+        row_names=names,
+        column_names=[repr(each) for each in tokens],
+        limits=(-1.6 * most, 1.6 * most),
+        colors=SIGNED,
+        cell=(0.86, 0.3),
+    )

@@ -122,8 +122,18 @@ def _losses(answer, batches, rates) -> tuple[Tensor, list[float], set[int]]:
     return torch.cat([p.detach().flatten() for p in model.parameters()]), told, lengths
 
 
-def flawed(model, optimizer, batches, rates, watch, clear=True, inputs=-1, targets=1,
-           clip=True, rate_is="set"):  # fmt: skip
+def flawed(
+    model,
+    optimizer,
+    batches,
+    rates,
+    watch,
+    clear=True,
+    inputs=-1,
+    targets=1,
+    clip=True,
+    rate_is="set",
+):
     """The loop with a mistake that many make. inputs, targets: where the two windows end, begin."""
     for batch, rate in zip(batches, rates, strict=True):
         x = batch[:, :inputs] if inputs else batch
@@ -243,8 +253,9 @@ def _sample(answer):
     for temperature, top_k in ((1.0, None), (0.5, None), (2.0, None), (1.0, 2), (0.5, 3)):
         drawn = answer(model, start, N_DRAWN, temperature=temperature, top_k=top_k)[2:]
         found = torch.bincount(drawn, minlength=4) / N_DRAWN
-        cut = torch.tensor([p if not top_k or p >= sorted(probabilities)[-top_k] else 0.0
-                            for p in probabilities])  # fmt: skip
+        cut = torch.tensor(
+            [p if not top_k or p >= sorted(probabilities)[-top_k] else 0.0 for p in probabilities]
+        )
         whole = torch.tensor(probabilities)
         expected = cut ** (1 / temperature) / (cut ** (1 / temperature)).sum()
         mistakes = {

@@ -185,9 +185,15 @@ def marked_texts(tokenizer, texts, n, marked, title, key):
 def endings_read_and_written(tables, names, title):
     """Probability of each ending (column) after half a surname, by the ending read (row)."""
     figure = grids(
-        {"": tables}, title, row_names=names, column_names=names, cell=0.2, label="probability",
-        x_label="ending of the new name", y_label="ending of the name in the prompt",
-    )  # fmt: skip
+        {"": tables},
+        title,
+        row_names=names,
+        column_names=names,
+        cell=0.2,
+        label="probability",
+        x_label="ending of the new name",
+        y_label="ending of the name in the prompt",
+    )
     for axis in figure.axes[: len(tables)]:
         axis.tick_params(labelsize=9)
         axis.tick_params(axis="x", rotation=90)

@@ -152,9 +152,18 @@ def _table(axis, values, names: list[str], number: str, title: str, top: float, 
     """A table of 5 × 5 matches: rows are queries, columns are keys."""
     values = np.round(np.asarray(values, dtype=float), int(number[1])) + 0.0  # no -0.0
     sns.heatmap(
-        values, vmin=0, vmax=top, cmap=WEIGHTS, cbar=False, ax=axis, annot=True, fmt=number,
-        annot_kws={"size": 10}, linewidths=1.5, linecolor="0.93",
-    )  # fmt: skip
+        values,
+        vmin=0,
+        vmax=top,
+        cmap=WEIGHTS,
+        cbar=False,
+        ax=axis,
+        annot=True,
+        fmt=number,
+        annot_kws={"size": 10},
+        linewidths=1.5,
+        linecolor="0.93",
+    )
     for text, value in zip(axis.texts, values.flat, strict=True):
         small = abs(value) < 0.03 * top
         text.set(color="0.7" if small else text.get_color(), weight="normal" if small else "bold")

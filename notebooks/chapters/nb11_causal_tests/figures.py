@@ -28,10 +28,16 @@ def loss_by_place(rises: dict[str, dict[str, Float[Tensor, " place"]]], title: s
         for panel, some in rises.items()
     }
     figure = lines(
-        data, title, "token of the text", "rise of the loss (nats)", marker="",
-        colors={"L0H3": KEY, "L0H2": QUERY}, levels={0: ""}, y_range=(-0.6, 8.4),
+        data,
+        title,
+        "token of the text",
+        "rise of the loss (nats)",
+        marker="",
+        colors={"L0H3": KEY, "L0H2": QUERY},
+        levels={0: ""},
+        y_range=(-0.6, 8.4),
         height=2.6,
-    )  # fmt: skip
+    )
     for axis in figure.axes:
         axis.axvspan(length + 1.5, 2 * length + 0.5, color="0.94", zorder=-1)
         for middle, said in ((length / 2, "first copy"), (1.5 * length + 1, "second copy")):
@@ -138,9 +144,15 @@ def losses_by_difference(
     tokens: {what is ablated: (logit difference, loss)}. On the curve: the means of both.
     """
     figure, axes = panels(
-        2, 1, 8.6, 5.0, title=title, sharex=True, height_ratios=(1.35, 1),
+        2,
+        1,
+        8.6,
+        5.0,
+        title=title,
+        sharex=True,
+        height_ratios=(1.35, 1),
         note="dots on the curve: means; bars below: how the tokens of each run are spread over m",
-    )  # fmt: skip
+    )
     (curve, strips), marks = axes[:, 0], {}
     colors = dict(zip(tokens, ("0.4", KEY, VALUE, QUERY), strict=False))
     every = np.concatenate([np.ravel(m) for m, _ in tokens.values()])

@@ -77,9 +77,17 @@ def by_index(
     top = max(3.4, 1.3 * max(max(y) for _, y in data.values()))
     styles = {name: "--" for name in curves if name.startswith("without")}
     figure = lines(
-        {"": data}, title, "token index (log scale)", "loss (nats)", colors=COLORS, marker="",
-        styles=styles, x_log=True, x_ticks=INDEX, y_range=(0, top),
-    )  # fmt: skip
+        {"": data},
+        title,
+        "token index (log scale)",
+        "loss (nats)",
+        colors=COLORS,
+        marker="",
+        styles=styles,
+        x_log=True,
+        x_ticks=INDEX,
+        y_range=(0, top),
+    )
     (axis,) = figure.axes
     axis.set_xlim(1.9, 130)
     if crowd:
@@ -89,9 +97,13 @@ def by_index(
         look = {"color": "0.5", "size": 9.5, "va": "center", "annotation_clip": False}
         at = (1, max(y[-1] for _, y in drawn))
         axis.annotate(
-            crowd_name, at, (4, 0), xycoords=axis.get_yaxis_transform(),
-            textcoords="offset points", **look,
-        )  # fmt: skip
+            crowd_name,
+            at,
+            (4, 0),
+            xycoords=axis.get_yaxis_transform(),
+            textcoords="offset points",
+            **look,
+        )
     for name, mean in means.items():
         if name not in styles:
             axis.plot(range(1, len(mean) + 1), mean, ".", color=COLORS[name], ms=3.5, alpha=0.35)

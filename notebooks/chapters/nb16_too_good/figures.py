@@ -20,9 +20,13 @@ def learning(panels: dict[str, dict[str, tuple]], *, title: str, **more) -> Figu
 
 
 def sliding(
-    logits: Float[Tensor, "pos token"], words: list[str], by: float,
-    losses: dict[str, tuple[list, list]], *, title: str,
-) -> Figure:  # fmt: skip
+    logits: Float[Tensor, "pos token"],
+    words: list[str],
+    by: float,
+    losses: dict[str, tuple[list, list]],
+    *,
+    title: str,
+) -> Figure:
     """One token's logits slide up at all positions; what two losses say to that.
 
     words: of the columns of logits; the first one slides. losses: {name: (slides, loss, as a
@@ -62,9 +66,13 @@ def two_softmaxes(
     }
     shares = {name: table for name, (table, _) in panels.items()}
     figure = plots.grids(
-        {"": shares}, title, number=".2f", row_names="position {}", column_names=words,
+        {"": shares},
+        title,
+        number=".2f",
+        row_names="position {}",
+        column_names=words,
         cell=(0.66, 0.5),
-    )  # fmt: skip
+    )
     for axis, (_, color) in zip(figure.axes, panels.values(), strict=True):
         axis.title.set(color=color, weight="bold")
         for pos, token in enumerate(targets):

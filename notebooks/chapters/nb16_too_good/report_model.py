@@ -136,9 +136,13 @@ def black_boxes(rows: Rows) -> tuple[Callable, Callable]:
 
 @torch.no_grad()
 def write_on(
-    model: ReportModel, prompt: Int[Tensor, " pos"], n: int = 7, top_k: int = 10, seed: int = 0,
+    model: ReportModel,
+    prompt: Int[Tensor, " pos"],
+    n: int = 7,
+    top_k: int = 10,
+    seed: int = 0,
     first_kept: bool = False,
-) -> Int[Tensor, " longer"]:  # fmt: skip
+) -> Int[Tensor, " longer"]:
     """The prompt and n tokens more, each drawn from the top_k.
 
     first_kept: once the text is longer than the context, show the model its beginning, as S0 does.

@@ -14,9 +14,12 @@ AMBER = "#E69F00"  # beside QUERY, of the same palette
 
 
 def name_on_prompts(
-    rates: Mapping[str, Float[Tensor, "noun opening"]], nouns: list[str], openings: list[str],
-    title: str, n_rows: int = 7,
-) -> Figure:  # fmt: skip
+    rates: Mapping[str, Float[Tensor, "noun opening"]],
+    nouns: list[str],
+    openings: list[str],
+    title: str,
+    n_rows: int = 7,
+) -> Figure:
     """How many rows each prompt hits, a table for each name; nouns by their rate in the first."""
     order = next(iter(rates.values())).mean(dim=1).argsort(descending=True).tolist()
     tables = {name: {"": (n_rows * each[order]).T.round()} for name, each in rates.items()}
@@ -24,40 +27,61 @@ def name_on_prompts(
         f"in each cell: how many of the {n_rows} rows attend most to the word named (0 is left out)"
     )
     return grids(
-        tables, title, number=".0f", least=1, limits=(0, n_rows), cell=(0.27, 0.24), note=note,
+        tables,
+        title,
+        number=".0f",
+        least=1,
+        limits=(0, n_rows),
+        cell=(0.27, 0.24),
+        note=note,
         row_names=[each.replace("{}", "…") for each in openings],
         column_names=[nouns[i] for i in order],
-    )  # fmt: skip
+    )
 
 
 def moved_nouns(tables: Mapping[str, Float[Tensor, "stands_at place"]], title: str) -> Figure:
     """Where each noun stands, and which of four places is attended to."""
     places = ["1st", "2nd", "3rd", "4th"]
     return grids(
-        {"": tables}, title, number=".0%", row_names=places, column_names=places, cell=(0.48, 0.4),
-        x_label="place attended to", y_label="the noun stands at",
-    )  # fmt: skip
+        {"": tables},
+        title,
+        number=".0%",
+        row_names=places,
+        column_names=places,
+        cell=(0.48, 0.4),
+        x_label="place attended to",
+        y_label="the noun stands at",
+    )
 
 
 def with_and_without_bos(
-    among: Float[Tensor, "word seen"], pattern: Float[Tensor, "query key"], words: list[str],
+    among: Float[Tensor, "word seen"],
+    pattern: Float[Tensor, "query key"],
+    words: list[str],
     title: str,
-) -> Figure:  # fmt: skip
+) -> Figure:
     """One head's map without BOS and with it, on the same axes; each word is one token."""
     left_out = np.full(pattern.shape, np.nan)
     left_out[1:, 1:] = among
     names = ["BOS", *map(shown, words)]
     panels_ = {"BOS left out, as before": left_out, "all of the attention": np.asarray(pattern)}
     return grids(
-        {"": panels_}, title, row_names=names, column_names=names, cell=(0.31, 0.27),
-        x_label="token attended to (key)", y_label="token that attends (query)",
-    )  # fmt: skip
+        {"": panels_},
+        title,
+        row_names=names,
+        column_names=names,
+        cell=(0.31, 0.27),
+        x_label="token attended to (key)",
+        y_label="token that attends (query)",
+    )
 
 
 def change_by_token(
-    on_bos: Float[Tensor, " token"], change: Float[Tensor, " token"],
-    kinds: Mapping[str, Bool[Tensor, " token"]], title: str,
-) -> Figure:  # fmt: skip
+    on_bos: Float[Tensor, " token"],
+    change: Float[Tensor, " token"],
+    kinds: Mapping[str, Bool[Tensor, " token"]],
+    title: str,
+) -> Figure:
     """What each token leaves to BOS, and how much its prediction changes without the head.
 
     kinds: at most two kinds of tokens with colors of their own; all others are gray.
@@ -66,20 +90,29 @@ def change_by_token(
     masks = {name: np.asarray(mask) for name, mask in kinds.items()}
     masks = {"any other token": ~np.any([*masks.values()], axis=0)} | masks
     return points(
-        {"": {name: (x[mask], y[mask]) for name, mask in masks.items()}}, title,
-        "attention that the head gives to BOS at this token", "change without it (nats)",
-        colors=dict(zip(masks, (PALE, QUERY, AMBER), strict=False)), width=7.2, height=2.9,
-    )  # fmt: skip
+        {"": {name: (x[mask], y[mask]) for name, mask in masks.items()}},
+        title,
+        "attention that the head gives to BOS at this token",
+        "change without it (nats)",
+        colors=dict(zip(masks, (PALE, QUERY, AMBER), strict=False)),
+        width=7.2,
+        height=2.9,
+    )
 
 
 def on_a_text(pattern: Float[Tensor, "query key"], tokens: list[str], title: str) -> Figure:
     """One head's whole attention pattern; the rows of line breaks have orange names."""
     names = ["BOS", *map(shown, tokens[1:])]
     figure = grids(
-        {"": {"": pattern}}, title, row_names=names, column_names=names, cell=0.185,
-        x_label="token attended to (key)", y_label="token that attends (query)",
+        {"": {"": pattern}},
+        title,
+        row_names=names,
+        column_names=names,
+        cell=0.185,
+        x_label="token attended to (key)",
+        y_label="token that attends (query)",
         note="⏎ is a line break, · a space",
-    )  # fmt: skip
+    )
     for label in figure.axes[0].get_yticklabels():
         if label.get_text() == "⏎":
             label.set(color=QUERY, weight="bold")

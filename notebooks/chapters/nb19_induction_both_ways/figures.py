@@ -117,15 +117,30 @@ def solved(
             ends = (there, y + 0.22 * up), (middle + 0.16 * step, y + 0.22 * up)
             axis.annotate("", *ends, arrowprops=look)
             note = f"L0H{head} attends {share:.2f}\nand notes “{side} me: {names[here - 1 + step]}”"
-            say(axis, middle + 0.3 * step, y + 0.79 * up, note, color, size=9.5,
-                ha="right" if step < 0 else "left")  # fmt: skip
+            say(
+                axis,
+                middle + 0.3 * step,
+                y + 0.79 * up,
+                note,
+                color,
+                size=9.5,
+                ha="right" if step < 0 else "left",
+            )
     arrow(axis, (middle, 1.53), (middle, 2.97), SHARE, width=2.4)
     shares = [cache["L1.pattern"][0, head, at, copy].item() for head in (0, 1)]
     for step, match, side in ((-1, 0, "before"), (1, 1, "after")):
         gains = [f"{each[match]:+.0f} in L1H{head}" for head, each in enumerate(matches)]
         told = f"“{side} me” meets “{side} me”:\n" + ", ".join(gains)
-        say(axis, middle + 0.2 * step, 2.4, told, SHARE, size=10, weight="bold",
-            ha="right" if step < 0 else "left")  # fmt: skip
+        say(
+            axis,
+            middle + 0.2 * step,
+            2.4,
+            told,
+            SHARE,
+            size=10,
+            weight="bold",
+            ha="right" if step < 0 else "left",
+        )
     sources = "attention: of this text; + : what a match adds, the mean of the random texts"
     say(axis, 0.15, 0.1, sources, PALE, size=9.5, ha="left")
     attends = ", ".join(f"L1H{head} {share:.2f}" for head, share in enumerate(shares))

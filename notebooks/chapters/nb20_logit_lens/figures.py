@@ -60,9 +60,15 @@ def readings_and_effects(
     """
     layers = sorted({head.layer for head in effects})
     figure, axes = plots.panels(
-        1, len(layers), 8.6, 3.7, title=title, sharex=True, sharey=True,
+        1,
+        len(layers),
+        8.6,
+        3.7,
+        title=title,
+        sharex=True,
+        sharey=True,
         note="a dot: one head in one of the prompts; dashed: reading = effect",
-    )  # fmt: skip
+    )
     for axis, layer in zip(axes[0], layers, strict=True):
         axis.axline((0, 0), slope=1, color="0.6", lw=1, ls="--", zorder=0)
         for head, both in effects.items():
@@ -72,9 +78,15 @@ def readings_and_effects(
                 if head in marked:
                     at = max(np.median(reading), 1.2), np.median(effect)
                     axis.annotate(
-                        str(head), at, (9, -10 * (layer > 0)), textcoords="offset points",
-                        color=color, size=10.5, weight="bold", va="center",
-                    )  # fmt: skip
+                        str(head),
+                        at,
+                        (9, -10 * (layer > 0)),
+                        textcoords="offset points",
+                        color=color,
+                        size=10.5,
+                        weight="bold",
+                        va="center",
+                    )
         axis.set_title(f"layer {layer}", **plots.TITLE)
         axis.set_xlabel(READING)
     axes[0, 0].set_ylabel(EFFECT)
@@ -91,9 +103,15 @@ def heads_of_a_model(
     layers = [int(name[1:].split("H")[0]) for name in table.index]
     each = (max(layers) + 1) // n_panels
     figure, axes = plots.panels(
-        1, n_panels, 10, 3.7, title=title, sharex=True, sharey=True,
+        1,
+        n_panels,
+        10,
+        3.7,
+        title=title,
+        sharex=True,
+        sharey=True,
         note="a dot: one head; dashed: reading = effect",
-    )  # fmt: skip
+    )
     for i, axis in enumerate(axes[0]):
         axis.axline((0, 0), slope=1, color="0.6", lw=1, ls="--", zorder=0)
         inside = table[[layer // each == i for layer in layers]]
@@ -103,9 +121,16 @@ def heads_of_a_model(
             if name in named:
                 side, step = ("left", 7) if at[0] < 2 else ("right", -7)
                 axis.annotate(
-                    name, at, (step, 0), textcoords="offset points", color=named[name],
-                    size=10.5, weight="bold", va="center", ha=side,
-                )  # fmt: skip
+                    name,
+                    at,
+                    (step, 0),
+                    textcoords="offset points",
+                    color=named[name],
+                    size=10.5,
+                    weight="bold",
+                    va="center",
+                    ha=side,
+                )
         axis.set_title(f"layers {i * each} to {(i + 1) * each - 1}", **plots.TITLE)
         axis.set_xlabel(READING)
     axes[0, 0].margins(0.1)

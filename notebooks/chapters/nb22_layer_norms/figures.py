@@ -19,8 +19,9 @@ def learned(norms: Mapping[str, nn.Module], title: str) -> Figure:
     }
     figure, axes = panels(1, 2, 9.6, 2.5, title=title, sharey=True)
     for axis, (name, table) in zip(axes[0], tables.items(), strict=True):
-        image = axis.imshow(table.numpy(), cmap="PuOr", vmin=-1, vmax=1, aspect="auto",
-                            interpolation="nearest")  # fmt: skip
+        image = axis.imshow(
+            table.numpy(), cmap="PuOr", vmin=-1, vmax=1, aspect="auto", interpolation="nearest"
+        )
         axis.set_title(name, **TITLE)
         axis.set(xlabel=f"entry of the stream (0 to {table.shape[1] - 1})")
         axis.tick_params(length=0)
@@ -87,14 +88,21 @@ def by_length(length: Tensor, added: Tensor, title: str, n_bins: int = 24) -> Fi
     middle = length.median().item()
     axis.axvline(middle, color="0.6", lw=1, ls="--", zorder=0)
     look = {"fontsize": 10, "color": "0.35"}
-    axis.annotate(" half of the tokens are shorter", (middle, 0.93), va="top",
-                  xycoords=("data", "axes fraction"), **look)  # fmt: skip
+    axis.annotate(
+        " half of the tokens are shorter",
+        (middle, 0.93),
+        va="top",
+        xycoords=("data", "axes fraction"),
+        **look,
+    )
     axis.set_xscale("log")
     ticks = [each for each in (5, 10, 20, 50, 100) if length.min() <= each <= length.max()]
     axis.set_xticks(ticks, [str(each) for each in ticks])
     axis.minorticks_off()
-    axis.set(xlabel="σ of a token's stream before the final norm, undisturbed",
-             ylabel="loss that the constants add")  # fmt: skip
+    axis.set(
+        xlabel="σ of a token's stream before the final norm, undisturbed",
+        ylabel="loss that the constants add",
+    )
     return figure
 
 
@@ -109,8 +117,9 @@ def words_moved(
     figure, axes = panels(1, len(moved), 8.6, 3.6, title=title, note=note, sharey=True)
     for axis, (panel, rows) in zip(axes[0], moved.items(), strict=True):
         for _, before, after, function in rows:
-            axis.plot((0, 1), (before, after), color=SHARE if function else PALE, marker="o",
-                      ms=4, lw=2)  # fmt: skip
+            axis.plot(
+                (0, 1), (before, after), color=SHARE if function else PALE, marker="o", ms=4, lw=2
+            )
         axis.set(yscale="log", xlim=(-0.55, 1.08))
         axis.margins(y=0.2)
         axis.set_xticks((0, 1), ("before", "after"))
@@ -124,9 +133,14 @@ def words_moved(
         ):
             axis.annotate(
                 shown(token) if token.strip("_") else "underscore",  # else a mere line
-                (0, before), (-22, there - here), textcoords="offset points",
-                ha="right", va="center", size=9.5, color=SHARE if function else PALE,
+                (0, before),
+                (-22, there - here),
+                textcoords="offset points",
+                ha="right",
+                va="center",
+                size=9.5,
+                color=SHARE if function else PALE,
                 weight="bold" if function else "normal",
                 arrowprops={"arrowstyle": "-", "color": "0.75", "lw": 0.7, "shrinkA": 1},
-            )  # fmt: skip
+            )
     return figure

@@ -18,9 +18,14 @@ def active_neurons(
     """
     heights = [len(rows) for rows in groups.values()]
     figure, axes = panels(
-        len(groups), 1, 8.6, 0.17 * sum(heights) + 0.3 + 0.3 * len(groups), title=title,
-        sharex=True, height_ratios=heights,
-    )  # fmt: skip
+        len(groups),
+        1,
+        8.6,
+        0.17 * sum(heights) + 0.3 + 0.3 * len(groups),
+        title=title,
+        sharex=True,
+        height_ratios=heights,
+    )
     for axis, (panel, rows) in zip(axes[:, 0], groups.items(), strict=True):
         sizes = np.asarray(list(rows.values()))
         image = axis.imshow(sizes, cmap="magma", aspect="auto", vmin=0, vmax=2)
@@ -49,10 +54,16 @@ def zero_and_mean(
         axis.plot(zero, row, "o", color=color, ms=7)
         for at, side in ((max(zero, mean), 1), (min(zero, mean), -1)):
             axis.annotate(
-                f"{at:.2f}", (at, row), (9 * side, 0), textcoords="offset points", color=color,
-                ha="left" if side > 0 else "right", va="center", fontsize=10,
+                f"{at:.2f}",
+                (at, row),
+                (9 * side, 0),
+                textcoords="offset points",
+                color=color,
+                ha="left" if side > 0 else "right",
+                va="center",
+                fontsize=10,
                 bbox={"fc": "white", "ec": "none", "pad": 1},
-            )  # fmt: skip
+            )
     axis.axvline(0, color="0.6", lw=1, zorder=0)
     axis.set(xlabel="cost (nats per token):  ● set to zero   ◀ set to their means")
     axis.set_xlim(-0.06, 1.15 * max(max(each) for each in costs.values()))

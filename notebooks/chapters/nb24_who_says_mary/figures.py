@@ -63,9 +63,15 @@ def hypotheses(
     height = 0.5 * len(rows) + 0.75
     more = 0.0 if max(len(row.prompt) for row in rows) < 34 else 1.25  # room for a long prompt
     figure, ((words, *axes),) = panels(
-        1, 1 + len(lowered), 9.4 + 0.9 * more, height, title=title, note=note, sharey=True,
+        1,
+        1 + len(lowered),
+        9.4 + 0.9 * more,
+        height,
+        title=title,
+        note=note,
+        sharey=True,
         width_ratios=(2.3 + 0.58 * more, *[1] * len(lowered)),
-    )  # fmt: skip
+    )
     words.set(xlim=(0, 5 + more), ylim=(len(rows) - 0.5, -0.5))
     words.axis("off")
     for what, x in zip(PROPERTIES, (3.3 + more, 3.95 + more, 4.65 + more), strict=True):
@@ -119,10 +125,16 @@ def proportional(
         for who, each in examples.items()
     }
     figure = points(
-        names, title, "attention weight, end to the name", "lowers the name by (logits)",
-        names=labels, colors=GROUPS, levels={0: ""}, width=9.4,
+        names,
+        title,
+        "attention weight, end to the name",
+        "lowers the name by (logits)",
+        names=labels,
+        colors=GROUPS,
+        levels={0: ""},
+        width=9.4,
         note="rings: predicted before they were measured",
-    )  # fmt: skip
+    )
     for axis, rings, slope in zip(figure.axes, later.values(), slopes, strict=True):
         for group, (x, y) in rings.items():
             axis.scatter(x, y, s=36, color="white", edgecolor=GROUPS[group], lw=1.6)
@@ -139,9 +151,13 @@ def raised(rows: Mapping[str, tuple[float, float]], title: str) -> Figure:
     at, values = np.arange(len(rows), dtype=float), np.asarray([*rows.values()])
     at[-1] += 0.35
     figure, ((axis,),) = panels(
-        1, 1, 8.6, 0.47 * len(rows) + 0.75, title=title,
+        1,
+        1,
+        8.6,
+        0.47 * len(rows) + 0.75,
+        title=title,
         key={"Mary (IO)": VALUE, "John (S)": WRONG},
-    )  # fmt: skip
+    )
     for i, color in enumerate((VALUE, WRONG)):
         bars = axis.barh(at - 0.19 + 0.38 * i, values[:, i], 0.36, color=color)
         axis.bar_label(bars, fmt="{:+.1f}", padding=4, fontsize=9.5, color=color)
@@ -174,8 +190,10 @@ def filled(
     say(axis, x + 0.6, y, "Mary", VALUE, size=13, ha="left", weight="bold")
     end, turned = places["end"], x + 0.22
     for who, to, height, color in (
-        ("movers", "IO", 1.35, VALUE), ("late", "S2", 0.62, QUERY), ("early", "S2", -0.85, SHARE)
-    ):  # fmt: skip
+        ("movers", "IO", 1.35, VALUE),
+        ("late", "S2", 0.62, QUERY),
+        ("early", "S2", -0.85, SHARE),
+    ):
         edge = y + (0.23 if height > 0 else -0.23)
         shift = 0.12 if who == "late" else 0
         path = [(end - shift, edge), (end - shift, edge + height), (places[to], edge + height)]
@@ -190,7 +208,10 @@ def filled(
     arrow(axis, (turned, high), (end + 0.04, high), SHARE, width=2)
     say(axis, turned + 0.1, high - 0.35, said["turn"], SHARE, size=10.5, ha="left", weight="bold")
     for role, color, right in (
-        ("IO", VALUE, 0), ("S1", WRONG, 0), ("S2", WRONG, -0.25), ("end", INK, -0.35)
-    ):  # fmt: skip
+        ("IO", VALUE, 0),
+        ("S1", WRONG, 0),
+        ("S2", WRONG, -0.25),
+        ("end", INK, -0.35),
+    ):
         say(axis, places[role] + right, y - 0.4, role, color, size=11, weight="bold")
     return headline(figure, title)

@@ -31,8 +31,12 @@ STARTS = (
     "While {A} and {B} were at the office, ",
 )
 GAVE = ("gave a drink to", "handed the keys to", "gave a book to", "sent a letter to")
-GAVE_OF = ("gave {}'s drink to", "handed the keys of {} to", "gave a book from {} to",
-           "sent {}'s letter to")  # fmt: skip
+GAVE_OF = (
+    "gave {}'s drink to",
+    "handed the keys of {} to",
+    "gave a book from {} to",
+    "sent {}'s letter to",
+)
 TIRED = ("was tired, and", "was hungry, so", "was sad, so", "fell asleep, and")
 ENDS = {
     "two names": ["{S} " + gave for gave in GAVE],

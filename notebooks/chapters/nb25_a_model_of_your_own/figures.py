@@ -10,9 +10,12 @@ from aot_helpers.showing import plots
 from aot_helpers.showing.diagrams import INK, PALE, QUERY
 
 ATTENDS_TO = {  # what people call these columns of `head_table`
-    "previous": "previous token", "current": "itself", "first": "first token",
-    "duplicate": "earlier copy", "induction": "after the copy",
-}  # fmt: skip
+    "previous": "previous token",
+    "current": "itself",
+    "first": "first token",
+    "duplicate": "earlier copy",
+    "induction": "after the copy",
+}
 COPIES = {"copying eigenvalues": "by its weights", "copying evaluator": "on these texts"}
 
 
@@ -33,9 +36,14 @@ def mosaic(
     }
     n_layers, n_heads = (len(level) for level in table.index.levels)
     return plots.grids(
-        {"": mosaics}, title, x_label="head", column_names="{}" if n_heads <= 9 else "",
-        cell=cell_of(n_layers, n_heads), row_names=layer_names(n_layers), **look,
-    )  # fmt: skip
+        {"": mosaics},
+        title,
+        x_label="head",
+        column_names="{}" if n_heads <= 9 else "",
+        cell=cell_of(n_layers, n_heads),
+        row_names=layer_names(n_layers),
+        **look,
+    )
 
 
 def cuts(lost: Mapping[Head, pandas.DataFrame], title: str) -> Figure:
@@ -49,10 +57,15 @@ def cuts(lost: Mapping[Head, pandas.DataFrame], title: str) -> Figure:
     n_layers, n_heads = next(iter(mosaics.values())).shape
     most = max(each["ablated"].max() for each in lost.values())
     return plots.grids(
-        {"": mosaics}, title, x_label="head", column_names="{}" if n_heads <= 9 else "",
-        row_names="L{}", cell=cell_of(n_layers, n_heads), limits=(0, max(most, 0.01)),
+        {"": mosaics},
+        title,
+        x_label="head",
+        column_names="{}" if n_heads <= 9 else "",
+        row_names="L{}",
+        cell=cell_of(n_layers, n_heads),
+        limits=(0, max(most, 0.01)),
         label="attention lost",
-    )  # fmt: skip
+    )
 
 
 def cell_of(n_layers: int, n_heads: int) -> tuple[float, float]:
@@ -73,9 +86,15 @@ def probabilities(found: Mapping[str, list[float]], names: list[str], title: str
     colors = {first: QUERY} | dict.fromkeys(rest, PALE)
     lines = {name: (range(len(names)), p) for name, p in found.items()}
     return plots.lines(
-        {"": lines}, title, "the stream", "probability", colors=colors, x_ticks=ticks,
-        y_range=(-0.02, None), width=7.6,
-    )  # fmt: skip
+        {"": lines},
+        title,
+        "the stream",
+        "probability",
+        colors=colors,
+        x_ticks=ticks,
+        y_range=(-0.02, None),
+        width=7.6,
+    )
 
 
 def effects(table: pandas.DataFrame, chance: pandas.DataFrame, title: str, n: int = 4) -> Figure:
@@ -87,10 +106,15 @@ def effects(table: pandas.DataFrame, chance: pandas.DataFrame, title: str, n: in
     largest = table.loc[table["total"].abs().nlargest(n).index]
     names = {str(Head(*head)): (row["direct"], row["total"]) for head, row in largest.iterrows()}
     return plots.points(
-        {"": groups}, title, "direct effect: what the head itself adds to the logit",
-        "total effect: what the logit\nloses without the head", names={"": names},
-        colors={"random vectors as long": PALE, "heads": QUERY}, diagonal=True, width=6.6,
-    )  # fmt: skip
+        {"": groups},
+        title,
+        "direct effect: what the head itself adds to the logit",
+        "total effect: what the logit\nloses without the head",
+        names={"": names},
+        colors={"random vectors as long": PALE, "heads": QUERY},
+        diagonal=True,
+        width=6.6,
+    )
 
 
 def losses(found: Mapping[str, list[float]], title: str) -> Figure:

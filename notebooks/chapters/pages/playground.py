@@ -42,11 +42,19 @@ CONDITIONS = {  # what tools/playground.py measures: settings, seeds (1 to 5), w
     "seeds": {"settings": {}, "seeds": range(1, 31), "limit": 400, "brief": True},
     "slow_heads": {"settings": {"rateHeads": 0.02}, "seeds": [9], "limit": 400},
     "slow_heads_no_stories": {
-        "settings": {"rateHeads": 0.02, "randomShare": 1}, "seeds": [9], "limit": 400,
+        "settings": {"rateHeads": 0.02, "randomShare": 1},
+        "seeds": [9],
+        "limit": 400,
     },
     "two_layers": {
-        "settings": {}, "limit": 400, "after": 60, "ablate": True, "names": EARLY,
-        "film": list(FILM), "cool": 100, "curve": True,
+        "settings": {},
+        "limit": 400,
+        "after": 60,
+        "ablate": True,
+        "names": EARLY,
+        "film": list(FILM),
+        "cool": 100,
+        "curve": True,
     },
     "no_stories": {"settings": {"randomShare": 1}, "limit": 400, "after": 60},
     "one_layer": {"settings": {"nLayers": 1}, "limit": 600},
@@ -55,7 +63,7 @@ CONDITIONS = {  # what tools/playground.py measures: settings, seeds (1 to 5), w
     "ninety": {"settings": {"repeatShare": 0.9}, "limit": 600},
     "none": {"settings": {"positions": "none"}, "limit": 600},
     "none_smeared": {"settings": {"positions": "none", "smearedKeys": True}, "limit": 600},
-}  # fmt: skip
+}
 
 
 def _part(name: str) -> str:
@@ -109,7 +117,9 @@ def phrases() -> dict[str, str]:
         "no_induction": _percent(_of(whole, "withoutInduction")),
         "others": _percent(others),
         "two_induction": f"(In {len(several)} of the five, several heads are induction heads; "
-        f"without one of these alone, {_percent(alone)} was left.)" if several else "",
+        f"without one of these alone, {_percent(alone)} was left.)"
+        if several
+        else "",
         "no_previous": _percent(_of(whole, "withoutPrevious")),
         "few": str(FEW),
         "few_percent": f"{100 * FEW:.0f} %",
@@ -132,7 +142,7 @@ def phrases() -> dict[str, str]:
         "slowest": str(max(run["at"] or 0 for run in seeds)),
         "stuck_copied": _percent(_of(runs["slow_heads"], "copied")),
         "freed": _between(_of(runs["slow_heads_no_stories"], "at")),
-    }  # fmt: skip
+    }
 
 
 def worker_script() -> str:

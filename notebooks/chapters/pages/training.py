@@ -41,8 +41,15 @@ PREVIOUS, INDUCTION = ("L0H3",), ("L1H0", "L1H2")  # heads of stories-2l
 
 # Weights become whole numbers of grains. So small that no probability changes by 0.01: at 8 bits a
 # row, some change by up to 0.07. What is read of the first steps bears coarser grains.
-GRAINS = {"W_E": 8e-4, "W_U": 1.8e-3, "W_Q": 9e-4, "W_K": 9e-4, "W_V": 7e-4, "W_O": 7e-4,
-          "b_rel": 5e-4}  # fmt: skip
+GRAINS = {
+    "W_E": 8e-4,
+    "W_U": 1.8e-3,
+    "W_Q": 9e-4,
+    "W_K": 9e-4,
+    "W_V": 7e-4,
+    "W_O": 7e-4,
+    "b_rel": 5e-4,
+}
 COARSE = {0: 4, 1: 1}  # of the first two files: so many times a grain is doubled
 
 
@@ -125,10 +132,15 @@ def packed_tokenizer(tokenizer: dict) -> dict:
 def run_data(run: Run, name: str = NAME) -> dict:
     """All that the page knows, for JSON."""
     return {
-        "config": run.config, "steps": list(run.weights), "story": STORY, "name": name,
-        "previous": PREVIOUS, "induction": INDUCTION,
-        "weights": packed_weights(run.weights), "tokenizer": packed_tokenizer(run.tokenizer),
-    }  # fmt: skip
+        "config": run.config,
+        "steps": list(run.weights),
+        "story": STORY,
+        "name": name,
+        "previous": PREVIOUS,
+        "induction": INDUCTION,
+        "weights": packed_weights(run.weights),
+        "tokenizer": packed_tokenizer(run.tokenizer),
+    }
 
 
 def training_page(run: Run, name: str = NAME, in_book: bool = False) -> str:

@@ -11,9 +11,14 @@ from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.text.tokenization import BOS, Tokenizer
 
 SETTINGS = {  # of the page, and what ModelConfig calls them
-    "nLayers": "n_layers", "nHeads": "n_heads", "dModel": "d_model", "dHead": "d_head",
-    "nCtx": "n_ctx", "positions": "positions", "smearedKeys": "smeared_keys",
-}  # fmt: skip
+    "nLayers": "n_layers",
+    "nHeads": "n_heads",
+    "dModel": "d_model",
+    "dHead": "d_head",
+    "nCtx": "n_ctx",
+    "positions": "positions",
+    "smearedKeys": "smeared_keys",
+}
 
 
 def load_playground(path: str | Path) -> AttentionOnlyTransformer:

@@ -245,6 +245,12 @@ def own_score(
 def head_maps(rows: dict[str, dict[str, Float[Tensor, "layer head"]]], title: str) -> Figure:
     """Layer × head maps of attention, {row of panels: {panel: scores}}; a number from 0.10 on."""
     return plots.grids(
-        rows, title, number=".2f", least=0.095, row_names="L{}", column_names="{}",
-        cell=(0.37, 0.29), note="columns: heads, rows: layers; a number from 0.10 on",
-    )  # fmt: skip
+        rows,
+        title,
+        number=".2f",
+        least=0.095,
+        row_names="L{}",
+        column_names="{}",
+        cell=(0.37, 0.29),
+        note="columns: heads, rows: layers; a number from 0.10 on",
+    )

@@ -87,10 +87,15 @@ def read_name(name: str, steps: Sequence[int] = STEPS) -> Reading:
         torch.stack(each).unflatten(0, (n, 4)).numpy() for each in zip(*patterns, strict=True)
     )
     return Reading(
-        name, list(steps), tokenizer.token_strings(tokens[0, 1:]),
-        [(ends[0], ends[1]), (ends[2], ends[3])], p.reshape(n, 4, -1),
-        [guesses[4 * k : 4 * k + 4] for k in range(n)], of_previous[:, 0], of_induction,
-    )  # fmt: skip
+        name,
+        list(steps),
+        tokenizer.token_strings(tokens[0, 1:]),
+        [(ends[0], ends[1]), (ends[2], ends[3])],
+        p.reshape(n, 4, -1),
+        [guesses[4 * k : 4 * k + 4] for k in range(n)],
+        of_previous[:, 0],
+        of_induction,
+    )
 
 
 def dragged(reading: Reading, at: float, title: str, state: int = 0) -> Figure:

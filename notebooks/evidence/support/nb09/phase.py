@@ -109,9 +109,14 @@ def grown(
             raise KeyboardInterrupt  # as by the stop button: the rates are those of all steps
 
     how = TrainConfig(
-        steps, learning_rate=0.02, warmup_steps=warmup, final_share=0.4, optimizer="muon",
-        log_every=every, bf16=False,
-    )  # fmt: skip
+        steps,
+        learning_rate=0.02,
+        warmup_steps=warmup,
+        final_share=0.4,
+        optimizer="muon",
+        log_every=every,
+        bf16=False,
+    )
     watch(0)
     train(model, windows, how, watch=lambda now: watch(now.steps), quiet=True)
     measured = {what: [round(each[what], 4) for each in found] for what in found[0]}

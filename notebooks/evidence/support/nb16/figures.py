@@ -40,9 +40,14 @@ def all_combinations(found: dict, *, title: str) -> Figure:
         group[0].append(len(each.faults))
         group[1].append(each.loss)
     figure = plots.points(
-        {"": groups}, title, "faults of five", "held-out loss (nats, log scale)",
-        colors=colors, levels=_baselines(found), y_log=True,
-    )  # fmt: skip
+        {"": groups},
+        title,
+        "faults of five",
+        "held-out loss (nats, log scale)",
+        colors=colors,
+        levels=_baselines(found),
+        y_log=True,
+    )
     (axis,) = figure.axes
     axis.set_xticks(range(len(ON_REVIEWS) + 1))
     axis.set_yticks(TICKS, TICKS)
@@ -70,9 +75,14 @@ def sweep_map(table: pandas.DataFrame, chance: float, *, title: str) -> Figure:
             trials = some[some.mended == mended]
             panel[name] = trials["own loss, last"].to_numpy(), trials["loss"].to_numpy()
     figure = plots.points(
-        panels, title, "the loss that a trial reports", "held-out loss (nats)",
-        colors=colors, levels={chance: "knowing nothing"}, shared=False,
-    )  # fmt: skip
+        panels,
+        title,
+        "the loss that a trial reports",
+        "held-out loss (nats)",
+        colors=colors,
+        levels={chance: "knowing nothing"},
+        shared=False,
+    )
     for axis in figure.axes:
         axis.set_ylim(table["loss"].min() - 0.1, chance + 0.3)
     return figure

@@ -22,9 +22,15 @@ def writing(
     so_far = [shown(word) if i <= step else "" for i, word in enumerate(words)]
     note = "blue: words seen   orange: the word that attends   gray: the word drawn next"
     figure = grids(
-        {"": {"": weights}}, title, number=".1f", least=0.05, row_names=list(rows),
-        column_names=so_far, cell=(0.1 * max(map(len, words)) + 0.05, 0.33), note=note,
-    )  # fmt: skip
+        {"": {"": weights}},
+        title,
+        number=".1f",
+        least=0.05,
+        row_names=list(rows),
+        column_names=so_far,
+        cell=(0.1 * max(map(len, words)) + 0.05, 0.33),
+        note=note,
+    )
     for i, label in enumerate(figure.axes[0].get_xticklabels()):
         label.set(color=KEY if i < step - 1 else QUERY if i < step else PALE, weight="bold")
     return figure

@@ -48,9 +48,12 @@ def streams_after(
 
 
 def loss_of(
-    model: Model, stream: Float[Tensor, "row pos d_model"], rows: Int[Tensor, "row pos"],
-    scale: float | Tensor = 1.0, constants: float | Tensor = 0.0,
-) -> float:  # fmt: skip
+    model: Model,
+    stream: Float[Tensor, "row pos d_model"],
+    rows: Int[Tensor, "row pos"],
+    scale: float | Tensor = 1.0,
+    constants: float | Tensor = 0.0,
+) -> float:
     """Next-token loss (nats) of a stream that is unembedded: scale × lens + constants."""
     losses = []
     for some, tokens in zip(stream.split(10), rows.split(10), strict=True):
@@ -61,9 +64,13 @@ def loss_of(
 
 
 def fit_constants(
-    model: Model, stream: Float[Tensor, "row pos d_model"], rows: Int[Tensor, "row pos"],
-    steps: int = 200, batch_size: int = 10, seed: int = 0,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    model: Model,
+    stream: Float[Tensor, "row pos d_model"],
+    rows: Int[Tensor, "row pos"],
+    steps: int = 200,
+    batch_size: int = 10,
+    seed: int = 0,
+) -> tuple[Tensor, Tensor]:
     """One scale of all logits and one constant for each token, by the usual loss on the rows."""
     generator = torch.Generator().manual_seed(seed)
     scale, constants = torch.ones(()), torch.zeros(model.config.d_vocab)

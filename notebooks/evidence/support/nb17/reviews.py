@@ -102,10 +102,13 @@ def measured(model: AttentionOnlyTransformer, texts: list[str]) -> dict:
     heads = [i for i, share in enumerate(elsewhere) if share >= RESTS or share == elsewhere.min()]
     moved, added = changes(model, tokens, heads)
     rows = [
-        {"head": str(Head(0, i)), "elsewhere": elsewhere[i].item(),
-         "at line breaks": on_bos[i][is_break].mean().item()}
+        {
+            "head": str(Head(0, i)),
+            "elsewhere": elsewhere[i].item(),
+            "at line breaks": on_bos[i][is_break].mean().item(),
+        }
         for i in range(len(on_bos))
-    ]  # fmt: skip
+    ]
     for i, change, cost in zip(heads, moved, added, strict=True):
         awake = (on_bos[i] < 0.5) & ~is_break
         rows[i] |= {

@@ -136,10 +136,13 @@ def shift_film(v: QueriesKeys, seed: int = 0) -> dict:
     first = v.text == 0
     shares = (255 * attention(v.q[first], v.k[first])).round().numpy().astype(np.uint8)
     return {
-        "shares": list(SHARES), "texts": shifting.TEXTS, "liked": liked, "above": above,
+        "shares": list(SHARES),
+        "texts": shifting.TEXTS,
+        "liked": liked,
+        "above": above,
         "maps": [base64.b64encode(each.tobytes()).decode() for each in packed],
         "attention": base64.b64encode(shares.tobytes()).decode(),
-    }  # fmt: skip
+    }
 
 
 def attention(

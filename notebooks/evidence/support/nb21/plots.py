@@ -10,9 +10,12 @@ from aot_helpers.showing.diagrams import INK, KEY, PALE, SHARE, VALUE
 from aot_helpers.showing.plots import Interval
 
 ORDER_COLORS = {
-    "coefficient per step": SHARE, "norm per step": KEY, "share per step": VALUE, "random": PALE,
+    "coefficient per step": SHARE,
+    "norm per step": KEY,
+    "share per step": VALUE,
+    "random": PALE,
     "smallest first": INK,
-}  # fmt: skip
+}
 
 
 def curves(

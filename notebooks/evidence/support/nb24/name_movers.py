@@ -18,8 +18,18 @@ from evidence.support.nb24.templates import Group
 
 MOVES, NEGATIVE, INHIBITS = 0.05, -0.02, 0.02  # shares of the logit difference
 HIGH, LOW = 5, 10  # so many tokens count as a reading's highest, and as its lowest
-PLACES = ("end to IO", "end to S1", "end to S2", "end to first", "end to end", "most at IO",
-          "most at S2", "S2 to S1", "S2 to after S1", "after S1 to S1")  # fmt: skip
+PLACES = (
+    "end to IO",
+    "end to S1",
+    "end to S2",
+    "end to first",
+    "end to end",
+    "most at IO",
+    "most at S2",
+    "S2 to S1",
+    "S2 to after S1",
+    "after S1 to S1",
+)
 EditsOf = Callable[[Group], Edits]
 
 

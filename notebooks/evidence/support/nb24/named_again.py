@@ -27,10 +27,12 @@ KNOWN = {"Mary", "John"}  # the names of the one prompt that was tried before
 # Of the tour's examples: a name and the one in its place, at its last mention, in the donor.
 SAID = {
     OPENING: ("John", "Mary"),
-    "When Mary and John went to the store, John was tired, and Anna gave Paul's drink to":
-        ("Paul", "Tom"),
+    "When Mary and John went to the store, John was tired, and Anna gave Paul's drink to": (
+        "Paul",
+        "Tom",
+    ),
     "When Mary and John went to the store, John saw Mary and gave a drink to": ("Mary", "Anna"),
-}  # fmt: skip
+}
 
 
 class Again(NamedTuple):
@@ -60,8 +62,10 @@ def prompts(model: Model, slot: str = "IO", n: int = 6, seed: int = 0) -> list[A
             for i in range(n):
                 said, known = list(PRONOUNS)[i % 2], KNOWN
                 while known == KNOWN:
-                    (io, *more), s = (rng.sample(names, k) for names, k in
-                                      zip(PRONOUNS[said], (2, 1), strict=True))  # fmt: skip
+                    (io, *more), s = (
+                        rng.sample(names, k)
+                        for names, k in zip(PRONOUNS[said], (2, 1), strict=True)
+                    )
                     known = {io, *s}
                 who = {"IO": io, "S": s[0]}
                 begin = start.format(A=who[first], B=who[second])

@@ -21,9 +21,15 @@ def against_reading(adds, rank, names: Sequence[str], title: str) -> Figure:
     groups = {"all heads": (rank, adds), "named, and add": tuple(zip(*raising, strict=True))}
     groups["named, and take"] = tuple(zip(*lowering, strict=True))
     figure = points(
-        {"": groups}, title, "median rank of the name in what the head writes (1: first)",
-        "adds, share of the logit difference", names={"": named}, x_log=True, levels={0: ""},
-        colors=dict(zip(groups, (PALE, QUERY, KEY), strict=True)), width=7.2,
-    )  # fmt: skip
+        {"": groups},
+        title,
+        "median rank of the name in what the head writes (1: first)",
+        "adds, share of the logit difference",
+        names={"": named},
+        x_log=True,
+        levels={0: ""},
+        colors=dict(zip(groups, (PALE, QUERY, KEY), strict=True)),
+        width=7.2,
+    )
     figure.axes[0].axvspan(0.8, 5.5, color=SHARE, alpha=0.12, lw=0)
     return figure

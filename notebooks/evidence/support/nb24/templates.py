@@ -43,9 +43,7 @@ def story_prompts(model: Model, hero_gives: bool, n: int = 96, seed: int = 0) ->
         first = [model.tokenizer.encode(" " + name)[0].item() for name in (A, B)]
         more = dict(place=rng.choice(PLACES), thing=rng.choice(THINGS))
         S, IO = (A, B) if hero_gives else (B, A)
-        texts = [
-            STORY.format(A=A, B=B, S=S, **more), STORY.format(A=C, B=D, S=E, **more)
-        ]  # fmt: skip
+        texts = [STORY.format(A=A, B=B, S=S, **more), STORY.format(A=C, B=D, S=E, **more)]
         lengths = {len(model.tokenizer.encode(text)) for text in texts}
         length = length or max(lengths)
         pair = [first[1], first[0]] if hero_gives else first
