@@ -4,7 +4,7 @@ import re
 from html.parser import HTMLParser
 
 import book_checks
-from aot_helpers.showing.standalone import sites
+from chapters.pages.standalone import sites
 
 
 def assert_asks_for_nothing(page: str) -> None:

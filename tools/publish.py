@@ -25,8 +25,8 @@ from PIL import Image, ImageChops
 
 import here
 from aot_helpers.base.files import write_atomically
-from aot_helpers.showing.standalone import repository_name
 from aot_helpers.teaching.rules import load_claims
+from chapters.pages.standalone import repository_name
 
 STRIP = [  # What changes from run to run, or from machine to machine; outputs and counts stay.
     "--keep-output",

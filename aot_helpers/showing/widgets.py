@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
@@ -16,7 +17,6 @@ from PIL import Image
 from aot_helpers.base.files import write_atomically
 from aot_helpers.showing import plots
 from aot_helpers.showing.diagrams import SHADES, as_array
-from aot_helpers.showing.standalone import script_data
 
 STATIC = Path(__file__).parent / "static"
 # Of every live view: how its buttons look, and that a key which is meant for it stays in it (in
@@ -28,6 +28,15 @@ LOOK = """:where(#NAME) button { font: 14px system-ui, sans-serif; color: inheri
 """
 KEYS = """document.getElementById('NAME').addEventListener('keydown', event => {
   if (!event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation(); });"""
+
+
+def script_data(data, **options) -> str:
+    """Data as JSON that can stand in a script of a page, whatever its texts hold.
+
+    Without any "<" no text can end the script, as </script> would, or begin what swallows the
+    page, as <!-- before <script> would. options: of json.dumps.
+    """
+    return json.dumps(data, **options).replace("<", "\\u003c")
 
 
 def png(figure, compression: int = 6) -> bytes:

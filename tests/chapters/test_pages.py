@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 import book_checks
-from aot_helpers.showing import standalone
+from chapters.pages import standalone
 from chapters.pages.playground import save_playground
 from chapters.pages.training import save_training_page
 from standalone_pages import Head

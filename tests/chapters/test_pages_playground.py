@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F
 
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
-from aot_helpers.showing.standalone import filled
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.optimizers import make_optimizer
 from chapters.pages import playground
 from chapters.pages.playground import CONDITIONS, EARLY
+from chapters.pages.standalone import filled
 from chapters.pages.weights import load_playground
 from standalone_pages import assert_asks_for_nothing
 

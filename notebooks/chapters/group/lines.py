@@ -23,8 +23,8 @@ from typing import NamedTuple
 import aot_helpers as aot
 from aot_helpers.base.errors import check_one_of, check_whole
 from aot_helpers.base.files import DATA, check_writable, read_json
-from aot_helpers.showing.standalone import ROOT, save_page, standalone_page
 from aot_helpers.teaching import progress, rules
+from chapters.pages.standalone import ROOT, save_page, standalone_page
 
 LINE = re.compile(r"\baot\s+(\w+)\s+((?:[^\s=#]+=[^\s=#]+\s+)+)#([0-9a-f]{4})\b")
 BEGUN = re.compile(r"\baot\s+\w+\s+by=[^\n]{,80}")  # however it goes on

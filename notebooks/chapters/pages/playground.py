@@ -16,16 +16,15 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from aot_helpers.showing.diagrams import SHADES
-from aot_helpers.showing.standalone import (
+from aot_helpers.showing.widgets import Page, png, script_data
+from chapters.pages.standalone import (
     filled,
     is_in_book,
     links,
     save_page,
-    script_data,
     sites,
     standalone_page,
 )
-from aot_helpers.showing.widgets import Page, png
 
 PARTS = Path(__file__).parent / "static" / "playground"
 MEASURED = PARTS / "measured.json"

@@ -18,12 +18,12 @@ import numpy as np
 from PIL import Image
 
 from aot_helpers.base import files
-from aot_helpers.showing.standalone import (
+from aot_helpers.showing.widgets import script_data
+from chapters.pages.standalone import (
     filled,
     is_in_book,
     links,
     save_page,
-    script_data,
     standalone_page,
 )
 

@@ -1,6 +1,5 @@
 """Pages that stand alone: one HTML file that a browser opens from the disk, and asks no host."""
 
-import json
 import re
 from base64 import b64encode
 from html import escape
@@ -9,16 +8,7 @@ from pathlib import Path
 from aot_helpers.base.files import check_writable, write_atomically
 
 STATIC = Path(__file__).parent / "static"
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def script_data(data, **options) -> str:
-    """Data as JSON that can stand in a script of a page, whatever its texts hold.
-
-    Without any "<" no text can end the script, as </script> would, or begin what swallows the
-    page, as <!-- before <script> would. options: of json.dumps.
-    """
-    return json.dumps(data, **options).replace("<", "\\u003c")
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def filled(text: str, words: dict[str, str]) -> str:
