@@ -18,11 +18,6 @@ from aot_helpers.text.batches import (
 from aot_helpers.text.tokenization import read_tokenizer, train_bpe, words
 from chapters.torus.runs import TorusRun
 
-try:
-    import tomllib
-except ModuleNotFoundError:  # Python 3.10
-    import tomli as tomllib
-
 
 @dataclass(frozen=True)
 class Run:
@@ -66,7 +61,7 @@ class Run:
 
 def read_recipes(text: str, part: str, kind: type = Run) -> dict:
     """The runs of one part of data/recipes.toml by name: instances of `kind`, in their order."""
-    recipes, found = tomllib.loads(text), {}
+    recipes, found = files.tomllib.loads(text), {}
 
     def spelled_out(recipe: dict) -> dict:
         template = recipe.get("like")

@@ -7,6 +7,11 @@ import tempfile
 import uuid
 from pathlib import Path
 
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    import tomli as tomllib  # noqa: F401, for who reads TOML
+
 DATA = Path(os.environ.get("AOT_DATA", Path(__file__).resolve().parents[2] / "data"))
 
 

@@ -5,12 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from aot_helpers.base.files import DATA
-
-try:
-    import tomllib
-except ModuleNotFoundError:  # Python 3.10
-    import tomli as tomllib
+from aot_helpers.base.files import DATA, tomllib
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
 
-from aot_helpers.base.files import DATA
-
-try:
-    import tomllib
-except ModuleNotFoundError:  # Python 3.10
-    import tomli as tomllib
+from aot_helpers.base.files import DATA, tomllib
 
 RULES = ("holds", "fails")
 NEEDS = {  # kind of claim: what it must have besides says and source
