@@ -60,7 +60,7 @@ def dots(
     width: float = 8.6,
     note: str = "",
 ) -> Figure:
-    """Dots on rows: {row: a number, several, or an Interval}, or {panel: {row: {series: …}}}.
+    """Dots on rows: {row: a number, an array, or an Interval}, or {panel: {row: {series: …}}}.
 
     {row: {series: …}} is one panel.
     Dots of one place stand beside each other; of more than five the median gets a bar. Series have
@@ -95,7 +95,7 @@ def dots(
                 if isinstance(values, Interval):
                     axis.plot([values.low, values.high], [y, y], color=hues[name], lw=2)
                     values = values.value
-                values = np.atleast_1d(np.asarray(values)).astype(float)
+                values = np.asarray(values, dtype=float).ravel()
                 table["value"] += values.tolist()
                 table["row"] += [row] * len(values)
                 table["series"] += [name] * len(values)
