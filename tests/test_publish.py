@@ -81,6 +81,21 @@ def test_notebooks_are_chosen_by_number_and_floor(project):
     assert list(ordered) == ["evidence/05_train", "05_train", "00_first"]  # unknown ones first
 
 
+def test_what_was_printed_in_pieces_is_committed_as_one(project):
+    path = write(project, "00_first", "print('a line')")
+    notebook = read(path)
+    pieces = [new_output("stream", name="stdout", text=text) for text in ("a li", "ne", "\n")]
+    warning = new_output("stream", name="stderr", text="a warning\n")
+    notebook.cells[-1].outputs = [*pieces, warning]
+    nbformat.write(notebook, path)
+    clean = nbformat.reads(publish.clean_copy(path, "someone/else"), as_version=4)
+    outputs = clean.cells[-1].outputs
+    assert [(out.name, out.text) for out in outputs] == [
+        ("stdout", "a line\n"),
+        ("stderr", "a warning\n"),
+    ]
+
+
 def test_what_changed_since_the_commit_is_a_notebook_or_code_that_it_uses(project):
     for name in ("00_first", "02_third", "03_other"):
         write(project, name)

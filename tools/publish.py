@@ -21,6 +21,7 @@ from pathlib import Path
 
 import nbformat
 import numpy as np
+from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from PIL import Image, ImageChops
 
 import here
@@ -102,6 +103,8 @@ def clean_copy(copy: Path, repository: str) -> str:
         if cell.metadata.get("tags") == []:  # papermill adds empty lists
             del cell.metadata["tags"]
         keep_folded(cell.metadata)
+    # A busy machine cuts what is printed into pieces anywhere, even within a line.
+    notebook, _ = CoalesceStreamsPreprocessor().preprocess(notebook, {})
     shrink(notebook)
     # Whatever the author's kernel is called, the reader's is this one.
     notebook.metadata["kernelspec"] = {
