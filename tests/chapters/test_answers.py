@@ -19,7 +19,9 @@ import chapters
 from answers import NOTEBOOKS, folded_solutions, graded
 from aot_helpers.teaching.exercises import write
 
-TABLES = [importlib.import_module(path.stem) for path in Path(__file__).parent.glob("test_nb*.py")]
+TABLES = [
+    importlib.import_module(path.stem) for path in sorted(Path(__file__).parent.glob("test_nb*.py"))
+]
 ANSWERS = sorted(
     (row for each in TABLES for row in getattr(each, "ANSWERS", [])), key=lambda row: row[0]
 )
@@ -44,7 +46,10 @@ def seeded():
     torch.manual_seed(0)
 
 
-@pytest.mark.parametrize(("number", "answer", "said"), ANSWERS, ids=lambda each: str(each)[:30])
+# An answer's own name may hold its address in memory, which parallel test runs do not share.
+@pytest.mark.parametrize(
+    ("number", "answer", "said"), ANSWERS, ids=[f"{number}-{said}" for number, _, said in ANSWERS]
+)
 def test_an_answer_is_told_what_it_is_worth(number, answer, said):
     answers = answer if isinstance(answer, tuple) else (answer,)
     found = re.sub(r"\s+", " ", graded(number, *answers, **given_to(number)))
