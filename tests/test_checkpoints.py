@@ -68,6 +68,16 @@ def test_a_failed_write_leaves_the_old_file_whole(tmp_path, monkeypatch, fails):
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
 
 
+def test_a_file_that_is_written_again_keeps_its_mode_and_its_links(tmp_path):
+    path, link = tmp_path / "results.json", tmp_path / "link.json"
+    write_atomically(path, b"old")
+    path.chmod(0o444)
+    link.symlink_to(path)
+    write_atomically(link, b"new")
+    assert path.read_bytes() == b"new" and link.is_symlink()
+    assert not path.stat().st_mode & 0o222
+
+
 @pytest.mark.parametrize("pieces", [["abc\u03b8 \n"], None])
 def test_a_model_of_ones_own_comes_back_equal(make_model, tmp_path, pieces):
     model, path = make_model(d_vocab=8), tmp_path / "my" / "first.safetensors"

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 import uuid
 from pathlib import Path
@@ -52,14 +53,19 @@ def write_safetensors(path: Path, tensors: dict, facts: dict | None = None) -> N
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write under a temporary name, then rename: a crash leaves the old file whole."""
-    path = path.resolve()  # a link leads to the new content
+    """Write under a temporary name, then rename: a crash leaves the old file whole.
+
+    The file keeps its mode, and a link leads to the new content.
+    """
+    path = path.resolve()
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with open(temporary, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        if path.exists():
+            shutil.copymode(path, temporary)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
