@@ -8,7 +8,7 @@ import torch
 
 from aot_helpers.base import results
 from aot_helpers.base.files import read_json
-from aot_helpers.base.statistics import bootstrap_interval
+from aot_helpers.base.statistics import bootstrap_interval, correlation
 
 
 def test_results_come_back_and_those_that_are_not_there_name_the_rest(tmp_path):
@@ -49,6 +49,24 @@ def test_a_bootstrap_of_two_values_covers_what_their_resamples_can_be():
     assert bootstrap_interval(torch.tensor([5.0, 5.0, 5.0])) == (5.0, 5.0)
 
 
+def test_a_correlation_is_one_where_one_number_is_a_line_of_the_other():
+    one = torch.tensor([3.0, 1.0, 2.0, 10.0])
+    assert correlation(one, 2 * one + 5) == pytest.approx(1)
+    assert correlation(one, -one) == pytest.approx(-1)
+    assert correlation(one, torch.ones(4)) == 0
+    assert correlation(one.view(2, 2), one.view(2, 2)) == pytest.approx(1)
+    ranks = torch.tensor([3.0, 1.0, 2.0, 4.0])
+    assert correlation(ranks, torch.tensor([3.5, 1.5, 1.5, 3.5])) == pytest.approx(2 / 5**0.5)
+    for wrong in (torch.tensor([1.0]), torch.tensor([1.0, 2.0, math.nan])):
+        with pytest.raises(ValueError, match="2 pairs, got 1|must be finite"):
+            correlation(wrong, wrong)
+
+
+def test_a_bootstrap_takes_numbers_of_any_kind(unchecked):
+    wanted = bootstrap_interval(torch.tensor([1.0, 2.0, 4.0]))
+    assert bootstrap_interval([1, 2, 4]) == bootstrap_interval(torch.tensor([1, 2, 4])) == wanted
+
+
 def test_json_nested_without_end_is_damaged(tmp_path):
     (tmp_path / "deep.json").write_text("[" * 100_000)
     with pytest.raises(ValueError, match="deep.json is damaged .*recursion"):
@@ -56,13 +74,14 @@ def test_json_nested_without_end_is_damaged(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("values", "settings", "message"),
     [
-        ([1.0], "at least 2 .*got 1"),
-        ([[1.0, 2.0]], r"a row of at least 2 .*got 2 in shape \(1, 2\)"),
-        ([1.0, float("nan")], "finite"),
+        ([1.0], {}, "at least 2 .*got 1"),
+        ([[1.0, 2.0]], {}, r"a row of at least 2 .*got 2 in shape \(1, 2\)"),
+        ([1.0, float("nan")], {}, "finite"),
+        ([1.0, 2.0], {"n_resamples": 0}, "n_resamples .* got 0"),
     ],
 )
-def test_a_bootstrap_of_nothing_is_refused(unchecked, values, message):
+def test_a_bootstrap_of_nothing_is_refused(unchecked, values, settings, message):
     with pytest.raises(ValueError, match=message):
-        bootstrap_interval(torch.tensor(values))
+        bootstrap_interval(torch.tensor(values), **settings)

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from aot_helpers.base import statistics
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.text import stories
 from aot_helpers.text.batches import pair_counts
@@ -47,7 +48,7 @@ def frequent_tokens(
 def correlation(a: Float[Tensor, "row row"], b: Float[Tensor, "row row"]) -> float:
     """Pearson's, over all pairs of different rows, each pair once."""
     i, j = torch.triu_indices(len(a), len(a), 1)
-    return torch.corrcoef(torch.stack([a[i, j], b[i, j]]).double())[0, 1].item()
+    return statistics.correlation(a[i, j], b[i, j])
 
 
 def random_model(positions: str, n_layers: int = 1, causal: bool = True):

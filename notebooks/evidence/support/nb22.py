@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from aot_helpers.base import results
+from aot_helpers.base.statistics import correlation
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Edits, Model
 from aot_helpers.reading.logit_lens import lens, rank
@@ -33,11 +34,6 @@ from chapters.passages.texts import (
 
 SITES = ("ln1", "ln2")
 ORDERS, DIRECTIONS = 5, 3  # of gains, of the stream
-
-
-def correlation(a: Float[Tensor, " n"], b: Float[Tensor, " n"]) -> float:
-    """Pearson's, in double precision; 0 where one of the two is constant."""
-    return torch.corrcoef(torch.stack([a, b]).double())[0, 1].nan_to_num(0).item()
 
 
 def norm_at(model: Model, layer: int, site: str) -> nn.Module:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from aot_helpers.base.results import rounded
+from aot_helpers.base.statistics import correlation
 from aot_helpers.models.protocol import Model
 from aot_helpers.showing.plots import Interval
 from chapters.nb21_information_flow.flow import run_of
@@ -233,19 +234,13 @@ def _head_correlations(model: Model, measured: Sequence[LastEdges], i: int) -> d
             found[f"{name}, within layers"] = mean(each)
     for name in ("rank", "share", "other share"):
         says = -(facts[name] + 1).log() if name == "rank" else facts[name]
-        found[f"{name}, linear"] = _correlation(says, lost)
+        found[f"{name}, linear"] = correlation(says, lost)
     return found | {"largest share is worth most": float(facts["share"].argmax() == lost.argmax())}
-
-
-def _correlation(x: Tensor, y: Tensor) -> float:
-    """Pearson's, in double precision; 0 where one of the two is constant."""
-    both = torch.stack([x.flatten(), y.flatten()]).double()
-    return torch.corrcoef(both)[0, 1].nan_to_num(0).item()
 
 
 def _rank_correlation(x: Tensor, y: Tensor) -> float:
     """Spearman's; 0 where one of the two is constant."""
-    return _correlation(*(torch.tensor(pandas.Series(each.flatten()).rank()) for each in (x, y)))
+    return correlation(*(torch.tensor(pandas.Series(each.flatten()).rank()) for each in (x, y)))
 
 
 def _most_attended_is_longest(edges: LastEdges, seed: int) -> list[float]:
