@@ -5,6 +5,7 @@ import time
 
 import pytest
 import torch
+from tokenizers import models, pre_tokenizers, trainers
 
 from aot_helpers.text import corpora
 from aot_helpers.text.batches import (
@@ -16,7 +17,7 @@ from aot_helpers.text.batches import (
     token_stream,
 )
 from aot_helpers.text.corpora import N_STORIES, STORIES_SHA256, load_corpus
-from aot_helpers.text.tokenization import train_bpe
+from aot_helpers.text.tokenization import BOS, _byte_level, train_bpe
 
 STREAM = 1 + torch.randint(20, (500,), generator=torch.Generator().manual_seed(0))  # ids 1 to 20
 
@@ -276,8 +277,24 @@ def test_batches_of_what_is_no_token_are_refused(unchecked, make, tokens):
         make(torch.ones(2, 3, dtype=torch.long), 0.5)
 
 
-def test_a_run_without_spaces_is_learned_in_time():
+def test_a_run_without_spaces_is_learned_in_time_and_other_texts_as_before():
     letters = "".join(random.Random(0).choices("abcdefgh", k=200_000))
     started = time.perf_counter()
     assert train_bpe([letters], 300).d_vocab == 300  # as one run it takes four times the minute
     assert time.perf_counter() - started < 30
+    text = "the cat sat on the mat, and then " + "x" * 1999 + " the cat sat again"
+    backend = _byte_level(models.BPE())
+    how = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=[BOS],
+        show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )
+    backend.train_from_iterator([text], how)
+    assert train_bpe([text], 300).backend.to_str() == backend.to_str()
+
+
+def test_a_changed_grammar_is_noticed(monkeypatch):
+    monkeypatch.setattr(corpora, "write_stories", lambda n, seed: (["Another story."] * n, None))
+    with pytest.raises(RuntimeError, match="the grammar changed.*make checkpoints"):
+        load_corpus("stories", "test")

@@ -12,6 +12,7 @@ from aot_helpers.reading.heads import (
     head_output,
     head_scores,
     induction_scores,
+    keys_back,
     pattern_score,
     uniform_score,
 )
@@ -211,3 +212,36 @@ def test_a_heads_output_is_what_its_layer_writes_without_the_others(make_model, 
         torch.testing.assert_close(
             head_output(model, cache, Head(layer, head)), edited[f"L{layer}.attn_out"]
         )
+
+
+def test_a_perfect_head_scores_one_and_an_even_head_scores_the_null(repeated):
+    targets = HEAD_PATTERNS["induction"](repeated)
+    perfect, even = torch.zeros(5, 1, 9, 9), torch.ones(9, 9).tril()
+    perfect[:, 0, range(5, 9), range(2, 6)] = 1.0
+    even = (even / even.sum(-1, keepdim=True)).expand(5, 1, 9, 9)
+    assert pattern_score(perfect, targets).tolist() == [1.0]
+    assert pattern_score(even, targets).item() == pytest.approx(uniform_score(targets))
+    assert uniform_score(targets) == pytest.approx((1 / 6 + 1 / 7 + 1 / 8 + 1 / 9) / 4)
+    assert uniform_score(targets, causal=False) == pytest.approx(1 / 9)
+
+
+def test_copy_losses_see_the_edits(make_model, repeated):
+    model = make_model()
+    uniform = copy_losses(model, repeated, {"logits": lambda logits: 0 * logits})
+    assert uniform == pytest.approx((torch.tensor(11.0).log().item(),) * 2)
+    assert copy_losses(model, repeated) != uniform
+
+
+def test_keys_that_count_by_halves_are_refused(make_model, some_tokens, unchecked):
+    targets = 0.5 * keys_back(some_tokens, 1)
+    with pytest.raises(ValueError, match="must be True or False, got torch.float32"):
+        head_scores(make_model(), some_tokens, targets)
+    with pytest.raises(ValueError, match="must be True or False, got list"):
+        head_scores(make_model(), some_tokens, [[1]])
+    with pytest.raises(ValueError, match="must be True or False"):
+        pattern_score(torch.rand(1, 2, 7, 7), torch.ones(1, 7, 7))
+
+
+def test_texts_by_length_need_a_tokenizer(make_model):
+    with pytest.raises(ValueError, match="BOS: set model.tokenizer"):
+        by_length(induction_scores, make_model(), (2,))

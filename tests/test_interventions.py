@@ -318,3 +318,10 @@ def test_an_edit_made_on_other_tokens_says_both_shapes(linear, some_tokens, make
     model = linear()
     with pytest.raises(ValueError, match=r"\(1, .*got \(3, .*same batch size and length"):
         model(some_tokens, edits=make(model, some_tokens[:1]))
+
+
+def test_merged_ablations_are_the_ablation_of_all(make_model, some_tokens):
+    model = make_model(n_heads=3)
+    parts = merge(ablate(model, [Head(0, 1)]), ablate(model, [Head(0, 2), Head(1, 0)]))
+    whole = ablate(model, [Head(0, 1), Head(0, 2), Head(1, 0)])
+    close(model(some_tokens, edits=parts), model(some_tokens, edits=whole))
