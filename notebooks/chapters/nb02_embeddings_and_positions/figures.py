@@ -49,7 +49,7 @@ def cosine_map(
     """Cosines of words with each other, a map for each matrix; pairs that are marked get a dot."""
     others = {name: np.where(np.eye(len(words)), np.nan, each) for name, each in panels.items()}
     figure = plots.grids(
-        {"": others},
+        others,
         title,
         row_names=words,
         column_names=words,

@@ -120,7 +120,7 @@ def patterns(
 ) -> Figure:
     """Attention patterns with their numbers; where a weight is 0 the cell stays empty."""
     return grids(
-        {"": maps},
+        maps,
         title,
         row_names=tokens,
         column_names=tokens,

@@ -119,7 +119,7 @@ class LiveLoss:
         curve = {name: (range(1, len(self.losses) + 1), self.losses)}
         look = {"colors": {name: SURPRISE}, "levels": self.levels, "marker": ""}
         labels = "training step", "loss (nats per token)"
-        figure = lines({"": curve}, self.title, *labels, y_range=(0, 7.5), **look)
+        figure = lines(curve, self.title, *labels, y_range=(0, 7.5), **look)
         figure.axes[0].set_xlim(1, self.steps)
         return figure
 
@@ -185,7 +185,7 @@ def marked_texts(tokenizer, texts, n, marked, title, key):
 def endings_read_and_written(tables, names, title):
     """Probability of each ending (column) after half a surname, by the ending read (row)."""
     figure = grids(
-        {"": tables},
+        tables,
         title,
         row_names=names,
         column_names=names,

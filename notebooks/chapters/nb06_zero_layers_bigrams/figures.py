@@ -16,7 +16,7 @@ def table_maps(tables: dict[str, Table], signs: str, title: str) -> Figure:
     maps = {name: table.sqrt() for name, table in tables.items()}
     names = {"row_names": letters, "column_names": letters}
     labels = {"x_label": "next letter", "y_label": "present letter"}
-    figure = grids({"": maps}, title, cell=0.2, **names, **labels)
+    figure = grids(maps, title, cell=0.2, **names, **labels)
     for axis in figure.axes:
         axis.axhline(len(VOWELS) + 1, color="0.6", lw=0.8)
         axis.axvline(len(VOWELS) + 1, color="0.6", lw=0.8)
@@ -30,7 +30,7 @@ def table_strip(tables: dict[str, Table], signs: str, named: list[str], title: s
     """
     maps = {name: table.sqrt() for name, table in tables.items()}
     labels = {"x_label": "next letter", "y_label": "consonants · vowels"}
-    figure = grids({"": maps}, title, cell=0.065, **labels)
+    figure = grids(maps, title, cell=0.065, **labels)
     square = {"marker": "s", "ms": 7.5, "mfc": "none", "mec": QUERY, "mew": 1.3}
     look = {"size": 9.5, "weight": "bold", "color": QUERY, "va": "center", "path_effects": HALO}
     for axis in figure.axes:
@@ -69,8 +69,8 @@ def kept_and_not(
     for pair in named:
         i, j = (signs.index(sign) for sign in pair)
         names[" → ".join(map(shown, pair))] = saves[i, j].item(), up[i, j].item()
-    look = {"colors": {"not kept": "0.72", "kept": SHARE}, "names": {"": names}, "x_log": True}
-    figure = points({"": data}, title, "nats per letter that the pair saves", "", **look)
+    look = {"colors": {"not kept": "0.72", "kept": SHARE}, "names": names, "x_log": True}
+    figure = points(data, title, "nats per letter that the pair saves", "", **look)
     axis = figure.axes[0]
     ring = {"s": 60, "facecolors": "none", "edgecolors": INK, "lw": 1.2}
     axis.scatter(*zip(*names.values(), strict=True), **ring)
@@ -93,7 +93,7 @@ def letter_plane(rows: Float[Tensor, "sign 2"], signs: str, title: str) -> Figur
     names = {shown(sign): tuple(row.tolist()) for sign, row in zip(signs, rows, strict=True)}
     colors = dict(zip(kinds, (QUERY, KEY, PALE), strict=True))
     across, up = "first number of its row of W_E", "second number"
-    figure = points({"": groups}, title, across, up, names={"": names}, colors=colors, width=7.4)
+    figure = points(groups, title, across, up, names=names, colors=colors, width=7.4)
     figure.axes[0].set(xticks=[], yticks=[])
     if line := line_between(rows, torch.tensor([sign in f" {VOWELS}" for sign in signs])):
         a, b, c = line

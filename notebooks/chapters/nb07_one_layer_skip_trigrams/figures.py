@@ -159,4 +159,4 @@ def prices(paid: dict[str, dict[str, float]], title: str) -> Figure:
         rows[f"{size} heads, seed {seed}"] = {usual: others} | found
     colors = {usual: "0.65", "after in": KEY, "after at": QUERY}
     label = "loss above the floor, in coin tosses"
-    return dots({"": rows}, title, label, colors=colors, levels={0: "rule known", 1: "coin toss"})
+    return dots(rows, title, label, colors=colors, levels={0: "rule known", 1: "coin toss"})

@@ -57,7 +57,7 @@ def two_jobs(
     """How often the right name is said, beside how often a list of 3 to 6 codes goes back."""
     maps = {"right name": right, "in lists of so many codes:\na code that has had its turn": again}
     look = {"number": ".0%", "cell": (1.1, 0.34), "row_names": cases}
-    figure = grids({"": maps}, title, **look)
+    figure = grids(maps, title, **look)
     for axis, names in zip(figure.axes, (["after “again”"], ["3", "4", "5", "6"]), strict=True):
         axis.set_xticks([0.5 + i for i in range(len(names))], names)
     return figure

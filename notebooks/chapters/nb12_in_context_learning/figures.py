@@ -77,7 +77,7 @@ def by_index(
     top = max(3.4, 1.3 * max(max(y) for _, y in data.values()))
     styles = {name: "--" for name in curves if name.startswith("without")}
     figure = lines(
-        {"": data},
+        data,
         title,
         "token index (log scale)",
         "loss (nats)",
@@ -181,7 +181,7 @@ def stripes(
     attention in the mean, joined to them by a line.
     """
     labels = {"x_label": "key (the first is BOS)", "y_label": "query"}
-    figure = grids({"": maps}, title, cell=0.035, limits=(0, 0.6), **labels)
+    figure = grids(maps, title, cell=0.035, limits=(0, 0.6), **labels)
     look = {"size": 10, "ha": "center", "va": "center", "arrowprops": {"arrowstyle": "-", "lw": 1}}
     for axis, each in zip(figure.axes, maps.values(), strict=True):
         size = len(each)

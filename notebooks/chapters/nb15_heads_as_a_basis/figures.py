@@ -99,7 +99,7 @@ def sum_of_terms(
     says = [f"{name} says {NAMES[row.argmax()]}" for name, row in zip(names, rows, strict=True)]
     top = rows.abs().max().item()
     figure = plots.grids(
-        {"": {"": rows}},
+        rows,
         title,
         row_names=says,
         column_names=list(NAMES[: rows.shape[1]]),

@@ -66,7 +66,7 @@ def two_softmaxes(
     }
     shares = {name: table for name, (table, _) in panels.items()}
     figure = plots.grids(
-        {"": shares},
+        shares,
         title,
         number=".2f",
         row_names="position {}",
@@ -101,7 +101,7 @@ def ruler(floors: dict[str, dict], aim: float, reported: dict[str, float], *, ti
         rows[f"{length} tokens"]["as reported"] = loss
     unit = "the loss (log scale; less is to the left)"
     colors = {"knowing everything": USUAL, "as reported": REPORT, "knowing nothing": INK}
-    figure = plots.dots({"": rows}, title, unit, colors=colors, levels={aim: "the students’ aim"})
+    figure = plots.dots(rows, title, unit, colors=colors, levels={aim: "the students’ aim"})
     (axis,) = figure.axes
     axis.set(xscale="log", xlim=(5e-7, 2e-2))
     axis.set_xticks(

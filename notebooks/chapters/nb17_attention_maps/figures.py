@@ -43,7 +43,7 @@ def moved_nouns(tables: Mapping[str, Float[Tensor, "stands_at place"]], title: s
     """Where each noun stands, and which of four places is attended to."""
     places = ["1st", "2nd", "3rd", "4th"]
     return grids(
-        {"": tables},
+        tables,
         title,
         number=".0%",
         row_names=places,
@@ -66,7 +66,7 @@ def with_and_without_bos(
     names = ["BOS", *map(shown, words)]
     panels_ = {"BOS left out, as before": left_out, "all of the attention": np.asarray(pattern)}
     return grids(
-        {"": panels_},
+        panels_,
         title,
         row_names=names,
         column_names=names,
@@ -90,7 +90,7 @@ def change_by_token(
     masks = {name: np.asarray(mask) for name, mask in kinds.items()}
     masks = {"any other token": ~np.any([*masks.values()], axis=0)} | masks
     return points(
-        {"": {name: (x[mask], y[mask]) for name, mask in masks.items()}},
+        {name: (x[mask], y[mask]) for name, mask in masks.items()},
         title,
         "attention that the head gives to BOS at this token",
         "change without it (nats)",
@@ -104,7 +104,7 @@ def on_a_text(pattern: Float[Tensor, "query key"], tokens: list[str], title: str
     """One head's whole attention pattern; the rows of line breaks have orange names."""
     names = ["BOS", *map(shown, tokens[1:])]
     figure = grids(
-        {"": {"": pattern}},
+        pattern,
         title,
         row_names=names,
         column_names=names,

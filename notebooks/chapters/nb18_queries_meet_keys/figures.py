@@ -155,7 +155,7 @@ def exchange(steps: Sequence[float], found: Mapping[str, Sequence[float]], title
     curves = {name: (steps, each) for name, each in found.items()}
     labels = "how much of the shift is added to the keys", "share of the queries"
     hues = dict(zip(found, (INK, SHARE), strict=True))
-    return plots.lines({"": curves}, title, *labels, colors=hues, y_range=(0, 1), width=7.5)
+    return plots.lines(curves, title, *labels, colors=hues, y_range=(0, 1), width=7.5)
 
 
 def at_scales(

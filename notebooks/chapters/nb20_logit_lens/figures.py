@@ -35,7 +35,7 @@ def with_and_without(found: Mapping[str, Sequence[tuple[float, float]]], title: 
 
     found: {kind: [(with, without)]}: I_1 minus that with another prompt's sum.
     """
-    data = {"": {kind: ([0, 1], np.asarray(pairs)) for kind, pairs in found.items()}}
+    data = {kind: ([0, 1], np.asarray(pairs)) for kind, pairs in found.items()}
     ticks = {0: "the head in the sum", 1: "left out of it"}
     look = {"x_ticks": ticks, "levels": {0: ""}, "width": 6.8, "height": 3.2}
     colors = dict(zip(found, (VALUE, PALE), strict=True))

@@ -36,7 +36,7 @@ def mosaic(
     }
     n_layers, n_heads = (len(level) for level in table.index.levels)
     return plots.grids(
-        {"": mosaics},
+        mosaics,
         title,
         x_label="head",
         column_names="{}" if n_heads <= 9 else "",
@@ -57,7 +57,7 @@ def cuts(lost: Mapping[Head, pandas.DataFrame], title: str) -> Figure:
     n_layers, n_heads = next(iter(mosaics.values())).shape
     most = max(each["ablated"].max() for each in lost.values())
     return plots.grids(
-        {"": mosaics},
+        mosaics,
         title,
         x_label="head",
         column_names="{}" if n_heads <= 9 else "",
@@ -86,7 +86,7 @@ def probabilities(found: Mapping[str, list[float]], names: list[str], title: str
     colors = {first: QUERY} | dict.fromkeys(rest, PALE)
     lines = {name: (range(len(names)), p) for name, p in found.items()}
     return plots.lines(
-        {"": lines},
+        lines,
         title,
         "the stream",
         "probability",
@@ -106,11 +106,11 @@ def effects(table: pandas.DataFrame, chance: pandas.DataFrame, title: str, n: in
     largest = table.loc[table["total"].abs().nlargest(n).index]
     names = {str(Head(*head)): (row["direct"], row["total"]) for head, row in largest.iterrows()}
     return plots.points(
-        {"": groups},
+        groups,
         title,
         "direct effect: what the head itself adds to the logit",
         "total effect: what the logit\nloses without the head",
-        names={"": names},
+        names=names,
         colors={"random vectors as long": PALE, "heads": QUERY},
         diagonal=True,
         width=6.6,
@@ -123,4 +123,4 @@ def losses(found: Mapping[str, list[float]], title: str) -> Figure:
         row: {"other heads" if len(values) > 1 else "": values} for row, values in found.items()
     }
     look = {"colors": {"": INK, "other heads": PALE}, "number": ".2f", "width": 7.6}
-    return plots.dots({"": rows}, title, "loss on the second copy (nats per token)", **look)
+    return plots.dots(rows, title, "loss on the second copy (nats per token)", **look)

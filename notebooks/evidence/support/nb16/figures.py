@@ -22,7 +22,7 @@ def costs(rows: dict, found: dict, *, title: str, note: str = "") -> Figure:
     """
     unit = "held-out cross-entropy of the next token (nats, log scale)"
     levels = {nats: "\n" * (name == "uniform") + name for nats, name in _baselines(found).items()}
-    figure = plots.dots({"": rows}, title, unit, colors=AS_IT_STANDS, note=note, levels=levels)
+    figure = plots.dots(rows, title, unit, colors=AS_IT_STANDS, note=note, levels=levels)
     (axis,) = figure.axes
     axis.set_xscale("log")
     axis.set_xticks(TICKS, TICKS)
@@ -40,7 +40,7 @@ def all_combinations(found: dict, *, title: str) -> Figure:
         group[0].append(len(each.faults))
         group[1].append(each.loss)
     figure = plots.points(
-        {"": groups},
+        groups,
         title,
         "faults of five",
         "held-out loss (nats, log scale)",

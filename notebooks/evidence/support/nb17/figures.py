@@ -22,7 +22,7 @@ def writing(
     so_far = [shown(word) if i <= step else "" for i, word in enumerate(words)]
     note = "blue: words seen   orange: the word that attends   gray: the word drawn next"
     figure = grids(
-        {"": {"": weights}},
+        weights,
         title,
         number=".1f",
         least=0.05,

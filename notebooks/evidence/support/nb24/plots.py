@@ -21,11 +21,11 @@ def against_reading(adds, rank, names: Sequence[str], title: str) -> Figure:
     groups = {"all heads": (rank, adds), "named, and add": tuple(zip(*raising, strict=True))}
     groups["named, and take"] = tuple(zip(*lowering, strict=True))
     figure = points(
-        {"": groups},
+        groups,
         title,
         "median rank of the name in what the head writes (1: first)",
         "adds, share of the logit difference",
-        names={"": named},
+        names=named,
         x_log=True,
         levels={0: ""},
         colors=dict(zip(groups, (PALE, QUERY, KEY), strict=True)),
