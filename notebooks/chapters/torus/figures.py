@@ -146,6 +146,23 @@ def show_facts(axis, theta, facts: Int[np.ndarray, " pair"], size: float, letter
         dot(axis, (theta[i // len(theta)], theta[i % len(theta)]), fact, size, letter)
 
 
+def painting(titles: Sequence[str], columns: int, width: float, height: float):
+    """A painting with a panel for each title, at most so many in a row, and the panels' axes.
+
+    width, height: of a panel, in inches.
+    """
+    columns = min(columns, len(titles))
+    n_rows = -(-len(titles) // columns)
+    size = (width * columns + 1, height * n_rows + 0.2)
+    figure, axes = panels(n_rows, columns, *size, title="", figure_class=Painting)
+    for axis in axes.flat[len(titles) :]:
+        axis.remove()
+    axes = axes.flat[: len(titles)]
+    for axis, title in zip(axes, titles, strict=True):
+        axis.set_title(title, **TITLE)
+    return figure, axes
+
+
 def color_maps(
     colors: Sequence[Map], titles: Sequence[str], columns: int = 5, dots=None, theta=None
 ) -> Figure:
@@ -154,15 +171,9 @@ def color_maps(
     dots: (θ1, θ2, class) of pairs of words, drawn on each with a black rim. theta: the angle of
     each word, to write their names along the edges.
     """
-    columns = min(columns, len(titles))
-    n_rows = -(-len(titles) // columns)
-    size = (2.5 * columns + 1, 3 * n_rows + 0.2)
-    figure, axes = panels(n_rows, columns, *size, title="", figure_class=Painting)
-    for axis in axes.flat[len(titles) :]:
-        axis.remove()
-    for axis, each, title in zip(axes.flat, colors, titles, strict=False):
+    figure, axes = painting(titles, columns, 2.5, 3)
+    for axis, each in zip(axes, colors, strict=True):
         show_map(axis, each, theta)
-        axis.set_title(title, **TITLE)
         axis.set(xlabel="first word", ylabel="second word")
         if dots is not None:
             look = {"c": CLASS_COLORS[np.asarray(dots[2])], "edgecolors": "black", "s": 34}

@@ -11,9 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.tri import Triangulation
 from torch import Tensor
 
-from aot_helpers.showing.panels import TITLE, panels
 from aot_helpers.showing.plots import Interval
-from chapters.torus.figures import Painting
+from chapters.torus.figures import painting
 from chapters.torus.networks import TorusNets, attend, is_correct, pairs
 
 Answers = Bool[Tensor, "net head pair"]
@@ -166,14 +165,8 @@ def triangles(
     """
     shares, tall = np.asarray(shares), np.sqrt(3) / 2
     mesh = Triangulation(shares[:, 1] + shares[:, 2] / 2, shares[:, 2] * tall)
-    columns = min(6, len(titles))
-    n_rows = -(-len(titles) // columns)
-    size = (1.9 * columns + 1, 2.4 * n_rows + 0.2)
-    figure, axes = panels(n_rows, columns, *size, title="", figure_class=Painting)
-    for axis in axes.flat[len(titles) :]:
-        axis.remove()
-    for axis, each, title in zip(axes.flat, values, titles, strict=False):
-        axis.set_title(title, **TITLE)
+    figure, axes = painting(titles, 6, 1.9, 2.4)
+    for axis, each in zip(axes, values, strict=True):
         image = axis.tripcolor(mesh, each, shading="gouraud", cmap="cividis", vmin=0, vmax=1)
         axis.plot(0.5, tall / 3, "+", color="white", markersize=7)
         for head, place in enumerate(((0, -0.06), (1, -0.06), (0.5, tall + 0.06))):
@@ -181,7 +174,7 @@ def triangles(
             axis.text(*place, f"head {head}", ha="center", va=side, fontsize=9)
         axis.set(aspect="equal", xlim=(-0.15, 1.15), ylim=(-0.2, 1.1))
         axis.axis("off")
-    figure.colorbar(image, ax=axes.flat[: len(titles)], label="accuracy", shrink=0.8)
+    figure.colorbar(image, ax=axes, label="accuracy", shrink=0.8)
     return figure
 
 
