@@ -75,7 +75,7 @@ def test_muon_learns_to_copy_in_fewer_steps(make_model):
     windows = Windows(stream, 10, 16, d_vocab=11, repeat_share=1.0, repeat_lengths=(3, 5))
     losses = {}
     for optimizer in ("adamw", "muon"):
-        config = TrainConfig(150, optimizer=optimizer, warmup_steps=5, bf16=False)
+        config = TrainConfig(150, optimizer=optimizer, warmup_steps=5)
         model = make_model(positions="relative", layer_norm=False, d_model=16, d_head=8)
         losses[optimizer] = train(model, windows, config, quiet=True).smoothed()[-1]
     assert losses["muon"] < losses["adamw"] - 0.05
@@ -85,7 +85,7 @@ def test_muon_learns_to_copy_in_fewer_steps(make_model):
 def test_a_gpt2_of_transformers_learns_by_the_same_rules(optimizer):
     model = tiny("gpt2", noise=0).requires_grad_(True)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    config = TrainConfig(steps=2, optimizer=optimizer, weight_decay=0.5, bf16=False)
+    config = TrainConfig(steps=2, optimizer=optimizer, weight_decay=0.5)
     for group in make_optimizer(model, config).param_groups:
         for p in group["params"]:
             name = next(n for n, q in model.named_parameters() if q is p)

@@ -222,7 +222,7 @@ def test_training_on_masked_tokens_lowers_just_that_loss():
     seen, targets = OBJECTIVES["masked token"](batches[0])
     at = targets != NOT_ASKED
     by_hand = -net(seen).log_softmax(-1)[at].gather(-1, targets[at][:, None]).mean()
-    config = TrainConfig(steps=40, log_every=100, bf16=False, objective="masked token")
+    config = TrainConfig(steps=40, log_every=100, objective="masked token")
     history = train(net, batches, config, quiet=True)
     assert history.losses[0] == pytest.approx(by_hand.item(), abs=1e-5)
     assert history.smoothed(10)[-1] < history.losses[0] and history.tokens_per_step == 4 * 32

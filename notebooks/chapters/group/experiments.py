@@ -67,7 +67,7 @@ def rates(rate: float) -> dict:
     torch.manual_seed(0)
     model = aot.AttentionOnlyTransformer(shipped.config)
     stream = aot.token_stream(tokenizer.encode_many(stories.texts), tokenizer.bos)
-    how = aot.TrainConfig(300, rate, final_share=0, learning_rate_relative=1, bf16=False)
+    how = aot.TrainConfig(300, rate, final_share=0, learning_rate_relative=1)
     history = aot.train(model, aot.Windows(stream, 128, 8, d_vocab=1024), how, quiet=True)
     line = aot.token_stream(tokenizer.encode_many(unread.texts), tokenizer.bos)[: 100 * 128]
     with torch.no_grad():
@@ -88,7 +88,7 @@ def coins(name: str) -> dict:
         model.tokenizer = tokenizer = like.tokenizer
         stream = aot.token_stream(tokenizer.encode_many(corpus.texts), tokenizer.bos)
         batches = aot.Windows(stream, 64, 32, tokenizer.bos, d_vocab=98)
-        aot.train(model, batches, aot.TrainConfig(1000, bf16=False), quiet=True)
+        aot.train(model, batches, aot.TrainConfig(1000), quiet=True)
     else:
         model = aot.load_checkpoint(name)
     ids, found = aot.tokenization.word_ids(model.tokenizer), {"in": [], "at": []}
@@ -119,7 +119,7 @@ def seeds(seed: int) -> dict:
         first, second = aot.copy_losses(model, random)
         gaps[now.steps] = first - second
 
-    how = aot.TrainConfig(450, 0.02, 50, 0.4, optimizer="muon", log_every=25, bf16=False)
+    how = aot.TrainConfig(450, 0.02, 50, 0.4, optimizer="muon", log_every=25)
     aot.train(model, batches, how, watch=watch, quiet=True)
     quarter, half, three = (
         next(step for step, gap in gaps.items() if gap >= part * gaps[450])

@@ -115,7 +115,6 @@ def grown(
         final_share=0.4,
         optimizer="muon",
         log_every=every,
-        bf16=False,
     )
     watch(0)
     train(model, windows, how, watch=lambda now: watch(now.steps), quiet=True)
