@@ -99,6 +99,11 @@ def test_what_is_wrong_with_an_answer_is_said(answer, said):
     assert graded("00.1", answer).startswith(said)
 
 
+def test_an_answer_that_changes_its_arguments_leaves_the_next_try_alone():
+    graded("00.1", clears)
+    assert graded("00.1", PAGES["00.1"]).startswith("solved")
+
+
 def test_an_error_is_told_after_the_verdict_with_its_arguments(capsys):
     grade("00.1", lambda tokens: tokens[7])
     (said,) = capsys.readouterr().out.splitlines()

@@ -164,7 +164,7 @@ ANSWERS = [
     ("00.1", lambda tokens: np.zeros(3), "got a numpy array"),
     ("00.2", lambda pattern, n: n * induction_score(pattern, n), "This is the sum"),
     ("00.2", lambda pattern, n: induction_score(pattern.T, n), "yours are exchanged"),
-    ("00.2", lambda pattern, n: "high", "one number"),
+    ("00.2", lambda pattern, n: "high", "got the text 'high'"),
     ("00.2", lambda pattern, n: pattern.diagonal(-(n - 1)).mean(), "first two entries"),
     ("00.2", lambda pattern, n: pattern.diagonal(-n).mean(), "leads to the twin itself"),
     ("00.2", lambda pattern, n: pattern.diagonal(-n)[1:].mean(), "on the twin itself"),

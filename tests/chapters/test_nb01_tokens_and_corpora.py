@@ -68,7 +68,7 @@ ANSWERS = [
     ("01.1", lambda p, q: p, "For the arguments"),
     ("01.2", ..., "not attempted"),
     ("01.2", "the cat", "no more than letters"),
-    ("01.2", 3, "A text of at least one letter"),
+    ("01.2", 3, "A text is wanted"),
     ("01.2", "日本", "6 tokens for 2 letters"),
     ("01.2", "日", "3 tokens for 1 letter:"),
     ("01.3", lambda losses, strings: losses.mean(), "per token"),

@@ -111,8 +111,8 @@ ANSWERS = [
     ("12.3", (TEXT, {"stories-2l": "winter", "fixed-length": "key"}), "fixed-length says 'river'"),
     ("12.3", ("fog bell winter fog bell", SAYS), "tokens; 32 to 60"),
     ("12.3", (TEXT.replace(" fog bell", "").replace("\n", " "), SAYS), "stands nowhere before"),
-    ("12.3", (TEXT, {"stories-2l": "winter"}), "a dict with a word"),
-    ("12.3", (["fog"], SAYS), "a dict with a word"),
+    ("12.3", (TEXT, {"stories-2l": "winter"}), "A dict with the keys"),
+    ("12.3", (["fog"], SAYS), "A text is wanted"),
 ]
 
 

@@ -1,5 +1,6 @@
 """Answers that are functions, compared with a reference on a few inputs."""
 
+import copy
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
@@ -10,26 +11,31 @@ from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted, shor
 
 
 def against(
-    reference: Callable, trials: list[tuple], mistakes: dict[str, Callable] | None = None
+    reference: Callable,
+    trials: list[tuple],
+    mistakes: dict[str, Callable] | None = None,
+    solved: str | None = None,
 ) -> Callable:
     """A check (see `grade`) of a function: it must return what the reference does on every trial.
 
-    An answer that returns None or ... on the first trial is not attempted. mistakes: {what to say:
-    a function that many write instead of the reference}.
+    An answer that returns None or ... on the first trial is not attempted; it works on copies.
+    mistakes: {what to say: a function that many write instead of the reference}. solved: what to
+    say of a right answer.
     """
 
-    def check(answer: Callable) -> None:
+    def check(answer: Callable) -> str | None:
         for i, arguments in enumerate(trials):
-            given = answer(*arguments)
+            given = answer(*copy.deepcopy(arguments))
             if i == 0:
                 attempted(given)
             if given is None:
                 raise NotYet(f"For the arguments {short(*arguments)}: nothing was returned")
             if problem := _difference(given, reference(*arguments)):
-                for said, mistake in (mistakes or {}).items():
+                for message, mistake in (mistakes or {}).items():
                     if not _difference(given, mistake(*arguments)):
-                        raise NotYet(said)
+                        raise NotYet(message)
                 raise NotYet(f"For the arguments {short(*arguments)}: {problem}")
+        return solved
 
     return check
 
@@ -76,10 +82,15 @@ def _worst(given: Tensor, expected: Tensor) -> str:
     """The entry that is farthest from what it should be, or the first that is NaN."""
     gaps = (given - expected).abs().nan_to_num(torch.inf)
     at = tuple((gaps == gaps.max()).nonzero()[0].tolist())
-    said = f"the entry {list(at)} should be {expected[at]:.3f}; yours is {given[at]:.3f}"
-    if given[at].isnan():
-        said += ", which comes of 0 / 0, inf - inf or a softmax of -inf alone"
-    return said
+    why = ", which comes of 0 / 0, inf - inf or a softmax of -inf alone" * bool(given[at].isnan())
+    entry = f"the entry {list(at)}" if at else "it"
+    return f"{entry} should be {expected[at]:.3f}; yours is {given[at]:.3f}{why}"
+
+
+def check_finite(given: Tensor, begin: str, infinite: bool = False) -> None:
+    """Raise NotYet, which begins so, of NaN and, unless it is allowed, of infinity."""
+    if given.isnan().any() or not (infinite or given.isfinite().all()):
+        raise NotYet(f"{begin} has {'NaN' if given.isnan().any() else 'an infinity'}.")
 
 
 def read_tensor(answer, *shape: int, name: str = "", infinite: bool = False) -> Tensor:
@@ -89,9 +100,7 @@ def read_tensor(answer, *shape: int, name: str = "", infinite: bool = False) -> 
     NotAttempted if nothing was given, and NotYet of no tensor, another shape or kind, and of NaN.
     """
     given = _as_floats(answer, shape, name)
-    if given.isnan().any() or not (infinite or given.isfinite().all()):
-        what = "NaN" if given.isnan().any() else "infinity"
-        raise NotYet(f"{name}: yours has {what}." if name else f"Yours has {what}.")
+    check_finite(given, f"{name}: yours" if name else "Yours", infinite)
     return given
 
 
@@ -101,8 +110,8 @@ def _as_floats(answer, shape: tuple[int, ...], name: str = "") -> Tensor:
         raise NotYet(f"{begin} torch tensor is wanted, yours is {_kind(answer)}.")
     if answer.shape != shape:
         turned = tuple(answer.shape) == shape[::-1]
-        said = f"{begin} tensor of shape {shape} is wanted, got {tuple(answer.shape)}"
-        raise NotYet(f"{said}{': exchange its axes' * turned}.")
+        problem = f"{begin} tensor of shape {shape} is wanted, got {tuple(answer.shape)}"
+        raise NotYet(f"{problem}{': exchange its axes' * turned}.")
     if answer.dtype == torch.bool or answer.is_complex():
         raise NotYet(f"{begin} tensor of numbers is wanted, yours has {answer.dtype}.")
     return answer.detach().float()
@@ -130,20 +139,32 @@ def read_numbers(answer, *shape: int, name: str = "", infinite: bool = False) ->
         raise NotYet(f"{wanted} is {answer!r}.") from None
     if given.shape != shape:
         raise NotYet(f"{wanted} has the shape {list(given.shape)}.")
-    if given.isnan().any() or not (infinite or given.isfinite().all()):
-        raise NotYet(f"{wanted} has {'NaN' if given.isnan().any() else 'an infinity'}.")
+    check_finite(given, wanted, infinite)
     return given
+
+
+def read_text(answer) -> str:
+    """An answer that is a text and not empty. Raises NotAttempted and NotYet."""
+    if not isinstance(attempted(answer), str) or not answer.strip():
+        raise NotYet(f"A text is wanted, in quotation marks; got {answer!r}.")
+    return answer
+
+
+def read_entries(answer, names: Iterable) -> dict:
+    """An answer {name: entry} with all of the names. Raises NotAttempted while all are ... ."""
+    names = list(names)
+    if not isinstance(answer, dict) or set(answer) != set(names):
+        listed = ", ".join(map(str, names))
+        raise NotYet(f"A dict with the keys {listed} is wanted, got {answer!r}.")
+    if all(each is ... for each in answer.values()):
+        raise NotAttempted
+    return {name: answer[name] for name in names}
 
 
 def read_guesses(answer, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
     """(name, number) one by one of an answer {name: guess}; not attempted while all are ... ."""
-    names = list(names)
-    if not isinstance(answer, dict) or set(answer) != set(names):
-        raise NotYet(f"A dict with the keys {', '.join(names)} is wanted, got {answer!r}.")
-    if all(each is ... for each in answer.values()):
-        raise NotAttempted
-    for name in names:
-        yield name, read_numbers(answer[name], name=name)
+    for name, guess in read_entries(answer, names).items():
+        yield name, read_numbers(guess, name=name)
 
 
 def near(answer, truth: dict, within: float) -> None:
@@ -165,24 +186,25 @@ def compared(given, expected: Tensor, mistakes: dict[str, Tensor], within: float
     gaps = (given - expected).abs()
     if gaps.max() <= within:
         return gaps.max().item()
-    for said, mistake in mistakes.items():
+    check_mistakes(given, mistakes, within)
+    if kind:
+        raise NotYet(f"A tensor of floats is wanted, yours has {kind}.")
+    problem = _worst(given, expected)
+    raise NotYet(f"{problem[0].upper()}{problem[1:]}.")
+
+
+def check_mistakes(given: Tensor, mistakes: dict[str, Tensor], within: float = 1e-4) -> None:
+    """Raise NotYet with what to say of the first mistake that makes what was given.
+
+    mistakes: {what to say: what comes out with it}.
+    """
+    for message, mistake in mistakes.items():
         if mistake.shape == given.shape and torch.allclose(
             given, mistake.to(given), atol=within, equal_nan=True
         ):
-            raise NotYet(said)
-    if kind:
-        raise NotYet(f"A tensor of floats is wanted, yours has {kind}.")
-    said = _worst(given, expected)
-    raise NotYet(f"{said[0].upper()}{said[1:]}.")
+            raise NotYet(message)
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
     """Normal random numbers, the same for the same seed."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
-def where_to_look(tokens):
-    """[query][key], True at the keys that follow an earlier copy of the query's token."""
-    at = range(len(tokens))
-    rows = [[1 <= key <= query and tokens[key - 1] == tokens[query] for key in at] for query in at]
-    return torch.tensor(rows)

@@ -7,8 +7,13 @@ from itertools import combinations
 
 import torch
 
-from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
-from aot_helpers.teaching.exercises.references import draw, read_numbers
+from aot_helpers.teaching.exercises import NotYet, attempted
+from aot_helpers.teaching.exercises.references import (
+    check_mistakes,
+    draw,
+    read_entries,
+    read_numbers,
+)
 from aot_helpers.text import stories
 from chapters.nb02_embeddings_and_positions.measure import cosines, random_model
 
@@ -71,27 +76,24 @@ def _order_gap(answer):
     }
     tokens, order = torch.tensor([[3, 0, 6, 1, 4]]), torch.tensor([2, 4, 1, 0, 3])
     for name, model in models.items():
-        given, expected = answer(model, tokens, order), order_gap(model, tokens, order)
-        number = read_numbers(attempted(given), name=f"For {name}")
-        if abs(number - expected) < 1e-4:
+        after, before = model(tokens[:, order]), model(tokens)
+        changes = after - before[:, order]
+        given = read_numbers(attempted(answer(model, tokens, order)), name=f"For {name}")
+        if abs(given - changes.abs().max()) < 1e-4:
             continue
-        before, after = model(tokens[:, order]), model(tokens)[:, order]
-        back = model(tokens)[:, torch.argsort(order)]
         mistakes = {
             "You compare with the outputs in their old places: reorder them, too.": (
-                (before - model(tokens)).abs().max()
+                (after - before).abs().max()
             ),
             "You reorder the outputs with the inverse permutation: index them by `order` as "
-            "well.": (before - back).abs().max(),
+            "well.": (after - before[:, order.argsort()]).abs().max(),
             "Take the absolute value first: a large negative difference counts as well.": (
-                (before - after).max()
+                changes.max()
             ),
-            "The largest difference is wanted, not the mean.": (before - after).abs().mean(),
+            "The largest difference is wanted, not the mean.": changes.abs().mean(),
         }
-        for said, mistake in mistakes.items():
-            if abs(number - mistake) < 1e-4:
-                raise NotYet(said)
-        raise NotYet(f"For {name} the number is {expected:.3f}; yours is {number:.3f}.")
+        check_mistakes(given, mistakes)
+        raise NotYet(f"For {name} the number is {changes.abs().max():.3f}; yours is {given:.3f}.")
     return "it is 0 for a model that sees each token alone, and not for two that see order"
 
 
@@ -105,22 +107,22 @@ def _noticing(n_layers: int) -> set[int]:
 
 
 def _places(answer):
-    if not isinstance(answer, dict) or set(answer) != {1, 2}:
-        raise NotYet(f"A dict with the keys 1 and 2 is wanted, got {answer!r}.")
-    if any(each is ... for each in answer.values()):
-        raise NotAttempted
-    for n_layers, places in answer.items():
-        if not isinstance(places, list | tuple | set | range) or not set(places) <= set(range(4)):
+    for n_layers, places in read_entries(answer, (1, 2)).items():
+        if not isinstance(attempted(places), list | tuple | set | range) or set(places) - {
+            *range(4)
+        }:
             raise NotYet(f"{n_layers}: a list of positions from 0 to 3 is wanted, got {places!r}.")
         if wrong := len(_noticing(n_layers) ^ set(places)):
-            said = f"Layers: {n_layers}. Your list is wrong about {wrong} of the 4 positions"
-            raise NotYet(f"{said}. {_of_places(n_layers, set(places))}")
+            hint = _hint(n_layers, set(places))
+            raise NotYet(
+                f"Layers: {n_layers}. Your list is wrong about {wrong} of the 4 positions. {hint}"
+            )
     return "one layer sees a bag of earlier tokens; two layers see their order"
 
 
-def _of_places(n_layers: int, given: set[int]) -> str:
+def _hint(n_layers: int, places: set[int]) -> str:
     """What a wrong list of positions forgets."""
-    if not {0, 1} <= given:
+    if not {0, 1} <= places:
         return "At positions 0 and 1 stands another token than before: can that go unnoticed?"
     if n_layers == 1:
         return (

@@ -52,8 +52,8 @@ def _weights(ten_times, opposite, scores):
     return "a softmax of large scores is a maximum, and it cannot choose nothing"
 
 
-def pytorchs(x, W_Q, W_K, W_V, W_O, bias) -> tuple[Tensor, Tensor]:
-    """The same by torch's attention; its pattern is what it gives of values that are one-hot."""
+def torch_attention(x, W_Q, W_K, W_V, W_O, bias) -> tuple[Tensor, Tensor]:
+    """What a head writes and its pattern, by torch: the pattern is what it makes of one-hot v."""
     hidden = torch.ones_like(bias, dtype=torch.bool).triu(1)
     mask = bias.masked_fill(hidden, -math.inf)
     q, k = x @ W_Q, x @ W_K
@@ -79,29 +79,27 @@ def _attention_head(answer):
         given = attempted(answer(x, *weights, bias))
         if not isinstance(given, tuple) or len(given) != 2:
             raise NotYet("Two tensors are wanted: what the head writes, and its pattern.")
-        expected = pytorchs(x, *weights, bias)
+        expected = torch_attention(x, *weights, bias)
         shapes = [getattr(each, "shape", ()) for each in given]
         if shapes == [each.shape for each in reversed(expected)]:
             raise NotYet("The other way round: first what the head writes, then its pattern.")
         flaws = {
-            said: flawed_attention(x, *weights, bias, **f)
-            for said, f in _flaws(d_head, d_model, n_pos).items()
+            message: flawed_attention(x, *weights, bias, **f)
+            for message, f in _flaws(d_head, d_model, n_pos).items()
+        } | {
+            "The bias is missing: add it to the scores.": flawed_attention(x, *weights, 0 * bias),
+            "You divide the bias as well: add it after the division.": (
+                flawed_attention(x, *weights, bias / math.sqrt(d_head))
+            ),
+            "x is in your result already: return only what the head writes.": (
+                (x + expected[0], expected[1])
+            ),
         }
-        flaws["The bias is missing: add it to the scores."] = flawed_attention(
-            x, *weights, 0 * bias
-        )
-        flaws["You divide the bias as well: add it after the division."] = flawed_attention(
-            x, *weights, bias / math.sqrt(d_head)
-        )
-        flaws["x is in your result already: return only what the head writes."] = (
-            x + expected[0],
-            expected[1],
-        )
         z = expected[1] @ x @ weights[2]
         if isinstance(given[0], Tensor) and given[0].shape == z.shape != expected[0].shape:
             raise NotYet("W_O is missing: z still has to be written back.")
         for i in (1, 0):  # a mistake in the pattern is named first
-            mistakes = {said: both[i] for said, both in flaws.items()}
+            mistakes = {message: both[i] for message, both in flaws.items()}
             gaps.append(compared(given[i], expected[i], mistakes))
     return f"three random heads, each as PyTorch computes it, to {max(gaps):.0e}"
 

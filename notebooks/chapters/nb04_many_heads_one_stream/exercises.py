@@ -60,8 +60,8 @@ def attribute(written, W_U, token, rival):
 PAGES = {"04.1": attention, "04.2": transformer}
 
 
-def pytorchs(x, W_Q, W_K, W_V, W_O, bias) -> Tensor:
-    """The same by torch.nn.MultiheadAttention, which keeps all heads side by side in one matrix."""
+def torch_attention(x, W_Q, W_K, W_V, W_O, bias) -> Tensor:
+    """What a layer of heads writes, by torch.nn.MultiheadAttention: all heads in one matrix."""
     n_heads, d_model, _ = W_Q.shape
     with torch.no_grad(), torch.random.fork_rng():  # its own start is thrown away
         layer = torch.nn.MultiheadAttention(d_model, n_heads, bias=False, batch_first=True)
@@ -79,33 +79,34 @@ def _attention(answer):
         x, bias = draw(batch, n_pos, d_model, seed=n_pos), draw(n_heads, n_pos, n_pos, seed=5)
         weights = [draw(n_heads, d_model, d_head, seed=i) for i in (1, 2, 3)]
         weights.append(draw(n_heads, d_head, d_model, seed=4))
-        mistakes = {
-            said: flawed_attention(x[:, None], *weights, bias, **flaw)[0].sum(dim=1)
-            for said, flaw in common_flaws(d_model, d_head).items()
-        }
-        mean = attention(x, *weights, bias) / n_heads
-        mistakes["You average over the heads; a layer writes their sum."] = mean
-        mistakes["The bias is missing: add it to the scores."] = attention(x, *weights, 0 * bias)
-        each = [head(x, *(W[h] for W in weights), bias[h]) for h in range(n_heads)]
-        mistakes["You add x itself; the layer gives what its heads write."] = x + sum(each)
-        mistakes["This is the last head alone; a layer adds up all of them."] = each[-1]
-        chained = aside = 0 * x
+        right, chained, aside = attention(x, *weights, bias), x, 0 * x
         for h in range(n_heads):
             aside = aside + head(x + aside, *(W[h] for W in weights), bias[h])
-            chained = head(x if h == 0 else chained, *(W[h] for W in weights), bias[h])
-        said = (
+            chained = head(chained, *(W[h] for W in weights), bias[h])
+        same_x = (
             "Your heads read what the heads before them wrote; all heads of a layer read the same x"
         )
-        mistakes |= {f"{said}.": aside, f"{said}, and what they write is added.": chained}
+        mistakes = {
+            message: flawed_attention(x[:, None], *weights, bias, **flaw)[0].sum(dim=1)
+            for message, flaw in common_flaws(d_model, d_head).items()
+        } | {
+            "You average over the heads; a layer writes their sum.": right / n_heads,
+            "The bias is missing: add it to the scores.": attention(x, *weights, 0 * bias),
+            "You add x itself; the layer gives what its heads write.": x + right,
+            "This is the last head alone; a layer adds up all of them.": (
+                head(x, *(W[-1] for W in weights), bias[-1])
+            ),
+            f"{same_x}.": aside,
+            f"{same_x}, and what they write is added.": chained,
+        }
         try:
             given = answer(x, *weights, bias)
         except RuntimeError as error:
             if f"tensor a ({batch}) must match the size of tensor b ({n_heads})" in str(error):
                 raise NotYet("Give x a dimension for the heads: x[:, None].") from error
             raise
-        gaps.append(compared(given, pytorchs(x, *weights, bias), mistakes, within=1e-4))
-    gap = max(gaps)
-    return f"this is multi-head attention: PyTorch's own layer gives the same, to {gap:.0e}"
+        gaps.append(compared(given, torch_attention(x, *weights, bias), mistakes))
+    return f"this is multi-head attention: PyTorch's own layer gives the same, to {max(gaps):.0e}"
 
 
 def _transformer(answer, model, tokens):
@@ -140,8 +141,8 @@ def _rival(answer, model, wrote, token, of_kind):
     helper, other = terms.values()
     names = list(wrote)
     if helper > 0:
-        said = "; an ending is just what this head can tell apart" if rival in of_kind else ""
-        raise NotYet(f"{names[0]} adds {helper:.1f} to the difference from {given!r}{said}.")
+        why = "; an ending is just what this head can tell apart" * (rival in of_kind)
+        raise NotYet(f"{names[0]} adds {helper:.1f} to the difference from {given!r}{why}.")
     return f"against {given!r}, {names[0]} adds {helper:.1f} and {names[1]} adds {other:.1f}"
 
 
@@ -152,13 +153,13 @@ def _total_effects(answer, truth, terms):
         if abs(beyond) <= NEAR:
             continue
         if "L0H3" not in pair:
-            said = "the two share a layer, so neither reads the other. What does each add?"
+            hint = "the two share a layer, so neither reads the other. What does each add?"
         elif abs(beyond + terms["L1H0"]) < 1:
-            said = "without L0H3, how much does L1H0 still have to lose?"
+            hint = "without L0H3, how much does L1H0 still have to lose?"
         else:
             side = "more" if beyond > 0 else "less"
-            said = f"it is {side} than {guess:.1f}. The last figure shows both steps."
-        raise NotYet(f"{pair}: {said}")
+            hint = f"it is {side} than {guess:.1f}. The last figure shows both steps."
+        raise NotYet(f"{pair}: {hint}")
     return (
         "total effects add up within a layer, where no head reads another; across layers they "
         "overlap"

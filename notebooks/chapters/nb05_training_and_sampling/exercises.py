@@ -6,6 +6,7 @@ PAGES are the package's versions of what the reader writes; each is its folded s
 import copy
 import math
 import re
+from functools import partial
 from types import SimpleNamespace
 
 import torch
@@ -14,14 +15,19 @@ from torch import Tensor
 
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
-from aot_helpers.teaching.exercises.references import draw, read_numbers, read_tensor
+from aot_helpers.teaching.exercises.references import (
+    check_mistakes,
+    compared,
+    draw,
+    read_numbers,
+    read_tensor,
+)
 
 NAN, WORSE = "nan", "worse than uniform"
 N_DRAWN = 2000  # tokens that a sampler draws from a known distribution
-NEAR = 0.05  # a frequency among them: more than four standard deviations
+NEAR = 0.05  # a frequency among them, more than four standard deviations; losses of about 30
 SAME = 1e-3  # weights after six steps: a right loss that rounds otherwise differs by less
 SURNAME = r"[A-Z][a-z]+ [A-Z][a-z]*([aeiou][nrls])\b"  # of a full name: its ending
-TOLD = 0.05  # losses of about 30 that are told to watch: the same
 
 
 def cross_entropy(logits, targets):
@@ -91,12 +97,7 @@ def _cross_entropy(answer):
         ),
     }
     given = read_numbers(attempted(answer(logits, targets)), infinite=True)
-    expected = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-    if abs(given - expected) > 1e-4:
-        for said, mistake in mistakes.items():
-            if abs(given - mistake) < 1e-4:
-                raise NotYet(said)
-        raise NotYet(f"The loss of a small example is {expected:.4f}; yours is {given:.4f}.")
+    compared(given, F.cross_entropy(logits.flatten(0, 1), targets.flatten()), mistakes)
     sure = read_numbers(answer(200 * logits, targets), infinite=True)
     if not sure.isfinite():
         raise NotYet(
@@ -106,8 +107,8 @@ def _cross_entropy(answer):
     return "the loss is the cross-entropy, also where a model is sure and wrong"
 
 
-def _losses(answer, batches, rates) -> tuple[Tensor, list[float], set[int]]:
-    """What a loop makes of a tiny model: its weights in one row, the losses told, lengths read."""
+def _trained(answer, batches, rates) -> tuple[Tensor, list[float], set[int]]:
+    """The weights of a tiny model after a loop in one row, the watched losses, lengths read."""
     with torch.random.fork_rng():
         torch.manual_seed(3)
         config = ModelConfig(d_vocab=11, n_layers=1, d_model=8, n_heads=2, d_head=4, n_ctx=7)
@@ -116,10 +117,10 @@ def _losses(answer, batches, rates) -> tuple[Tensor, list[float], set[int]]:
             weight.data *= 5
     # With the usual eps of 1e-8 a gradient that is zero but for rounding would make a whole step.
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.5, betas=(0.9, 0.98), eps=1e-3)
-    told, lengths = [], set()
+    watched, lengths = [], set()
     model.register_forward_pre_hook(lambda _, given: lengths.add(given[0].shape[-1]))
-    answer(model, optimizer, copy.deepcopy(batches), rates, told.append)
-    return torch.cat([p.detach().flatten() for p in model.parameters()]), told, lengths
+    answer(model, optimizer, copy.deepcopy(batches), rates, watched.append)
+    return torch.cat([p.detach().flatten() for p in model.parameters()]), watched, lengths
 
 
 def flawed(
@@ -156,20 +157,20 @@ def _train(answer):
     generator = torch.Generator().manual_seed(0)
     batches = [torch.randint(11, (4, 7), generator=generator) for _ in range(6)]
     rates = [0.01, 0.02, 0.02, 0.01, 0.005, 0.001]
-    start, *_ = _losses(lambda *_: None, batches, rates)
-    weights, told, lengths = _losses(answer, batches, rates)
+    start, *_ = _trained(lambda *_: None, batches, rates)
+    weights, watched, lengths = _trained(answer, batches, rates)
     if torch.equal(weights, start):
-        if not told:
+        if not watched:
             raise NotAttempted
         raise NotYet(
             "No weight has moved: the order is zero_grad(), loss.backward(), optimizer.step()."
         )
-    if any(isinstance(each, Tensor) for each in told):
+    if any(isinstance(each, Tensor) for each in watched):
         raise NotYet("watch was called with a tensor: loss.item() is the loss as a number.")
-    expected, losses, _ = _losses(train, batches, rates)
+    expected, losses, _ = _trained(train, batches, rates)
     if torch.allclose(weights, expected, atol=SAME):
-        if len(told) != len(losses) or max(map(abs, map(float.__sub__, told, losses))) > TOLD:
-            raise NotYet(f"The weights are right, but watch was called with {told}.")
+        if len(watched) != len(losses) or max(map(abs, map(float.__sub__, watched, losses))) > NEAR:
+            raise NotYet(f"The weights are right, but watch was called with {watched}.")
         if max(lengths) == batches[0].shape[1]:
             raise NotYet(
                 "The model reads the last token too, which has no target: give it batch[:, :-1]."
@@ -187,10 +188,9 @@ def _train(answer):
         "The gradients of the step are not clipped to length 1: clip them after backward(); before "
         "it they do not exist.": {"clip": False},
     }
-    for said, flaw in mistakes.items():
-        flawed_weights, *_ = _losses(lambda *a, flaw=flaw: flawed(*a, **flaw), batches, rates)
-        if torch.allclose(weights, flawed_weights, atol=SAME):
-            raise NotYet(said)
+    for message, flaw in mistakes.items():
+        flawed_weights, *_ = _trained(partial(flawed, **flaw), batches, rates)
+        check_mistakes(weights, {message: flawed_weights}, SAME)
     gap = (weights - expected).abs().max()
     raise NotYet(f"After six steps a weight differs from what is expected by {gap:.3f}.")
 
@@ -202,18 +202,17 @@ def _too_fast(first, rate, losses_at):
     if not 0 < rate <= 1e30:
         raise NotYet(f"A learning rate lies above 0, and here up to 1e30; yours is {rate:g}.")
     losses, uniform = losses_at(float(rate)), math.log(1024)
-    told = f"at {rate:g}: " + " ".join(f"{loss:.3g}" for loss in losses[::4])
+    listed = f"at {rate:g}: " + " ".join(f"{loss:.3g}" for loss in losses[::4])
     last = sum(losses[-10:]) / 10
     if last < uniform:
         raise NotYet(
             f"The last ten losses, {last:.2f}, are below those of the uniform model: training can "
-            f"live with this rate ({told})."
+            f"live with this rate ({listed})."
         )
     bad = next(loss for loss in losses if not loss <= uniform + 1)  # NaN too
-    seen = WORSE if math.isfinite(bad) else NAN
-    if first != seen:
-        raise NotYet(f"Your rate is too high, but the first bad loss is {bad:.3g} ({told}).")
-    return f"nothing raises an error: only the comparison with ln(vocabulary) tells; {told}"
+    if first != (WORSE if math.isfinite(bad) else NAN):
+        raise NotYet(f"Your rate is too high, but the first bad loss is {bad:.3g} ({listed}).")
+    return f"nothing raises an error: only the comparison with ln(vocabulary) tells; {listed}"
 
 
 class _Known:
@@ -231,6 +230,10 @@ class _Known:
                 f"most model.config.n_ctx = {self.config.n_ctx} tokens: ids[None, -n_ctx:]."
             )
         return self.logits.expand(*ids.shape, -1)
+
+
+def _normalized(weights: Tensor) -> Tensor:
+    return weights / weights.sum()
 
 
 def _sample(answer):
@@ -251,27 +254,28 @@ def _sample(answer):
     if torch.equal(answer(model, start, 30, seed=1), answer(model, start, 30, seed=2)):
         raise NotYet("Two seeds draw the same tokens: give the seed to a torch.Generator.")
     for temperature, top_k in ((1.0, None), (0.5, None), (2.0, None), (1.0, 2), (0.5, 3)):
-        drawn = answer(model, start, N_DRAWN, temperature=temperature, top_k=top_k)[2:]
-        found = torch.bincount(drawn, minlength=4) / N_DRAWN
-        cut = torch.tensor(
-            [p if not top_k or p >= sorted(probabilities)[-top_k] else 0.0 for p in probabilities]
-        )
-        whole = torch.tensor(probabilities)
-        expected = cut ** (1 / temperature) / (cut ** (1 / temperature)).sum()
-        mistakes = {
-            "The logits are divided by the temperature; yours are multiplied.": cut**temperature,
-            "Your draws do not depend on the temperature.": cut,
-            "Your draws do not depend on top_k: all other logits must become -inf.": (
-                whole ** (1 / temperature)
-            ),
-        }
-        if (found - expected).abs().max() > NEAR:
-            for said, weights in mistakes.items():
-                if (found - weights / weights.sum()).abs().max() < NEAR:
-                    raise NotYet(said)
+        ids = answer(model, start, N_DRAWN, temperature=temperature, top_k=top_k)[2:]
+        frequencies = torch.bincount(ids, minlength=4) / N_DRAWN
+        p = torch.tensor(probabilities)
+        cut = torch.where(p >= p.topk(top_k or 4).values[-1], p, 0)
+        expected = _normalized(cut ** (1 / temperature))
+        if (frequencies - expected).abs().max() > NEAR:
+            mistakes = {
+                "The logits are divided by the temperature; yours are multiplied.": (
+                    _normalized(cut**temperature)
+                ),
+                "Your draws do not depend on the temperature.": _normalized(cut),
+                "Your draws do not depend on top_k: all other logits must become -inf.": (
+                    _normalized(p ** (1 / temperature))
+                ),
+            }
+            check_mistakes(frequencies, mistakes, NEAR)
+            should, are = (
+                [round(number, 2) for number in each.tolist()] for each in (expected, frequencies)
+            )
             raise NotYet(
                 f"temperature {temperature}, top_k {top_k}: of {N_DRAWN} draws the tokens should "
-                f"get {_rounded(expected)}; yours got {_rounded(found)}."
+                f"get {should}; yours got {are}."
             )
     return "over 2,000 draws every token comes as often as its probability says"
 
@@ -295,17 +299,13 @@ def _habit_or_copy(opening, if_copied, endings):
         )
     counts = endings(opening)
     total, habit, copied = counts.total(), counts["un"], counts[read[0]]
-    told = f"of {total} surnames {copied} end in -{read[0]}, {habit} in -un"
+    listed = f"of {total} surnames {copied} end in -{read[0]}, {habit} in -un"
     if copied <= habit:
         raise NotYet(
-            f"Here the model does not copy ({told}). Does your opening read like one of its "
+            f"Here the model does not copy ({listed}). Does your opening read like one of its "
             "stories?"
         )
-    return f"the model has no love for -un: it writes -{read[0]} as gladly; {told}"
-
-
-def _rounded(numbers: Tensor) -> list[float]:
-    return [round(number, 2) for number in numbers.tolist()]
+    return f"the model has no love for -un: it writes -{read[0]} as gladly; {listed}"
 
 
 CHECKS = {

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
-from aot_helpers.teaching.exercises.references import read_tensor
+from aot_helpers.teaching.exercises.references import check_mistakes, read_tensor, read_text
 
 LEAST, RIVAL = 7, "whether"  # letters of the false word; the word that it must beat
 
@@ -42,29 +42,21 @@ def _saved(answer):
             )
         given = read_tensor(given, n, n, name=f"For {n} letters", infinite=True)
         each = (P / frequency).log()
-        for flaw, said in (
-            (each, "This is what a pair saves *each time it occurs*. How often is that?"),
-            (
-                P * each,
-                "Weighed by P, a rare letter counts as much as a frequent one. The weight is the "
-                "pair's share of all pairs.",
+        mistakes = {
+            "This is what a pair saves *each time it occurs*. How often is that?": each,
+            "Weighed by P, a rare letter counts as much as a frequent one. The weight is the "
+            "pair's share of all pairs.": P * each,
+            "The sign is turned: a saving is the cost without minus the cost with.": -right,
+            "Minus what the pair costs if it is known. And if it is not?": share * P.log(),
+            "That is what the pair costs if it is known. And if it is not?": -share * P.log(),
+            "`share` is not yet P(b | a): divide each row by its sum first.": (
+                share * (share / frequency).log()
             ),
-            (-right, "The sign is turned: a saving is the cost without minus the cost with."),
-            (share * P.log(), "Minus what the pair costs if it is known. And if it is not?"),
-            (-share * P.log(), "That is what the pair costs if it is known. And if it is not?"),
-            (
-                share * (share / frequency).log(),
-                "`share` is not yet P(b | a): divide each row by its sum first.",
-            ),
-            (
-                share * (P / frequency[:, None]).log(),
-                "Without the pair you would bet on the frequency of the *next* letter (a column), "
-                "not of the present one.",
-            ),
-            (share * (P - frequency), "A loss is a logarithm of a probability: -ln p."),
-        ):
-            if torch.allclose(given[seen], flaw[seen], atol=1e-5):
-                raise NotYet(said)
+            "Without the pair you would bet on the frequency of the *next* letter (a column), not "
+            "of the present one.": share * (P / frequency[:, None]).log(),
+            "A loss is a logarithm of a probability: -ln p.": share * (P - frequency),
+        }
+        check_mistakes(given[seen], {m: flaw[seen] for m, flaw in mistakes.items()}, 1e-5)
         if not torch.allclose(given[seen], right[seen], atol=1e-4):
             raise NotYet("Cost without the pair: -ln(frequency of b). With it: -ln P(b | a).")
         if given[~seen].abs().sum() > 1e-4:
@@ -72,13 +64,14 @@ def _saved(answer):
     return "added over all pairs: what the letter before tells about the next one"
 
 
-def _one_number(name: str, both, n: int) -> Tensor:
-    """The probabilities [present, next] of two matrices of width 1."""
+def _one_number(name: str, both, n: int) -> tuple[Tensor, Tensor]:
+    """The probabilities [present, next] of two matrices of width 1, and whether a row is even."""
     W_E, W_U = (
         read_tensor(each, *shape, name=f"{name}_{which}").double()
         for which, each, shape in zip("EU", both, ((n, 1), (1, n)), strict=True)
     )
-    return (W_E @ W_U).softmax(dim=-1)
+    p = (W_E @ W_U).softmax(dim=-1)
+    return p, (p.amax(dim=1) - p.amin(dim=1)) < 1e-6
 
 
 def _rule_and_exception(exception, rule, signs):
@@ -89,8 +82,7 @@ def _rule_and_exception(exception, rule, signs):
     vowels = torch.tensor([sign in "aeiou" for sign in signs])
     consonants = ~vowels & torch.tensor([sign != " " for sign in signs])
 
-    p = _one_number("exception", exception, n)
-    even = (p.amax(dim=1) - p.amin(dim=1)) < 1e-6
+    p, even = _one_number("exception", exception, n)
     if p[u, q] > 0.5 and p[q, u] < 0.5:
         raise NotYet("Turned round: after *u* comes *q*. W_E belongs to the present letter.")
     if p[q, u] < 0.9:
@@ -102,8 +94,7 @@ def _rule_and_exception(exception, rule, signs):
             f"{p[off, u]:.2f}). Which letters should use this number at all?"
         )
 
-    p = _one_number("rule", rule, n)
-    even = (p.amax(dim=1) - p.amin(dim=1)) < 1e-6
+    p, even = _one_number("rule", rule, n)
     for i in consonants.nonzero().flatten().tolist():
         ratio = p[i, vowels].min() / p[i, ~vowels].max()
         if ratio < 5 - 1e-6:
@@ -141,10 +132,7 @@ def _tied(rows):
 
 
 def _false_word(word, cost, signs, known):
-    if not isinstance(word, str) or not word:
-        raise NotYet(f"A word is wanted, in quotation marks; got {word!r}.")
-    strange = sorted(set(word) - set(signs[1:]))
-    if strange:
+    if strange := sorted(set(read_text(word)) - set(signs[1:])):
         raise NotYet(
             f"{', '.join(map(repr, strange))}: the model knows the letters {signs[1:]} alone."
         )
@@ -153,14 +141,13 @@ def _false_word(word, cost, signs, known):
     if len(word) < LEAST:
         raise NotYet(f"It has {len(word)} letters; {LEAST} are wanted.")
     pairs = [word[i : i + 2] for i in range(len(word) - 1)]
-    twice = next((pair for pair in pairs if pairs.count(pair) > 1), None)
-    if twice:
+    if twice := next((pair for pair in pairs if pairs.count(pair) > 1), None):
         raise NotYet(f"{twice!r} comes twice: each pair only once, please.")
     own, other = cost(word), cost(RIVAL)
-    said = f"{word!r} costs {own:.2f} nats a letter, {RIVAL!r} {other:.2f}"
+    costs = f"{word!r} costs {own:.2f} nats a letter, {RIVAL!r} {other:.2f}"
     if own >= other:
-        raise NotYet(f"{said}: go from each letter to one that often follows it in the text.")
-    return f"{said}: for a table of pairs it is the better word"
+        raise NotYet(f"{costs}: go from each letter to one that often follows it in the text.")
+    return f"{costs}: for a table of pairs it is the better word"
 
 
 CHECKS = {"06.1": _saved, "06.2": _rule_and_exception, "06.3": _tied, "06.4": _false_word}

@@ -54,12 +54,6 @@ def _random(*shapes, seed):
         return model, *(torch.randint(9, shape) for shape in shapes)
 
 
-def _table(answer):
-    trials = [(draw(2, 3, seed=s).softmax(dim=-1), draw(3, 4, seed=s + 5)) for s in (0, 1)]
-    against(skip_trigram_table, trials, WRONG_TABLES)(answer)
-    return "the weight knows destination and source, what is added knows the source alone"
-
-
 def _patch(answer):
     model, texts, donors = _random((2, 6), (2, 6), seed=1)
     mistakes = {
@@ -79,8 +73,8 @@ def _patch(answer):
             raise NotYet("These are logits at all positions; return the last ones, [:, -1].")
         return logits
 
-    against(partial(patched, model), [(texts, donors, 1)], mistakes)(last)
-    return "one head reads another text; all else in the model stays"
+    solved = "one head reads another text; all else in the model stays"
+    return against(partial(patched, model), [(texts, donors, 1)], mistakes, solved)(last)
 
 
 def _forced(answer, forced):
@@ -89,7 +83,7 @@ def _forced(answer, forced):
             raise NotYet(f"{pair}: which noun does L0H0 raise for this verb?")
     near(answer, forced, within=0.06)
     shown = ", ".join(f"{pair}: {p:.2f}" for pair, p in forced.items())
-    return f"{shown}; the weights foretold a mistake that the model never makes by itself"
+    return f"{shown}; the weights predicted a mistake that the model never makes by itself"
 
 
 def _four_pairs(attention, delta, direct):
@@ -116,5 +110,15 @@ def _four_pairs(attention, delta, direct):
     return f"each right noun has at least {right[worst]:.2f}: one head can serve both prepositions"
 
 
-CHECKS = {"07.1": _table, "07.2": _patch, "07.3": _forced, "07.4": _four_pairs}
+CHECKS = {
+    "07.1": against(
+        skip_trigram_table,
+        [(draw(2, 3, seed=s).softmax(dim=-1), draw(3, 4, seed=s + 5)) for s in (0, 1)],
+        WRONG_TABLES,
+        solved="the weight knows destination and source, what is added knows the source alone",
+    ),
+    "07.2": _patch,
+    "07.3": _forced,
+    "07.4": _four_pairs,
+}
 PAGES = {"07.1": skip_trigram_table, "07.2": patched}

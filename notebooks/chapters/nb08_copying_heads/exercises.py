@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from aot_helpers.teaching.exercises import NotYet, attempted
-from aot_helpers.teaching.exercises.references import read_numbers
+from aot_helpers.teaching.exercises.references import read_entries, read_numbers
 
 KEPT, LOST = 0.8, 0.35  # of 08.1: the probability of the name, with v patched and with z
 LOW, HIGH = -0.5, 0.9  # of 08.2: the scores to reach
@@ -94,26 +94,27 @@ def _tables_that_mislead(low, high):
     return f"scores {low_score:+.2f} and {high_score:+.2f}"
 
 
-def _said_without_codes(said, truth):
-    """said, truth: {codes in the list: the word that the model says}."""
-    if not isinstance(said, dict) or set(said) != set(truth):
-        raise NotYet(f"A word is wanted for each of the lists of {', '.join(map(str, truth))}.")
-    for each in said.values():
-        attempted(each)
-    wrong = [n for n in truth if said[n] != truth[n]]
+def _predictions(answer, truth):
+    """answer, truth: {codes in the list: the word that the model predicts}."""
+    wrong = {
+        n: attempted(word)
+        for n, word in read_entries(answer, truth).items()
+        if attempted(word) != truth[n]
+    }
     if not wrong:
         return "where the farthest code in reach has had its turn, the model goes back to it"
-    if any(said[n] == "le" for n in wrong):
+    if "le" in wrong.values():
         raise NotYet("le is the present code, and no code follows itself: who lowers it?")
-    if any(said[n] == "ki" for n in wrong):
-        n = next(n for n in wrong if said[n] == "ki")
-        raise NotYet(
-            f"list of {n}: ki is not the farthest code within three to six words back. Which one "
-            "is, and who lowers it now?"
-        )
+    for n, word in wrong.items():
+        if word == "ki":
+            raise NotYet(
+                f"list of {n}: ki is not the farthest code within three to six words back. Which "
+                "one is, and who lowers it now?"
+            )
+    n, word = next(iter(wrong.items()))
     raise NotYet(
-        f"list of {wrong[0]}: how many words back does {said[wrong[0]]} stand? The others look "
-        "three to six words back, and raise the farthest code most."
+        f"list of {n}: how many words back does {word} stand? The others look three to six words "
+        "back, and raise the farthest code most."
     )
 
 
@@ -138,6 +139,6 @@ def _crossed_off(answer, model, text, head):
 CHECKS = {
     "08.1": _z_and_not_v,
     "08.2": _tables_that_mislead,
-    "08.3": _said_without_codes,
+    "08.3": _predictions,
     "08.4": _crossed_off,
 }

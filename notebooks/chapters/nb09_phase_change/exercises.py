@@ -5,12 +5,8 @@ from functools import partial
 import torch
 
 from aot_helpers.models.losses import copy_losses, next_token_losses
-from aot_helpers.teaching.exercises import NotAttempted, NotYet
-from aot_helpers.teaching.exercises.references import (
-    against,
-    draw,
-    where_to_look,
-)
+from aot_helpers.teaching.exercises import NotYet
+from aot_helpers.teaching.exercises.references import against, draw, read_entries
 from aot_helpers.text.batches import repeated_tokens
 
 WRONG_LOSSES = {  # what to say: two numbers of the losses, of those of each own token, and n
@@ -71,14 +67,9 @@ WHY = {  # of a wrong judgment
 
 def _shifts(answer):
     """answer: {shift: "copies", "cannot" or "cheats"}, as SHIFTS."""
-    if not isinstance(answer, dict) or set(answer) != set(SHIFTS):
-        raise NotYet(f"Judge these four: {', '.join(SHIFTS)}.")
-    if all(judged is ... for judged in answer.values()):
-        raise NotAttempted
-    for name, judged in answer.items():
+    for name, judged in read_entries(answer, SHIFTS).items():
         if judged not in ("copies", "cannot", "cheats"):
             raise NotYet(f"{name}: say copies, cannot or cheats, not {judged!r:.40}.")
-    for name, judged in answer.items():
         if judged != SHIFTS[name]:
             raise NotYet(f"{name}, {judged}? Follow x A B … x A: {WHY[name]}")
     return "only a key can say what came before a token and leave the value free to say the token"
@@ -170,10 +161,17 @@ def _counted(tokens, back):
     return ([-1] * back + tokens)[: len(tokens)]
 
 
+def _keys_after_copies(tokens):
+    """[query][key], True at the keys that follow an earlier copy of the query's token."""
+    at = range(len(tokens))
+    rows = [[1 <= key <= query and tokens[key - 1] == tokens[query] for key in at] for query in at]
+    return torch.tensor(rows)
+
+
 def _honest_score(pattern, tokens, back, step=1, each=True):
     """step: -1 leaves out keys `back` *after* the query, 0 none. each: of queries with a key."""
     at = torch.arange(len(tokens))
-    wanted = where_to_look(tokens)
+    wanted = _keys_after_copies(tokens)
     wanted &= (at[:, None] - at != step * back) | (step == 0)
     found = (pattern * wanted).sum(dim=1)
     return found[wanted.any(dim=1)].mean() if each else found.mean()
@@ -181,7 +179,7 @@ def _honest_score(pattern, tokens, back, step=1, each=True):
 
 def _mean_key(pattern, tokens, back):
     at = torch.arange(len(tokens))
-    return pattern[where_to_look(tokens) & (at[:, None] - at != back)].mean()
+    return pattern[_keys_after_copies(tokens) & (at[:, None] - at != back)].mean()
 
 
 CHECKS = {

@@ -59,9 +59,9 @@ def _threshold(answer, truth):
             f: 1 - weight for f, weight in truth.items()
         },
     }
-    for said, mistake in known.items():
+    for message, mistake in known.items():
         if all(abs(given[f] - mistake[f]) < 0.06 for f in truth):
-            raise NotYet(said)
+            raise NotYet(message)
     near(answer, truth, NEAR_WEIGHT)
     return "the score difference is a straight line in the factor, its softmax is nearly a step"
 
@@ -99,32 +99,30 @@ def _loss(logits, right):
     return loss_without_both(logits, logits, logits, right)
 
 
-_add_logits = against(
-    loss_without_both,
-    [
-        (*(3 * draw(2, 4, 7, seed=i) for i in (1, 2, 3)), draw(2, 4, 7, seed=4).argmax(dim=-1)),
-        (*(draw(1, 3, 5, seed=i) for i in (5, 6, 7)), draw(1, 3, 5, seed=8).argmax(dim=-1)),
-    ],
-    {
-        "You add losses; it is the logits that add up.": (
-            lambda w, a, b, right: _loss(a, right) + _loss(b, right) - _loss(w, right)
-        ),
-        "In without_a + without_b the whole model is counted twice.": (
-            lambda w, a, b, right: _loss(a + b, right)
-        ),
-        "The mean of two runs lacks each head by half; add both changes.": (
-            lambda w, a, b, right: _loss((a + b) / 2, right)
-        ),
-        "This is the logit of the right token; the loss is minus its log-probability.": (
-            lambda w, a, b, right: -(a + b - w).gather(-1, right[..., None]).mean()
-        ),
-    },
-)
-
-
-def _both(answer):
-    _add_logits(answer)
-    return "what two heads do to the logits adds up, if neither reads the other"
-
-
-CHECKS = {"11.1": _threshold, "11.2": _which, "11.3": _both}
+WRONG_SUMS = {  # what to say: what many write instead, of the logits of three runs
+    "You add losses; it is the logits that add up.": (
+        lambda w, a, b, right: _loss(a, right) + _loss(b, right) - _loss(w, right)
+    ),
+    "In without_a + without_b the whole model is counted twice.": (
+        lambda w, a, b, right: _loss(a + b, right)
+    ),
+    "The mean of two runs lacks each head by half; add both changes.": (
+        lambda w, a, b, right: _loss((a + b) / 2, right)
+    ),
+    "This is the logit of the right token; the loss is minus its log-probability.": (
+        lambda w, a, b, right: -(a + b - w).gather(-1, right[..., None]).mean()
+    ),
+}
+CHECKS = {
+    "11.1": _threshold,
+    "11.2": _which,
+    "11.3": against(
+        loss_without_both,
+        [
+            (*(3 * draw(2, 4, 7, seed=i) for i in (1, 2, 3)), draw(2, 4, 7, seed=4).argmax(dim=-1)),
+            (*(draw(1, 3, 5, seed=i) for i in (5, 6, 7)), draw(1, 3, 5, seed=8).argmax(dim=-1)),
+        ],
+        WRONG_SUMS,
+        solved="what two heads do to the logits adds up, if neither reads the other",
+    ),
+}

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from aot_helpers.teaching.exercises import NotYet, attempted
-from aot_helpers.teaching.exercises.references import against, draw
+from aot_helpers.teaching.exercises.references import against, draw, read_entries, read_text
 from chapters.nb12_in_context_learning.measure import LENGTH, losses_of
 
 EARLY, LATE = (4, 12), (96, 127)  # tokens 5 to 12 and 97 to 127, counted from 1
@@ -37,13 +37,13 @@ def _cheat(answer, model, line, goal):
         raise NotYet(f"A piece must lie in the line: places are 0 to {last}.")
     texts = F.pad(line.unfold(0, LENGTH, 1)[starts], (1, 0), value=model.tokenizer.bos)
     score = _in_context_score(losses_of(model, texts)).item()
-    said = f"without layers the score is {score:+.2f} nats"
+    result = f"without layers the score is {score:+.2f} nats"
     if score <= goal:
-        return f"{said}, and nothing was learned in context: your early tokens are harder"
+        return f"{result}, and nothing was learned in context: your early tokens are harder"
     why = "the early tokens should be the hard ones, and yours are the late ones"
     if score < 0:
         why = "the right way: are all your early tokens (5 to 12) hard, and no late ones?"
-    raise NotYet(f"{said}; {goal:+.2f} or less is wanted. A score is late minus early: {why}.")
+    raise NotYet(f"{result}; {goal:+.2f} or less is wanted. A score is late minus early: {why}.")
 
 
 def _patterns(distances, n=41):
@@ -86,6 +86,7 @@ _compare_distances = against(
             lambda pattern: favorite_distances(pattern.mT)
         ),
     },
+    solved="a head that counts has a favorite distance; a head that matches has none",
 )
 
 
@@ -97,38 +98,37 @@ def _distances(answer):
         except (TypeError, ValueError, RuntimeError):
             raise NotYet(f"A distance for each head is wanted, got {found!r:.60}.") from None
 
-    _compare_distances(listed)
-    return "a head that counts has a favorite distance; a head that matches has none"
+    return _compare_distances(listed)
 
 
 def _unmask(text, says, models):
-    """One text after which two models say what was foretold, and the third neither.
+    """One text after which two models predict the given words, and the third neither.
 
     says: {name: word} of the first two models, the one that matches and the one that counts.
     """
     matches, counts, neither = models
-    if not isinstance(text, str) or not isinstance(says, dict) or set(says) != {matches, counts}:
-        raise NotYet(f"A text, and a dict with a word for {matches} and one for {counts}, please.")
-    foretold = {name: attempted(word) for name, word in says.items()}
+    says = {name: attempted(word) for name, word in read_entries(says, (matches, counts)).items()}
     tokenizer = models[matches].tokenizer
-    tokens = tokenizer.encode(" " + " ".join(text.split()), bos=True)
+    tokens = tokenizer.encode(" " + " ".join(read_text(text).split()), bos=True)
     if not COUNTS_BACK < len(tokens) - 1 <= MOST_WORDS:
         limits = f"{COUNTS_BACK + 1} to {MOST_WORDS}"
         raise NotYet(f"This text has {len(tokens) - 1} tokens; {limits} are wanted.")
     if tokens[-1] not in tokens[:-1]:
         raise NotYet(f"The last token stands nowhere before, so {matches} has nothing to find.")
-    said = {
+    predicted = {
         name: tokenizer.token_strings(model(tokens[None])[0, -1:].argmax(dim=-1))[0].strip()
         for name, model in models.items()
     }
-    for name, word in foretold.items():
-        if said[name] != str(word).strip():
-            raise NotYet(f"{name} says {said[name]!r}, and not {str(word).strip()!r}.")
-    if said[matches] == said[counts]:
+    for name, word in says.items():
+        if predicted[name] != str(word).strip():
+            raise NotYet(f"{name} says {predicted[name]!r}, and not {str(word).strip()!r}.")
+    if predicted[matches] == predicted[counts]:
         raise NotYet("Both say the same: what followed last time stands 31 back here.")
-    if said[neither] in (said[matches], said[counts]):
-        raise NotYet(f"{neither} says {said[neither]!r}, too: does a piece of a name come again?")
-    return ", ".join(f"{name}: {word!r}" for name, word in said.items())
+    if predicted[neither] in (predicted[matches], predicted[counts]):
+        raise NotYet(
+            f"{neither} says {predicted[neither]!r}, too: does a piece of a name come again?"
+        )
+    return ", ".join(f"{name}: {word!r}" for name, word in predicted.items())
 
 
 CHECKS = {"12.1": _cheat, "12.2": _distances, "12.3": _unmask}
