@@ -79,17 +79,17 @@ test test-all: export AOT_RESULTS = $(CURDIR)/runs/results
 # Nor is what a test solves the reader's progress.
 test test-all: export AOT_PROGRESS = off
 
-# The notebooks of a floor by seconds, so that no long one starts when the others end. A tour's
-# printed numbers are compared with the committed ones (tests/nbval_numbers.py).
+# The notebooks of a collection by seconds, so that no long one starts when the others end. The
+# numbers that they print are compared with the committed ones (tests/nbval_numbers.py).
 NBVAL = $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -p nbval_numbers --nbval-lax \
   --nbval-current-env --nbval-sanitize-with=tests/nbval_sanitize.cfg --nbval-cell-timeout=300 \
-  $$($(PY) tools/notebooks.py --list --floor $(1))
+  $$($(PY) tools/notebooks.py --list --collection $(1))
 LINT = $(PY) -m ruff check . && $(PY) -m ruff format --check .
 
 test: $(MADE) ## lint, unit tests, every tour's code and printed numbers: a quarter of an hour
 	$(LINT)
 	$(PY) -m pytest -n 2 --dist loadscope --ignore=tests/slow tests
-	$(call NBVAL,tour)
+	$(call NBVAL,tours)
 
 test-all: $(MADE) #: the same with the slow tests and the evidence, and what is committed: three quarters of an hour
 	$(LINT)
@@ -97,13 +97,13 @@ test-all: $(MADE) #: the same with the slow tests and the evidence, and what is 
 	rm -rf runs/results/claims # those of an older run must not be taken for this one's
 	$(call NBVAL,both)
 	$(PY) -m aot_helpers.teaching.ledger
-	$(PY) tools/notebooks.py --verify --floor both
+	$(PY) tools/notebooks.py --verify --collection both
 
 evidence: $(MADE) ## run the evidence: seeds, controls and audits behind every claim
-	$(PY) tools/notebooks.py --floor evidence
+	$(PY) tools/notebooks.py --collection evidence
 
 notebooks: $(MADE) ## run what changed since the last commit in place; ONLY="05 12" runs those
-	$(PY) tools/notebooks.py --in-place --floor both $(if $(ONLY),--only $(ONLY),--changed)
+	$(PY) tools/notebooks.py --in-place --collection both $(if $(ONLY),--only $(ONLY),--changed)
 
 # Without the limit glibc keeps what is freed, and a model of 135 M parameters takes 2 GB.
 data: $(MADE) ## measure again what notebooks read: WHAT=autopsy, geometry, pretrained or reviews; MODEL=gpt2

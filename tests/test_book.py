@@ -13,12 +13,13 @@ import book_finish
 import book_ledger
 import book_pages
 import publish
+import which
 from aot_helpers.teaching.glossary import load_glossary
 from aot_helpers.teaching.ledger import ROOT, weights_of
 from aot_helpers.teaching.rules import load_claims
 
 README = (ROOT / "README.md").read_text("utf-8")
-TOURS, PROOFS = publish.floors(ROOT / "notebooks")
+TOURS, PROOFS = (which.numbered(ROOT / "notebooks", each) for each in ("tours", "evidence"))
 NOTEBOOKS = [*PROOFS, *TOURS]
 TITLES = {path.stem[:2]: book_pages.title_of(path) for path in TOURS}
 UNTRIED_TEXT = (

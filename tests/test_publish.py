@@ -36,7 +36,7 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def write(project, name, *cells, parameters=None, floor="", folder="notebooks"):
+def write(project, name, *cells, parameters=None, collection="", folder="notebooks"):
     """Save a notebook with one code cell for each string."""
     title = f"# {name[:2]} · What does {name} do?\n{BADGE}"
     clone = "url = 'https://github.com/OWNER/attention-only-transformers'"
@@ -46,7 +46,7 @@ def write(project, name, *cells, parameters=None, floor="", folder="notebooks"):
     if parameters:
         nb.cells.append(new_code_cell(parameters, metadata={"tags": ["parameters"]}))
     nb.cells += [new_code_cell(source) for source in cells]
-    path = project / folder / floor / f"{name}.ipynb"
+    path = project / folder / collection / f"{name}.ipynb"
     path.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(nb, path)
     return path
@@ -60,14 +60,14 @@ def result(name):
     return {"notebook": name, "seconds": 61.5, "peak_mb": 9, "checks": 0}
 
 
-def test_notebooks_are_chosen_by_number_and_floor(project):
+def test_notebooks_are_chosen_by_number_and_collection(project):
     write(project, "00_first")
     write(project, "05_train")
-    write(project, "05_train", floor="evidence")
+    write(project, "05_train", collection="evidence")
     chosen = which.select(project / "notebooks", ["05"])
     assert list(map(publish.key, chosen)) == ["evidence/05_train", "05_train"]  # evidence first
     with pytest.raises(SystemExit, match="'7'; there are 00_first, 05_train"):
-        which.select(project / "notebooks", ["05", "7"], "tour")
+        which.select(project / "notebooks", ["05", "7"], "tours")
     with pytest.raises(SystemExit, match="no numbered notebooks"):
         which.select(project, [])
     for wrong in (["--jobs", "0"], ["--in-place", "-p", "n", "5"]):
@@ -102,7 +102,7 @@ def test_what_changed_since_the_commit_is_a_notebook_or_code_that_it_uses(projec
     write(project, "13_torus", "from chapters.torus import training")
     write(project, "14_torus", "from chapters.nb14_torus.measure import f")
     for name in ("04_support", "14_torus"):
-        write(project, name, "from evidence.support import nb04", floor="evidence")
+        write(project, name, "from evidence.support import nb04", collection="evidence")
     code = {
         "chapters/nb02_third/exercises.py": "",  # which no notebook imports
         "chapters/nb14_torus/measure.py": "import chapters.torus.networks",
@@ -127,7 +127,7 @@ def test_what_changed_since_the_commit_is_a_notebook_or_code_that_it_uses(projec
     commit()
     assert found() == []
     write(project, "00_first", "x = 1")
-    write(project, "01_new", floor="evidence")
+    write(project, "01_new", collection="evidence")
     assert found() == ["evidence/01_new", "00_first"]
     commit()
     for file, those in (
@@ -148,7 +148,7 @@ def test_parameter_values():
 
 def test_only_what_was_run_is_published_and_all_links_are_renewed(project):
     first, second = (write(project, name) for name in ("00_first", "01_second"))
-    write(project, "01_second", floor="evidence")
+    write(project, "01_second", collection="evidence")
     write(project, "00_first", "x = 1", folder="runs")
     publish.publish([first], [result("00_first")], project)
     assert read(first).cells[-1].source == "x = 1"
@@ -197,7 +197,7 @@ def test_a_notebook_is_replaced_as_a_whole_or_not_at_all(project, monkeypatch):
 
 
 def test_an_owner_is_named_everywhere_at_once(project):
-    path, proof = write(project, "00_first"), write(project, "00_first", floor="evidence")
+    path, proof = write(project, "00_first"), write(project, "00_first", collection="evidence")
     (project / "docs").mkdir()
     page = "git@github.com:OWNER/attention-only-transformers.git"
     page += " https://OWNER.github.io/attention-only-transformers/playground.html"

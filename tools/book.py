@@ -26,10 +26,10 @@ import book_ledger
 import book_pages
 import group
 import here  # noqa: F401
-import publish
 from aot_helpers.teaching.glossary import load_glossary
 from chapters.pages.playground import save_playground
 from chapters.pages.training import save_training_page
+from which import numbered
 
 ROOT = Path(__file__).resolve().parent.parent
 # Pages that stand alone, without the book's frame: their file and what writes it.
@@ -147,7 +147,7 @@ def evidence_page(proofs: list[Path], titles: dict[str, str]) -> str:
 def write_source(root: Path, source: Path) -> list[str]:
     """Write the book's source from what is committed; the pages that the book must have."""
     shutil.rmtree(source, ignore_errors=True)
-    tours, proofs = publish.floors(root / "notebooks")
+    tours, proofs = (numbered(root / "notebooks", each) for each in ("tours", "evidence"))
     docs = [root / "docs" / f"{name}.md" for name in DOCS]
     inside = {path.resolve() for path in (*tours, *proofs, *docs)}
     titles = {path.stem: book_pages.title_of(path) for path in tours}
@@ -169,12 +169,12 @@ def write_source(root: Path, source: Path) -> list[str]:
         text = book_pages.to_repository(path.read_text("utf-8"), path.parent, root, inside)
         (source / "docs" / path.name).write_text(text, "utf-8")
     stems = {path.stem[:2]: path.stem for path in tours}
-    numbered = {number: titles[stem] for number, stem in stems.items()}
+    by_number = {number: titles[stem] for number, stem in stems.items()}
     known = {path.stem: book_pages.title_of(path) for path in proofs}
     pages = {
         "index": start_page(root, source, titles),
         "evidence": evidence_page(proofs, known),
-        "ledger": book_ledger.ledger_page(root, stems, numbered),
+        "ledger": book_ledger.ledger_page(root, stems, by_number),
         "glossary": book_pages.glossary_page(load_glossary(), stems),
     }
     for name, text in pages.items():

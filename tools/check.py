@@ -33,7 +33,7 @@ def files(notebook: Path) -> list[Path]:
 def commands(prefixes: list[str]) -> dict[str, list]:
     """{what is checked: arguments of Python} of the notebooks that begin so, or of everything."""
     chosen = select(ROOT / "notebooks", prefixes)
-    stripped = ["tools/notebooks.py", "--verify", "--floor", "both"]
+    stripped = ["tools/notebooks.py", "--verify", "--collection", "both"]
     if not prefixes:
         tests, paths = [*TESTS, PAGES], [ROOT]
     else:

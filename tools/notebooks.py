@@ -27,7 +27,7 @@ from papermill.exceptions import PapermillException
 import here
 import publish
 from chapters.sweep.kernels import execute
-from which import FLOORS, changed, select
+from which import COLLECTIONS, changed, select
 
 ROOT = here.ROOT
 MEMORY_LIMIT_MB = 1200  # Binder gives about 2 GB, for JupyterLab and the kernel together
@@ -196,7 +196,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser.add_argument(
         "-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help="a parameter"
     )
-    parser.add_argument("--floor", choices=FLOORS, default="tour", help="default: the tour")
+    parser.add_argument("--collection", choices=COLLECTIONS, default="tours")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N")
     parser.add_argument("--in-place", action="store_true", help="replace the notebooks")
     parser.add_argument("--changed", action="store_true", help="those changed since the commit")
@@ -208,7 +208,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         parser.error("--in-place takes no -p: committed notebooks have the default parameters")
     if options.jobs < 1:
         parser.error(f"--jobs must be 1 or more, got {options.jobs}")
-    notebooks = select(root / "notebooks", options.only, options.floor)
+    notebooks = select(root / "notebooks", options.only, options.collection)
     if options.verify or options.strip:
         return publish.strip(notebooks, *["--verify"] * options.verify)
     if options.list:

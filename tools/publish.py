@@ -28,6 +28,7 @@ import here
 from aot_helpers.base.files import write_atomically
 from aot_helpers.teaching.rules import load_claims
 from chapters.pages.standalone import repository_name
+from which import numbered
 
 STRIP = [  # What changes from run to run, or from machine to machine; outputs and counts stay.
     "--keep-output",
@@ -78,7 +79,7 @@ def set_owner(root: Path, owner: str) -> list[str]:
         raise ValueError(f"{settings} must have one line: repository = …, it has {found}")
     texts = {settings: told}
     pages = [root / name for name in ("README.md", "CONTRIBUTING.md", "CITATION.cff")]
-    pages += [*sorted((root / "docs").rglob("*.md")), *sum(floors(root / "notebooks"), [])]
+    pages += [*sorted((root / "docs").rglob("*.md")), *numbered(root / "notebooks")]
     pages.append(root / "notebooks" / "group.ipynb")
     for path in (path for path in pages if path.is_file()):
         texts[path] = replace_repository(path.read_text("utf-8"), repository)
@@ -169,11 +170,6 @@ def describe_machine() -> dict:
     }
 
 
-def floors(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The notebooks of the tour and those of the evidence, by number."""
-    return tuple(sorted(each.glob("[0-9]*.ipynb")) for each in (folder, folder / "evidence"))
-
-
 def key(path: Path) -> str:
     """How a notebook is called: 09_phase_change on the tour, evidence/09_phase_change below it."""
     return f"evidence/{path.stem}" if path.parent.name == "evidence" else path.stem
@@ -204,17 +200,18 @@ def notebook_table(folder: Path, measured: dict) -> str:
     measured: {key: {"seconds", …}} of the notebooks. Under the table stand the minutes that all of
     them run, and how many rules came before the values.
     """
-    by_number = [{path.stem[:2]: path for path in floor} for floor in floors(folder)]
+    tours, evidence = numbered(folder, "tours"), numbered(folder, "evidence")
     lines = ["| | question | what it shows | minutes |", "|--:|---|---|--:|"]
-    for number, path in sorted((by_number[1] | by_number[0]).items()):
+    by_number = {path.stem[:2]: path for path in [*evidence, *tours]}
+    for number, path in sorted(by_number.items()):
         question, shows, minutes = about(path)
         lines.append(
             f"| {number} | [{question}](notebooks/{key(path)}.ipynb) | {shows} | {minutes} |"
         )
     said = []
-    for name, floor in zip(("tours", "notebooks of evidence"), by_number, strict=True):
-        seconds = [measured.get(key(path), {}).get("seconds", 0) for path in floor.values()]
-        said += [f"{len(floor)} {name} in {math.ceil(sum(seconds) / 60)} min"] if floor else []
+    for name, paths in (("tours", tours), ("notebooks of evidence", evidence)):
+        seconds = [measured.get(key(path), {}).get("seconds", 0) for path in paths]
+        said += [f"{len(paths)} {name} in {math.ceil(sum(seconds) / 60)} min"] if paths else []
     ran = f"One after the other, on one thread, they run: {', '.join(said)}."
     return "\n".join([*lines, "", f"{ran} {declared_before()}"])
 
@@ -260,7 +257,7 @@ def publish(notebooks: list[Path], results: list[dict], root: Path) -> None:
     another repository are changed. Ends the program before anything is replaced if a notebook was
     edited while it ran; each file is replaced as a whole or not at all.
     """
-    every, repository = floors(root / "notebooks"), repository_name(root)
+    every, repository = numbered(root / "notebooks"), repository_name(root)
     copies = [root / "runs" / f"{key(each)}.ipynb" for each in notebooks]
     new = {each: clean_copy(copy, repository) for each, copy in zip(notebooks, copies, strict=True)}
     edited = [
@@ -276,12 +273,12 @@ def publish(notebooks: list[Path], results: list[dict], root: Path) -> None:
     measured = known.get("notebooks", {})
     for r in results:
         measured[r["notebook"]] = {name: r[name] for name in ("seconds", "peak_mb", "checks")}
-    present = {key(each) for floor in every for each in floor}
+    present = {key(each) for each in every}
     measured = {name: measured[name] for name in sorted(present & set(measured))}
 
     # Everything that can fail comes before the first file is replaced.
     readme = readme_text(root, measured)
-    for each in (each for floor in every for each in floor):
+    for each in every:
         old = each.read_text(encoding="utf-8")
         text = new.get(each) or replace_repository(old, repository)
         if text != old:

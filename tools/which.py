@@ -8,14 +8,20 @@ import sys
 from pathlib import Path
 
 # The evidence first: the tables of the tour say what it found.
-FLOORS = {"tour": [""], "evidence": ["evidence"], "both": ["evidence", ""]}
+COLLECTIONS = {"tours": [""], "evidence": ["evidence"], "both": ["evidence", ""]}
 
 
-def select(folder: Path, prefixes: list[str], floor: str = "both") -> list[Path]:
-    """The numbered notebooks of a floor whose names begin with one of the prefixes (or all)."""
-    notebooks = [p for each in FLOORS[floor] for p in sorted((folder / each).glob("[0-9]*.ipynb"))]
+def numbered(folder: Path, collection: str = "both") -> list[Path]:
+    """The numbered notebooks of a collection below `folder`, by number."""
+    places = [folder / each for each in COLLECTIONS[collection]]
+    return [path for place in places for path in sorted(place.glob("[0-9]*.ipynb"))]
+
+
+def select(folder: Path, prefixes: list[str], collection: str = "both") -> list[Path]:
+    """The notebooks of a collection whose names begin with one of the prefixes (or all)."""
+    notebooks = numbered(folder, collection)
     if not notebooks:
-        sys.exit(f"no numbered notebooks of the floor {floor!r} in {folder}")
+        sys.exit(f"no numbered notebooks of the collection {collection!r} in {folder}")
     for prefix in prefixes:
         if not any(path.name.startswith(prefix) for path in notebooks):
             names = ", ".join(sorted({path.stem for path in notebooks}))

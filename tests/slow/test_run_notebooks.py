@@ -72,13 +72,13 @@ def test_in_place(project, capsys):  # noqa: F811
         '    (folder / name).write_text(\'{"claims": {"00.1": 1}}\')'
     )
     write(project, "00_first", "n", parameters="n: int = 3")
-    write(project, "00_first", save, parameters="n: int = 3", floor="evidence")
+    write(project, "00_first", save, parameters="n: int = 3", collection="evidence")
     write(project, "01_second", "1 / 0")
     kept = project / "data/results/figures"
     kept.mkdir(parents=True)
     for name in ("00-old.gif", "02-kept.gif"):
         (kept / name).write_bytes(b"old")
-    only = ["--in-place", "--floor", "both", "--only", "00"]
+    only = ["--in-place", "--collection", "both", "--only", "00"]
     assert notebooks.main(only, root=project) == 0
     assert "MB, 1 claims\n" in capsys.readouterr().out
 
@@ -88,7 +88,7 @@ def test_in_place(project, capsys):  # noqa: F811
     assert nb.cells[0].metadata == nb.cells[1].metadata == {}
     assert set(nb.metadata) == {"aot", "kernelspec", "language_info"}
     assert nb.metadata.kernelspec.name == "python3"
-    assert notebooks.main(["--verify", "--floor", "both"], root=project) == 0
+    assert notebooks.main(["--verify", "--collection", "both"], root=project) == 0
     assert {path.name for path in kept.iterdir()} == {"00-new.gif", "02-kept.gif"}
     assert json.loads((kept.parent / "claims/00.json").read_text()) == {"claims": {"00.1": 1}}
     record = json.loads((kept.parent / "notebooks.json").read_text())
