@@ -200,7 +200,7 @@ def test_each_claim_has_its_numbers_and_its_place_in_the_evidence(ledger_rows, p
         shown = book_ledger.line(row, stems)
         assert set(re.findall(r"html#(claim-[\d-]+)", shown)) <= places
         assert f'data-verdict="{row.verdict}"' in shown
-        for run in weights_of({row.claim.id: row.entry}):
+        for run in weights_of([row.entry]):
             assert run in shown
 
 

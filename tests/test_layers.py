@@ -124,7 +124,7 @@ def test_every_notebook_has_its_chapter_and_every_chapter_its_notebook():
 
 
 def test_importing_the_package_loads_neither_transformers_nor_datasets():
-    light = ["showing.plots", "showing.widgets", "teaching.claims"]
+    light = ["showing.plots", "showing.widgets", "teaching.ledger"]
     late = sorted(MODULES, key=lambda module: module not in light)
     code = f"""
 import importlib, sys

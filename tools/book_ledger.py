@@ -10,8 +10,14 @@ from html import escape
 from pathlib import Path
 
 import here  # noqa: F401
-from aot_helpers.teaching.claims import tested_in
-from aot_helpers.teaching.ledger import PUBLISHED, Entry, measured, read_ledger, weights_of
+from aot_helpers.teaching.ledger import (
+    PUBLISHED,
+    Entry,
+    measured,
+    read_ledger,
+    tested_in,
+    weights_of,
+)
 from aot_helpers.teaching.rules import RULES, Claim, as_numbers, load_claims
 from book_pages import anchor
 
@@ -111,7 +117,7 @@ def details(row: Row, stems: dict[str, str]) -> str:
         cell = f'<a href="{page}#{anchor(one.id)}">the evidence’s cell</a>'
         lines.append(f"<dt>{escape(row.verdict)}<dd>{escape(measured(one, entry))}; {cell}")
         lines.append(numbers_table(one, entry))
-        if weights := weights_of({one.id: entry}):
+        if weights := weights_of([entry]):
             hashes = ", ".join(f"{escape(run)} {sha}…" for run, sha in weights.items())
             lines.append(f"<details><summary>weights (sha256)</summary>{hashes}</details>")
     return f"<dl>{''.join(lines)}</dl>"

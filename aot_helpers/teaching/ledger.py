@@ -1,4 +1,4 @@
-"""The ledger: what was measured of each claim, of which weights, and what came of it.
+"""The ledger: claims as the evidence makes them, judged, printed, kept, tabled and compared.
 
 `python -m aot_helpers.teaching.ledger` compares a run with what is published, and exits with 1
 where a verdict or value differs; with ids, such as 10.5, it prints all that is known of them.
@@ -9,23 +9,15 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from aot_helpers.base import files
+from aot_helpers.base.errors import check_whole
 from aot_helpers.base.files import DATA, check_writable, read_json, write_atomically
-from aot_helpers.teaching.rules import (
-    RULES,
-    SUMMARIES,
-    UNJUDGED,
-    Claim,
-    Numbers,
-    Term,
-    as_numbers,
-    declared_claims,
-    load_claims,
-)
+from aot_helpers.teaching import rules
+from aot_helpers.teaching.rules import RULES, Claim, Numbers, Term, as_numbers
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = DATA / "results" / "claims"
@@ -36,9 +28,74 @@ OUTSIDE = {
     "SmolLM2-135M-Instruct": "pretrained/20-smollm2",
     "minilm": "geometry/minilm",
 }
+# The verdicts in a tour's words.
+PLAIN = {
+    "confirmed": "holds",
+    "partly": "holds in part",
+    "refuted": "fails",
+    "control failed": "undecided: the control failed",
+}
+Entry = dict[str, Any]  # a line of the ledger: verdict and what `claim` was given
 
 
-Entry = dict[str, Any]  # a line of the ledger: verdict and what `claims.claim` was given
+def claim(
+    id: str,
+    values=None,
+    control=None,
+    *,
+    of=None,
+    control_of=None,
+    length=None,
+    seeds=None,
+    texts=None,
+    heads=None,
+) -> None:
+    """Judge a declared claim, print its verdict and ranges, and write it to the ledger.
+
+    values and control: a number, list or tensor in the declared unit, or {group: those}; kept to 4
+    significant digits. of, control_of: what each number was measured on, as many names as numbers,
+    a list for all groups or {group: list}: a run, its step unless that is the last, and what of it,
+    "stories-2l-seed1@400 L1H3"; a control with as many numbers as the values takes the values'
+    names unless it has its own. length: of the segments in tokens, or several. seeds: how many
+    trainings that differ in their seed alone; texts, heads: how many; a finding gives one of the
+    three. Raises ValueError for an id that is not declared, names that are not as many as the
+    numbers, a count that is not whole, and as rules.judge does.
+    """
+    here, declared = f"claim {id}", rules.declared_claims(id)
+    one = declared[id]
+    values, control = (v if v is None else as_numbers(here, v) for v in (values, control))
+    verdict = rules.judge(one, values, control)
+    if one.kind == "finding" and not (seeds or texts or heads):
+        raise ValueError(f"{here} is a finding: say how many seeds, texts or heads it is from")
+    of, control_of = _names(f"{here}: of", of, values), _names(here, control_of, control)
+    if of and control and control_of is None and _sizes(values) == _sizes(control):
+        control_of = of
+    entry = {"values": values, "control": control, "of": of, "control_of": control_of}
+    entry = {what: e[""] if e and list(e) == [""] else e for what, e in entry.items()}
+    for name, count in zip(COUNTS, (length, seeds, texts, heads), strict=True):
+        entry[name] = count = count.tolist() if hasattr(count, "tolist") else count
+        for each in count if isinstance(count, list) else [count] * (count is not None):
+            check_whole(f"{here}: {name}", each, 1)
+    entry = {what: e for what, e in entry.items() if e is not None} | {"verdict": verdict}
+    keep(results_folder() / "claims", id, entry, declared)
+    print(line(one, entry))
+
+
+def _sizes(numbers: Numbers) -> dict[str, int]:
+    return {group: len(each) for group, each in numbers.items()}
+
+
+def _names(here: str, names, numbers: Numbers | None) -> dict[str, list[str]] | None:
+    """The names of some numbers in the numbers' own form: one list serves every group."""
+    if names is None:
+        return None
+    if not isinstance(names, Mapping):
+        names = dict.fromkeys(numbers or {}, list(names))
+    if _sizes(names) != _sizes(numbers or {}):
+        raise ValueError(
+            f"{here}: {names} must name {_sizes(numbers or {})} numbers, one name each"
+        )
+    return {group: [str(each) for each in names[group]] for group in names}
 
 
 def results_folder() -> Path:
@@ -59,25 +116,26 @@ def keep(folder: Path, id: str, entry: Entry, declared: dict[str, Claim]) -> Non
     """Write the entry to its notebook's ledger, and leave out what is no longer declared."""
     check_writable(folder)
     ledger = read_ledger(folder, id[:2]) | {id: entry}
-    kept = sorted(ledger.keys() & declared, key=lambda id: int(id[3:]))  # 04.9 before 04.10
+    kept = sorted(ledger.keys() & declared, key=_place)
     lines = ",\n".join(f'  "{id}": {json.dumps(ledger[id], ensure_ascii=False)}' for id in kept)
-    weights = json.dumps(weights_of({id: ledger[id] for id in kept}))
+    weights = json.dumps(weights_of(ledger[id] for id in kept))
     text = f'{{\n "weights": {weights},\n "claims": {{\n{lines}\n }}\n}}\n'
     write_atomically(folder / f"{id[:2]}.json", text.encode())
 
 
-def names_of(entry: Entry, *fields: str) -> list[str]:
-    """What the numbers of an entry were measured on, its groups after one another."""
-    given = [entry.get(field, []) for field in fields]
-    groups = [list(each.values()) if isinstance(each, dict) else [each] for each in given]
-    return [name for each in groups for group in each for name in group]
+def _place(id: str) -> int:
+    """The number of a claim in its notebook: 04.9 comes before 04.10."""
+    return int(id[3:])
 
 
-def weights_of(entries: dict[str, Entry]) -> dict[str, str]:
+def weights_of(entries: Iterable[Entry]) -> dict[str, str]:
     """{run: the sha256 of its weights} of every shipped run that the entries were measured on."""
-    names = [n for entry in entries.values() for n in names_of(entry, "of", "control_of")]
-    found = {run: weights_sha256(run) for run in sorted({name.split(" ")[0] for name in names})}
-    return {run: sha256 for run, sha256 in found.items() if sha256}
+    names = [entry.get(field, []) for entry in entries for field in ("of", "control_of")]
+    groups = [
+        group for each in names for group in (each.values() if isinstance(each, dict) else [each])
+    ]
+    runs = sorted({name.split(" ")[0] for group in groups for name in group})
+    return {run: sha256 for run in runs if (sha256 := weights_sha256(run))}
 
 
 def weights_sha256(run: str) -> str | None:
@@ -87,21 +145,20 @@ def weights_sha256(run: str) -> str | None:
     Raises ValueError for a step that a checkpoint does not have.
     """
     name, _, step = run.partition("@")
-    checkpoint = files.DATA / "checkpoints" / name / "checkpoint.json"
-    pretrained = files.DATA / "pretrained" / name / "provenance.json"
-    torus = read_json(files.DATA / "torus" / "runs.json")
+    checkpoint = DATA / "checkpoints" / name / "checkpoint.json"
+    pretrained = DATA / "pretrained" / name / "provenance.json"
     if name in OUTSIDE:
-        found = read_json(files.DATA / "results" / f"{OUTSIDE[name]}.json")["weights_sha256"]
+        sha256 = read_json(DATA / "results" / f"{OUTSIDE[name]}.json")["weights_sha256"]
     elif checkpoint.is_file():
         steps, hashes = (read_json(checkpoint)[key] for key in ("steps", "sha256"))
         if step and step not in steps:
             raise ValueError(f"{name} has no weights of step {step}; there are {', '.join(steps)}")
-        found = hashes[steps[step or max(steps, key=int)]]
+        sha256 = hashes[steps[step or max(steps, key=int)]]
     elif pretrained.is_file():
-        found = read_json(pretrained)["sha256"]["model.safetensors"]
+        sha256 = read_json(pretrained)["sha256"]["model.safetensors"]
     else:
-        found = torus.get(name, {}).get("sha256", "")
-    return found[:12] or None
+        sha256 = read_json(DATA / "torus" / "runs.json").get(name, {}).get("sha256", "")
+    return sha256[:12] or None
 
 
 def line(one: Claim, entry: Entry) -> str:
@@ -115,81 +172,126 @@ def measured(one: Claim, entry: Entry) -> str:
 
     Where a rule asks for a median or a mean, that comes first.
     """
-    parts = [one.why] if one.kind in UNJUDGED else []
-    for what, unit, rules in (
-        ("values", one.unit, RULES),
-        ("control", "in the control", ["control"]),
-    ):
+    parts = [one.why] if one.kind in rules.UNJUDGED else []
+    for what, terms in _judged(one).items():
         if what in entry:
-            groups = as_numbers(one.id, entry[what]).items()
-            parts.append(", ".join(_range(*g, one.terms(*rules)) for g in groups) + f" {unit}")
+            ranges = [_range(*each, terms) for each in as_numbers(one.id, entry[what]).items()]
+            unit = one.unit if what == "values" else "in the control"
+            parts.append(f"{', '.join(ranges)} {unit}")
     counts = [f"length {str(entry['length']).strip('[]')}"] if "length" in entry else []
-    given = {name: entry[name] for name in COUNTS[1:] if name in entry}
-    counts += [f"{n} {name if n != 1 else name[:-1]}" for name, n in given.items()]
+    for name in COUNTS[1:]:
+        if name in entry:
+            counts.append(f"{entry[name]} {name if entry[name] != 1 else name[:-1]}")
     return "; ".join(filter(None, [*parts, ", ".join(counts)]))
 
 
-def _range(group: str, numbers: list[float], asked: list[Term]) -> str:
+def _judged(one: Claim) -> dict[str, list[Term]]:
+    """What an entry may hold of a claim: the terms of the rules that ask of it."""
+    return {"values": one.terms(*RULES), "control": one.terms("control")}
+
+
+def _range(group: str, numbers: list[float], terms: list[Term]) -> str:
     ends = " to ".join(dict.fromkeys(f"{end:.3g}" for end in (min(numbers), max(numbers))))
-    summaries = dict.fromkeys(t.summary for t in asked if t.group in ("", group))
-    middle = [f"{s} {SUMMARIES[s](numbers):.3g}" for s in summaries if s in ("mean", "median")]
+    summaries = dict.fromkeys(t.summary for t in terms if t.group in ("", group))
+    middle = [
+        f"{s} {rules.SUMMARIES[s](numbers):.3g}" for s in summaries if s in ("mean", "median")
+    ]
     if middle and " to " in ends:
         ends = f"{', '.join(middle)} ({ends})"
     return (f"{group}: " if group else "") + ends
 
 
-def differences(fresh: Path, published: Path = PUBLISHED, notebooks: list[str] | None = None):
+def claims_table(notebook: str, ranges: bool = False):
+    """A Markdown table of the claims of notebook "NN": what was tested, on what, and the verdict.
+
+    As published, in plain words, its findings alone (all claims where it has none), each with a
+    link into the evidence; with `ranges`, for the evidence itself, all claims of this run with kind
+    and measured ranges. Raises ValueError where there are none.
+    """
+    from IPython.display import Markdown
+
+    folder = results_folder() / "claims" if ranges else PUBLISHED
+    entries, declared = read_ledger(folder, notebook), rules.load_claims(notebook)
+    if not entries:
+        raise ValueError(f"notebook {notebook} has no claims in {folder}: run its evidence first")
+    if ranges:
+        head, rows = ["", "claim", "kind", "measured", "verdict"], []
+        for id, entry in entries.items():
+            one, verdict = declared[id], entry["verdict"]
+            kind = one.kind + ", rule set before" * one.before
+            rows.append([id, one.says, kind, measured(one, entry), verdict])
+    else:
+        head, rows = ["tested", "in", "result"], []
+        (path,) = (ROOT / "notebooks" / "evidence").glob(f"{notebook}_*.ipynb")
+        findings = {id: e for id, e in entries.items() if declared[id].kind == "finding"}
+        for id, entry in (findings or entries).items():
+            result = PLAIN.get(entry["verdict"], entry["verdict"])
+            rows.append([declared[id].says, tested_in(entry), f"[{result}](evidence/{path.name})"])
+    lines = [head, ["---"] * len(head), *rows]
+    lines = (" | ".join(cell.replace("|", "∣") for cell in row) for row in lines)
+    return Markdown("\n".join(f"| {each} |" for each in lines))
+
+
+def tested_in(entry: Entry) -> str:
+    """How many models and texts a claim rests on: "5 models, 40 texts"."""
+    shipped = {run.split("@")[0] for run in weights_of([{"of": entry.get("of", [])}])}
+    counts = {"model": max(len(shipped), entry.get("seeds", 0)), "text": entry.get("texts", 0)}
+    counts = counts if any(counts.values()) else {"head": entry.get("heads", 0)}
+    return ", ".join(f"{n:,} {what}{'s' * (n != 1)}" for what, n in counts.items() if n)
+
+
+def differences(fresh: Path, published: Path = PUBLISHED) -> list[str]:
     """What a run claims otherwise than published: a line each, and none where all comes out again.
 
-    fresh, published: folders of ledgers. notebooks: ["04", …], or all. Named are claims that one of
-    the two lacks, verdicts that turned, and values further outside the published range of their
-    group than its margin. Of identities, whose rule is their tolerance, only the verdict counts.
+    fresh, published: folders of ledgers. Named are claims that one of the two lacks, verdicts that
+    turned, and values further outside the published range of their group than its margin. Of
+    identities, whose rule is their tolerance, only the verdict counts.
     """
-    declared, lines = load_claims(), []
-    every = sorted({path.stem for folder in (fresh, published) for path in folder.glob("*.json")})
-    for notebook in notebooks or every:
+    declared, lines = rules.load_claims(), []
+    notebooks = {path.stem for folder in (fresh, published) for path in folder.glob("*.json")}
+    for notebook in sorted(notebooks):
         old, new = (read_ledger(folder, notebook) for folder in (published, fresh))
-        for id in sorted(old.keys() | new.keys(), key=lambda id: int(id[3:])):
+        for id in sorted(old.keys() | new.keys(), key=_place):
             if id not in declared:
-                found = ["it is not declared in data/claims"]
+                changes = ["it is not declared in data/claims"]
             elif id not in new or id not in old:
-                found = [f"it is {'published' if id in old else 'found by this run'} alone"]
+                changes = [f"it is {'published' if id in old else 'found by this run'} alone"]
             elif old[id]["verdict"] != new[id]["verdict"]:
                 was, now = (
                     f"{e['verdict']}, {measured(declared[id], e)}" for e in (old[id], new[id])
                 )
-                found = [f"published as {was}; this run finds it {now}"]
+                changes = [f"published as {was}; this run finds it {now}"]
             else:
-                found = _moved(declared[id], old[id], new[id])
-            lines += [f"claim {id}: {each}" for each in found]
+                changes = _changed_values(declared[id], old[id], new[id])
+            lines += [f"claim {id}: {each}" for each in changes]
     return lines
 
 
-def _moved(one: Claim, old: Entry, new: Entry) -> list[str]:
+def _changed_values(one: Claim, old: Entry, new: Entry) -> list[str]:
     """The groups whose values lie outside the published range by more than the margin."""
-    found = []
-    for what, rules in {"values": RULES, "control": ["control"]}.items():
-        asked = one.terms(*rules)
+    changes = []
+    for what, terms in _judged(one).items():
         was, now = (as_numbers(one.id, e[what]) if what in e else {} for e in (old, new))
         if was.keys() != now.keys():
-            found.append(f"its {what} had the groups {list(was)}, now {list(now)}")
+            changes.append(f"its {what} had the groups {list(was)}, now {list(now)}")
             continue
         for group in was if one.kind != "identity" else ():
-            room, before, after = margin(one, asked, was, group), was[group], now[group]
+            room, before, after = margin(one, terms, was, group), was[group], now[group]
             if min(after) < min(before) - room or max(after) > max(before) + room:
-                before, after = (_range(group, each, asked) for each in (before, after))
-                found.append(f"its {what} were {before}; now {after}; {room:.2g} is allowed")
-    return found
+                before, after = (_range(group, each, terms) for each in (before, after))
+                changes.append(f"its {what} were {before}; now {after}; {room:.2g} is allowed")
+    return changes
 
 
-def margin(one: Claim, asked: list[Term], numbers: Numbers, group: str) -> float:
+def margin(one: Claim, terms: list[Term], numbers: Numbers, group: str) -> float:
     """How far a group's values may lie outside their published range.
 
     The distance between a number that decides and its bound, the smallest of the terms that ask of
     the group: what moves further has eaten up the margin by which the rule held. At least the
-    claim's tolerance, a share of the group's largest value; without end where no rule asks of it.
+    claim's tolerance, a fraction of the group's largest value; without end where no rule asks of
+    it.
     """
-    gaps = [abs(t.of(numbers) - t.bound) for t in asked if t.group in ("", group)]
+    gaps = [abs(t.of(numbers) - t.bound) for t in terms if t.group in ("", group)]
     return max(min(gaps), one.tolerance * max(map(abs, numbers[group]))) if gaps else float("inf")
 
 
@@ -198,9 +300,9 @@ def describe(id: str) -> str:
 
     Raises ValueError for a claim that is not declared.
     """
-    declared = declared_claims(id)
+    declared = rules.declared_claims(id)
     entry = read_ledger(PUBLISHED, id[:2]).get(id, {})
-    known = asdict(declared[id]) | entry | {"weights": weights_of({id: entry})}
+    known = asdict(declared[id]) | entry | {"weights": weights_of([entry])}
     return "\n".join(f"{name}: {each}" for name, each in known.items() if each not in ("", None))
 
 
@@ -208,13 +310,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Print what `differences` finds, or what is known of some claims; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("ids", nargs="*", metavar="NN.k", help="claims to describe, such as 10.5")
-    parser.add_argument("--only", nargs="+", metavar="NN", help="notebooks to compare")
-    options = parser.parse_args(arguments)
-    if options.ids:
-        print("\n\n".join(map(describe, options.ids)))
+    ids = parser.parse_args(arguments).ids
+    if ids:
+        print("\n\n".join(map(describe, ids)))
         return 0
     fresh = results_folder() / "claims"
-    lines = differences(fresh, PUBLISHED, options.only)
+    lines = differences(fresh)
     print("\n".join(lines) or f"the claims in {fresh} come out as published")
     return 1 if lines else 0
 

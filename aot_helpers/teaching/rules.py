@@ -41,8 +41,8 @@ class Term(NamedTuple):
 
     def of(self, numbers: Numbers) -> float:
         """The number that is held against the bound."""
-        asked = numbers[self.group] if self.group else sum(numbers.values(), [])
-        return float(SUMMARIES[self.summary](asked))
+        values = numbers[self.group] if self.group else sum(numbers.values(), [])
+        return float(SUMMARIES[self.summary](values))
 
 
 @dataclass(frozen=True)
@@ -68,27 +68,22 @@ class Claim:
         here, rules = f"claim {self.id} of data/claims", (*RULES, "control")
         if self.kind not in NEEDS:
             raise ValueError(f"{here}: kind must be one of {', '.join(NEEDS)}, got {self.kind!r}")
-        missing = [
-            name for name in ("says", "source", *NEEDS[self.kind]) if not getattr(self, name)
-        ]
-        if missing:
+        needed = ("says", "source", *NEEDS[self.kind])
+        if missing := [name for name in needed if not getattr(self, name)]:
             raise ValueError(f"{here}: a claim of kind {self.kind} needs {', '.join(missing)}")
-        if self.kind in UNJUDGED and any(getattr(self, rule) for rule in rules):
+        if self.terms(*rules) and self.kind in UNJUDGED:
             raise ValueError(f"{here}: a claim of kind {self.kind} has no rules")
-        for term in (term for rule in rules for term in self.parts(rule)):
-            if not TERM.fullmatch(term):
-                raise ValueError(
-                    f"{here}: {term!r} must be 'min|max|mean|median [group] <=|>=|<|> number'"
-                )
-
-    def parts(self, rule: str) -> list[str]:
-        """A rule's terms as they are written."""
-        return getattr(self, rule).split(" and ") if getattr(self, rule) else []
 
     def terms(self, *rules: str) -> list[Term]:
-        """The terms of some rules: "holds", "fails", "control"."""
-        found = [TERM.fullmatch(term) for rule in rules for term in self.parts(rule)]
-        return [Term(each[1], each[2] or "", each[3], float(each[4])) for each in found]
+        """The terms of some rules: "holds", "fails", "control". Raises ValueError for no term."""
+        text = " and ".join(filter(None, (getattr(self, rule) for rule in rules)))
+        terms = []
+        for term in text.split(" and ") if text else []:
+            if not (part := TERM.fullmatch(term)):
+                wanted = "must be 'min|max|mean|median [group] <=|>=|<|> number'"
+                raise ValueError(f"claim {self.id} of data/claims: {term!r} {wanted}")
+            terms.append(Term(part[1], part[2] or "", part[3], float(part[4])))
+        return terms
 
 
 def load_claims(notebook: str | None = None, folder: Path | None = None) -> dict[str, Claim]:
@@ -117,8 +112,8 @@ def declared_claims(id: str) -> dict[str, Claim]:
     claims = load_claims(id[:2]) if isinstance(id, str) else {}
     if id not in claims:
         near = difflib.get_close_matches(str(id), load_claims(), cutoff=0)
-        said = f"claim {id!r} is not in data/claims/ (nearest: {', '.join(near) or 'none'})"
-        raise ValueError(f"{said}: declare it, or give an id in quotation marks, such as '10.5'")
+        problem = f"claim {id!r} is not in data/claims/ (nearest: {', '.join(near) or 'none'})"
+        raise ValueError(f"{problem}: declare it, or give an id in quotation marks, such as '10.5'")
     return claims
 
 
@@ -141,18 +136,18 @@ def judge(declared: Claim, values, control=None) -> str:
     if declared.kind in UNJUDGED:
         return UNJUDGED[declared.kind]
     values = as_numbers(here, values)
-    asked = {term.group for term in declared.terms(*RULES)}
-    if asked - {"", *values} or ("" not in asked and values.keys() - asked):
-        raise ValueError(f"{here}: its rules ask of {sorted(asked)}, measured are {list(values)}")
+    groups = {term.group for term in declared.terms(*RULES)}
+    if groups - {"", *values} or ("" not in groups and values.keys() - groups):
+        raise ValueError(f"{here}: its rules ask of {sorted(groups)}, measured are {list(values)}")
     held, failed = (_is_met(declared.terms(rule), values) for rule in RULES)
     if held and failed:
         raise ValueError(f"{here} holds and fails at once by {values}: mend its rules")
     if declared.control:
-        control, asked = as_numbers(here, control), declared.terms("control")
-        missing = {term.group for term in asked} - {"", *control}
+        control, terms = as_numbers(here, control), declared.terms("control")
+        missing = {term.group for term in terms} - {"", *control}
         if values.keys() not in ({""}, control.keys()) or missing:
             raise ValueError(f"{here} has {list(values)}, its control {list(control)}: give both")
-        if not _is_met(asked, control):
+        if not _is_met(terms, control):
             return "control failed"
     return WORDS[declared.before][0 if held else 2 if failed else 1]
 
