@@ -48,10 +48,12 @@ def test_random_weights_name_no_head(tmp_path):
 def test_a_model_is_asked_for_the_second_copy():
     model = tiny_30("gpt2")
     twice = torch.tensor([[0, 5, 6, 7, 5, 6, 7]])
-    seen, targets = measure.asked(model, twice, seed=0)
+    seen, targets = measure.inputs_and_targets(model, twice, seed=0)
     assert torch.equal(seen, twice)
     assert targets.tolist() == [[-100, -100, -100, -100, 6, 7, -100]]
-    assert measure.asked(tiny_30("bert"), twice, seed=0)[1] is None  # nothing hides a token
+    assert (
+        measure.inputs_and_targets(tiny_30("bert"), twice, seed=0)[1] is None
+    )  # nothing hides a token
 
 
 def test_a_corpus_that_is_too_short_is_named(shipped, tmp_path):

@@ -1,17 +1,15 @@
-"""Notebook 25: any model, texts for it, and what random vectors in a head's place would do."""
+"""Notebook 25: any model, and texts for it."""
 
-from functools import partial
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from aot_helpers.base.errors import check_text
 from aot_helpers.models.checkpoints import list_checkpoints, load_checkpoint, load_model
 from aot_helpers.models.pretrained import load_pretrained
-from aot_helpers.models.protocol import Edits, Head, Model, all_heads
+from aot_helpers.models.protocol import Model
 from aot_helpers.text.batches import repeat_segments, repeated_tokens
 from aot_helpers.text.corpora import load_corpus
 from aot_helpers.training.objectives import NOT_ASKED
@@ -60,10 +58,10 @@ def written_twice(model: Model, corpus: str, seed: int) -> Int[Tensor, "text pos
     return repeat_segments(chosen, model.tokenizer.bos or 0)
 
 
-def asked(
+def inputs_and_targets(
     model: Model, twice: Int[Tensor, "text pos"], seed: int
 ) -> tuple[Int[Tensor, "text pos"], Int[Tensor, "text pos"] | None]:
-    """What the model sees, and what it is asked there: tokens of the second copy, -100 elsewhere.
+    """Inputs, and targets there: tokens of the second copy, -100 elsewhere.
 
     A causal model is asked for the next token, one that sees both ways for tokens that are hidden
     from it. None: it has no language head, or no mask to hide tokens with.
@@ -83,15 +81,6 @@ def asked(
     return twice.masked_fill(hidden, mask), torch.where(hidden, twice, NOT_ASKED)
 
 
-def begun_again(
-    twice: Int[Tensor, "text pos"],
-) -> tuple[Int[Tensor, "text shorter"], Int[Tensor, " text"]]:
-    """BOS, the start of each passage (at most 20 tokens), half of it again; and what comes next."""
-    n = min(20, twice.shape[1] // 2)
-    again = torch.cat([twice[:, : n + 1], twice[:, 1 : n // 2 + 1]], dim=1)
-    return again, twice[:, n // 2 + 1]
-
-
 def strings(model: Model, tokens: Int[Tensor, " pos"]) -> list[str]:
     """The tokens as text, or as numbers where there is no tokenizer."""
     return (
@@ -101,40 +90,10 @@ def strings(model: Model, tokens: Int[Tensor, " pos"]) -> list[str]:
     )
 
 
-def ask_at_the_end(model: Model, tokens: Int[Tensor, "*text pos"]) -> Int[Tensor, "*text pos"]:
+def masked_at_the_end(model: Model, tokens: Int[Tensor, "*text pos"]) -> Int[Tensor, "*text pos"]:
     """The tokens; for a model that sees both ways, with the last one of each text hidden."""
     if model.config.causal:
         return tokens
     asked = tokens.clone()
     asked[..., -1] = model.tokenizer.backend.token_to_id("[MASK]")
     return asked
-
-
-def random_instead(edits: Edits, cache: dict[str, Tensor], draw: torch.Generator) -> Edits:
-    """Edits that take away a random vector as long as what these edits take away.
-
-    edits: of one activation [batch, pos, head, d_head], such as a cut path makes.
-    """
-    ((name, edit),) = edits.items()
-    taken = cache[name] - edit(cache[name])
-    noise = F.normalize(torch.randn(taken.shape, generator=draw), dim=-1)
-    noise = noise.to(taken) * taken.norm(dim=-1, keepdim=True)  # zero for the other heads
-    return {name: partial(torch.add, noise)}
-
-
-def random_writer(
-    layer: int, written: Float[Tensor, "batch pos d_model"], draw: torch.Generator
-) -> tuple[Tensor, Edits]:
-    """A random vector as long as what a head writes; the edit that takes it out of the stream."""
-    noise = F.normalize(torch.randn(written.shape, generator=draw), dim=-1).to(written)
-    noise = noise * written.norm(dim=-1, keepdim=True)
-    return noise, {f"L{layer}.attn_out": lambda out: out - noise}
-
-
-def others(model: Model, heads: list[Head], n: int, draw: torch.Generator) -> list[list[Head]]:
-    """Draws, n of them, of as many other heads of the model; none where it has not so many."""
-    rest = [head for head in all_heads(model) if head not in heads]
-    if len(rest) < len(heads):
-        return []
-    orders = [torch.randperm(len(rest), generator=draw)[: len(heads)] for _ in range(n)]
-    return [[rest[i] for i in order] for order in orders]
