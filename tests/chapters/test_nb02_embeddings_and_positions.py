@@ -23,30 +23,10 @@ def test_the_kinds_are_words_of_one_token_each(stories):
     assert all(len(tokenizer.encode(" " + word)) == 1 for word in words)
 
 
-def test_principal_components_are_the_plane_of_rows_in_a_plane():
-    rows = torch.randn(30, 2) @ torch.randn(2, 9) + 5  # a plane in nine dimensions
-    directions, shares = measure.principal_components(rows)
-    flat = rows @ directions.T
-    assert torch.allclose(torch.cdist(flat, flat), torch.cdist(rows, rows), atol=1e-2)
-    assert shares.sum() == pytest.approx(1) and shares[0] >= shares[1]
-
-
 def test_cosines_are_pytorchs():
     rows, others = torch.randn(5, 7), torch.randn(3, 7)
     expected = torch.cosine_similarity(rows[:, None], others[None], dim=-1)
     assert torch.allclose(measure.cosines(rows, others), expected, atol=1e-6)
-
-
-def test_counts_are_of_neighbors_and_correlations_of_different_rows(stories):
-    counts, often = measure.frequent_tokens(stories.tokenizer, n_texts=3, least=10)
-    texts = measure.load_corpus("stories", "train", quiet=True).texts[:3]
-    ids = [stories.tokenizer.encode(text).tolist() for text in texts]
-    assert counts.sum() == sum(map(len, ids))  # the first token follows the one that begins a text
-    first, second = ids[0][:2]
-    assert counts[first, second] >= 1
-    assert min(counts[often].sum(dim=1).min(), counts[:, often].sum(dim=0).min()) >= 10
-    same = torch.randn(4, 4)
-    assert measure.correlation(same, same.fill_diagonal_(9) * 2) == pytest.approx(1)
 
 
 PAIRED = "kite boat, lamp kite, map clock, drum boat, bell key, flute drum, book clock"
