@@ -67,22 +67,13 @@ def test_a_code_is_repeated_if_it_was_said_since_the_mark(model):
     copies[0, 5:8] = True  # pe, le and ki are due again
     logits = torch.zeros(1, 10, 98)
     logits[0, 6, number["pe"]] = logits[0, 7, number["ki"]] = 1  # said again; due, and only before
-    said, counted = copying_heads.repeated(logits, texts, copies, codes, number[";"])
-    assert said[counted].tolist() == [True, False]
-    said, counted = copying_heads.repeated(logits, texts, copies, codes, number["list"])
-    assert said[counted].all()
-    by_list = copying_heads.repeats_by_list(logits, texts, copies, codes, number[";"])
-    assert by_list == {3: [1, 0]}  # the second code, and the third
-    asked = texts, copies, codes, number[";"]
-    assert copying_heads.goes_back_by_one(logits, *asked) == 0  # pe is said at pe itself
-    logits[0, 7, number["pe"]] = 2  # and now once more, at le
-    assert copying_heads.goes_back_by_one(logits, *asked) == 0.5
-
-
-def test_texts_stand_beside_others():
-    others = [torch.tensor([5, 6]), torch.tensor([7])]
-    batch = copying_heads.beside(torch.ones(2, 4, dtype=torch.long), others, 9)
-    assert batch.tolist() == [[1] * 4, [1] * 4, [5, 6, 9, 9], [7, 9, 9, 9]]
+    due = copying_heads.due_codes(logits, texts, copies, codes, number[";"])
+    assert due["repeated"].tolist() == [True, False]
+    assert due["codes"].tolist() == [3, 3] and due["nth"].tolist() == [2, 3]
+    assert copying_heads.due_codes(logits, texts, copies, codes, number["list"])["repeated"].all()
+    logits[0, 7, number["pe"]] = 2  # said once more, at le; before, pe was said at pe itself
+    again = copying_heads.due_codes(logits, texts, copies, codes, number[";"])
+    assert (due["one_back"].tolist(), again["one_back"].tolist()) == ([False] * 2, [False, True])
 
 
 def test_the_patch_of_the_tour_keeps_the_texts_pattern(model, text):

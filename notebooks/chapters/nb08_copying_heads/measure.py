@@ -1,7 +1,6 @@
-"""Notebook 08: texts with copies, heads that are given other values, codes said again."""
+"""Notebook 08: texts with copies, heads that are given other values, codes that are due again."""
 
-from itertools import pairwise
-
+import pandas as pd
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -79,49 +78,26 @@ def other_values(
     return {f"L{layer}.v": exchange}
 
 
-def repeated(
+def due_codes(
     logits: Float[Tensor, "text pos d_vocab"],
     texts: Int[Tensor, "text pos"],
     copies: Bool[Tensor, "text word"],
     codes: Int[Tensor, " n"],
     mark: int,
-) -> tuple[Bool[Tensor, "text word"], Bool[Tensor, "text word"]]:
-    """True where the first choice is a code that was said since the mark; True where it counts.
+) -> pd.DataFrame:
+    """A row for each code that is due again right after another, by what the model says there.
 
-    copies: True where a code is due again, as of `planted_copies`; counted where one was just said.
+    copies: True where a code is due again, as of `planted_copies`. codes: how many the list has.
+    nth: which of them is due. repeated: whether the first choice is one said since the last mark.
+    one_back: whether it is the word before the present one.
     """
-    is_code, after = torch.isin(texts, codes), (texts == mark).cumsum(dim=1)
-    since = (after[:, :, None] == after[:, None]) & is_code[:, None]  # [text, query, key]
-    first = logits.argmax(dim=-1)
-    said = (since & (texts[:, None] == first[..., None])).tril().any(dim=-1)
-    return said[:, :-1], is_code[:, :-1] & copies
-
-
-def repeats_by_list(logits, texts, copies, codes, mark) -> dict[int, list[float]]:
-    """{codes in a list: the share of repeats where its second, third, … code is due again}."""
-    said, counted = repeated(logits, texts, copies, codes, mark)
-    found = {}
-    for row, its, here in zip(texts.tolist(), said.tolist(), counted.tolist(), strict=True):
-        marks = [i for i, token in enumerate(row) if token == mark]
-        for start, end in pairwise([*marks, len(here)]):
-            due = [i for i in range(start, end) if here[i]]
-            for k, i in enumerate(due):
-                found.setdefault(len(due) + 1, {}).setdefault(k, []).append(its[i])
-    return {n: [sum(x) / len(x) for x in found[n].values()] for n in sorted(found)}
-
-
-def goes_back_by_one(logits, texts, copies, codes, mark) -> float:
-    """Of the places where a code is said again: the share where it is the word before the last."""
-    said, counted = repeated(logits, texts, copies, codes, mark)
-    first, before = logits[:, :-1].argmax(dim=-1), texts.roll(1, dims=1)[:, :-1]
-    return (first == before)[said & counted].double().mean().item()
-
-
-def beside(
-    texts: Int[Tensor, "text pos"], others: list[Int[Tensor, " short"]], pad: int
-) -> Int[Tensor, "text_and_others pos"]:
-    """The texts and some shorter ones more, the last rows, padded to their length."""
-    rows = torch.full((len(others), texts.shape[1]), pad)
-    for row, other in zip(rows, others, strict=True):
-        row[: len(other)] = other
-    return torch.cat([texts, rows])
+    is_code, n_marks = torch.isin(texts, codes), (texts == mark).cumsum(dim=1)
+    since = (n_marks[:, :, None] == n_marks[:, None]) & is_code[:, None]  # [text, query, key]
+    choice = logits.argmax(dim=-1)
+    repeated = (since & (texts[:, None] == choice[..., None])).tril().any(dim=-1)
+    text, pos = (is_code[:, :-1] & copies).nonzero(as_tuple=True)
+    columns = {"text": text, "list": n_marks[text, pos], "repeated": repeated[text, pos]}
+    columns["one_back"] = choice[text, pos] == texts[text, pos - 1]
+    due = pd.DataFrame({name: column.numpy() for name, column in columns.items()})
+    lists = due.groupby(["text", "list"])
+    return due.assign(codes=lists["list"].transform("size") + 1, nth=lists.cumcount() + 2)
