@@ -10,7 +10,7 @@ from answers import folded_solutions
 from aot_helpers.base import results
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.protocol import Head
-from chapters.nb00_start_here import figures, measure
+from chapters.nb00_start_here import figures, measure, view
 from chapters.nb00_start_here.exercises import copy_rule, induction_score
 from figure_checks import check_figures
 
@@ -36,12 +36,6 @@ def test_another_name_in_the_first_place_is_read_there(stories):
     assert not torch.allclose(again, measure.mention_losses(stories, names, FRIEND)[1])
 
 
-def test_nothing_is_lost_without_no_head_and_most_without_the_induction_heads(stories):
-    names = measure.made_up_names(5, seed=2)
-    assert measure.copying_lost(stories, [], names, FRIEND) == 0
-    assert measure.copying_lost(stories, [Head(1, 0), Head(1, 2)], names, FRIEND) > 0.8
-
-
 def test_second_mentions_are_of_the_pieces_after_the_first(stories):
     names = measure.made_up_names(3, seed=1)
     found = measure.second_mentions(stories, names, FRIEND)
@@ -57,7 +51,7 @@ def test_a_brace_spans_a_mention_and_says_its_mean(stories):
     strings = stories.tokenizer.token_strings(tokens[1:])
     log_p = stories(tokens[None])[0, :-1].log_softmax(dim=-1)
     costs = -log_p.gather(1, tokens[1:, None])[:, 0]
-    for start, end, said in measure.braces(stories, tokens, losses, "Ada Lovelace"):
+    for start, end, said in view.braces(stories, tokens, losses, "Ada Lovelace"):
         assert "".join(strings[start : end + 1]) == " Ada Lovelace"
         assert f"{costs[start : end + 1].mean():.1f} nats" in said
 
@@ -105,14 +99,14 @@ def test_the_drawings_take_any_name(stories, name):
         figures.arrows(patterns[4], some, first, second, "title"),
         figures.real_model(found["induction"], found["removed"], "title"),
     )
-    data = measure.to_point_at(stories, tokens, {"none": [], "L0H3": [Head(0, 3)]})
-    view = figures.to_point_at(data, "L1H0", int(second[0]), 7.0, "title")
-    assert view.data["runs"][0]["loss"] == pytest.approx(loss.tolist(), abs=0.006)
+    data = view.to_point_at(stories, tokens, {"none": [], "L0H3": [Head(0, 3)]})
+    page = figures.to_point_at(data, "L1H0", int(second[0]), 7.0, "title")
+    assert page.data["runs"][0]["loss"] == pytest.approx(loss.tolist(), abs=0.006)
     chances = stories(tokens[None])[0].softmax(dim=-1).topk(3).values.tolist()
-    for row, said in zip(chances, view.data["runs"][0]["expected"], strict=True):
+    for row, said in zip(chances, page.data["runs"][0]["expected"], strict=True):
         few = [p == "<0.01" for _, p in said]
         assert few == [p < 0.005 for p in row] and "0.00" not in [p for _, p in said]
-    assert "http" not in view.html(still=False)
+    assert "http" not in page.html(still=False)
 
 
 def test_a_letter_stands_across_its_bytes_unless_the_figures_lack_it():

@@ -152,7 +152,7 @@ def sentences(tokens: list[str], losses: Float[Tensor, " token"]) -> list[list[P
 def to_point_at(data: dict, head: str, query: int, most: float, title: str) -> Page:
     """A text to point at, alive in the page: what a head attends to, what the model expects.
 
-    data: of `measure.to_point_at`. head, query: what is shown at first, and in the still. most: the
+    data: of `view.to_point_at`. head, query: what is shown at first, and in the still. most: the
     loss of the full color.
     """
     index, run = data["heads"].index(head), data["runs"][0]

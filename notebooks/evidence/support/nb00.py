@@ -22,6 +22,22 @@ def unread_names(n: int) -> list[str]:
     return [name for name in dict.fromkeys(sum(names["test"], ())) if name not in known][:n]
 
 
+def cost_again(model: Model, names: list[str], friend: str) -> float:
+    """What a second mention costs, as a share of the first: the median over the names."""
+    first, second = mention_losses(model, names, friend)
+    return (second / first).median().item()
+
+
+def copying_lost(model: Model, heads: list[Head], names: list[str], friend: str) -> float:
+    """The share of the saving at second mentions that is lost without these heads, over the names.
+
+    0: nothing is lost; 1: a second mention costs what the first does.
+    """
+    first, second = mention_losses(model, names, friend)
+    _, without = mention_losses(model, names, friend, edits=ablate(model, heads))
+    return ((without - second) / (first - second)).mean().item()
+
+
 def pretrained(model: Model, name: str = "", n_names: int = 30) -> dict:
     """Entry 00 of `make data WHAT=pretrained`: the questions of notebook 00 to this model.
 
