@@ -151,7 +151,7 @@ def test_the_stream_is_what_the_names_say(kind, some_tokens):
         assert torch.allclose(start, cache["L0.resid_pre"], atol=1e-6)
         assert torch.allclose(start + sum(parts), cache["final_resid"], atol=1e-4)
     else:
-        block = model._part("", 1)
+        block = model.submodule("", 1)
         middle = block.attention.output.LayerNorm(cache["L1.resid_pre"] + cache["L1.attn_out"])
         last = block.output.LayerNorm(middle + cache["L1.mlp_out"])
         assert torch.allclose(last, cache["final_resid"], atol=1e-5)

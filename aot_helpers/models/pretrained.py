@@ -193,28 +193,28 @@ class PretrainedTransformer(nn.Module, Model):
         *reads, output = self._attention(layer, "bias")
         none = zeros(c.n_heads * c.d_head)
         each = (self._by_head(none if b is None else b) for b in reads)
-        outputs = (output, self._part("mlp_out", layer).bias)
+        outputs = (output, self.submodule("mlp_out", layer).bias)
         return Biases(*each, *(zeros(c.d_model) if b is None else b.detach() for b in outputs))
 
     def attention_norm(self, layer: int) -> nn.Module:
         """What a layer's heads read the stream through: LayerNorm, RMSNorm or Identity (BERT)."""
         check_head(self.config, Head(layer, 0))
-        return nn.Identity() if self.config.post_norm else _plain(self._part("ln1", layer))
+        return nn.Identity() if self.config.post_norm else _plain(self.submodule("ln1", layer))
 
     def mlp_norm(self, layer: int) -> nn.Module:
         """What a layer's MLP reads the stream through: LayerNorm, RMSNorm or Identity (BERT)."""
         check_mlp(self.config, layer)
-        return nn.Identity() if self.config.post_norm else _plain(self._part("ln2", layer))
+        return nn.Identity() if self.config.post_norm else _plain(self.submodule("ln2", layer))
 
     def mlp_values(self, layer: int) -> Float[Tensor, "d_mlp d_model"]:
         """What a layer's neurons write, times their activations (no bias)."""
         check_mlp(self.config, layer)
-        W = self._part("mlp_out", layer).weight.detach()
+        W = self.submodule("mlp_out", layer).weight.detach()
         return W if self.config.family == "gpt2" else W.T
 
     def final_norm(self) -> nn.Module:
         """What W_U reads the stream through: LayerNorm, RMSNorm, or the rest of BERT's head."""
-        return nn.Identity() if self.W_U is None else _plain(self._part("ln_final"))
+        return nn.Identity() if self.W_U is None else _plain(self.submodule("ln_final"))
 
     def score_divisor(self, layer: int) -> float:
         """What a layer divides q · k by: some GPT-2s by nothing, or by the layer's number too."""
@@ -240,12 +240,25 @@ class PretrainedTransformer(nn.Module, Model):
         head = self.hf.get_output_embeddings()
         return None if head is None else head.weight.T
 
+    def submodule(self, name: str, layer: int | None = None) -> nn.Module:
+        """The module of transformers by our name for it, a key of PARTS.
+
+        layer: for names inside a block, such as "ln1"; "" is the whole block.
+        """
+        parts = PARTS[self.config.family]
+        path = parts["block"].format(layer) if layer is not None else parts[name]
+        path += f".{parts[name]}" if layer is not None and name else ""
+        headless = type(self.hf).__name__ == "BertModel"
+        return self.hf.get_submodule(path.removeprefix("bert.") if headless else path)
+
     def _attention(self, layer: int, kind: str) -> list[Tensor | None]:
         """The "weight" [written, read] or "bias" of W_Q, W_K, W_V and W_O of a layer."""
         check_head(self.config, Head(layer, 0))
         if self.config.family != "gpt2":
-            return [getattr(self._part(f"W_{x}", layer), kind) for x in "QKVO"]
-        reads, output = (getattr(self._part(name, layer), kind).t() for name in ("W_QKV", "W_O"))
+            return [getattr(self.submodule(f"W_{x}", layer), kind) for x in "QKVO"]
+        reads, output = (
+            getattr(self.submodule(name, layer), kind).t() for name in ("W_QKV", "W_O")
+        )
         return [*reads.chunk(3), output]
 
     def _by_head(self, x: Float[Tensor, "kv_heads_times_d_head *read"]) -> Tensor:
@@ -253,17 +266,9 @@ class PretrainedTransformer(nn.Module, Model):
         c, x = self.config, x.detach().unflatten(0, (-1, self.config.d_head))
         return x if len(x) == c.n_heads else x.repeat_interleave(c.n_heads // len(x), dim=0)
 
-    def _part(self, name: str, layer: int | None = None) -> nn.Module:
-        """A module by our name for it, in the whole model or in a block ("" is the block)."""
-        parts = PARTS[self.config.family]
-        path = parts["block"].format(layer) if layer is not None else parts[name]
-        path += f".{parts[name]}" if layer is not None and name else ""
-        headless = type(self.hf).__name__ == "BertModel"
-        return self.hf.get_submodule(path.removeprefix("bert.") if headless else path)
-
     def _sites(self) -> dict[str, tuple[nn.Module | None, str]]:
         """Name: (module, what goes "in" or comes "out"); None: `_attend` shows it."""
-        part, bert, n_layers = self._part, self.config.post_norm, self.config.n_layers
+        part, bert, n_layers = self.submodule, self.config.post_norm, self.config.n_layers
         sites = {"embed": (part("embed"), "out")}
         if self.config.positions == "standard":
             sites["pos_embed"] = part("pos_embed"), "out"

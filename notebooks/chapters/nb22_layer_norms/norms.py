@@ -105,7 +105,7 @@ def moved(
 
 def readers(model: Model, layer: int) -> list[tuple[nn.Module, list[nn.Module]]]:
     """The two norms of a layer, each with the matrices that read it."""
-    block = model._part("", layer)
+    block = model.submodule("", layer)
     if model.config.family == "gpt2":
         return [(block.ln_1, [block.attn.c_attn]), (block.ln_2, [block.mlp.c_fc])]
     attention, mlp = block.self_attn, block.mlp

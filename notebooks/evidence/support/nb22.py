@@ -393,9 +393,9 @@ def every_norm(model: Model) -> dict[str, tuple[nn.Module, nn.Module]]:
     """{name: (the module, PyTorch's own class with its weights)} of all norms, in their order."""
     found = {}
     for i in range(model.config.n_layers):
-        found[f"L{i} ln1"] = model._part("ln1", i), model.attention_norm(i)
-        found[f"L{i} ln2"] = model._part("ln2", i), model.mlp_norm(i)
-    return found | {"final": (model._part("ln_final"), model.final_norm())}
+        found[f"L{i} ln1"] = model.submodule("ln1", i), model.attention_norm(i)
+        found[f"L{i} ln2"] = model.submodule("ln2", i), model.mlp_norm(i)
+    return found | {"final": (model.submodule("ln_final"), model.final_norm())}
 
 
 def sigma(norm: nn.Module, x: Float[Tensor, "*places d_model"]) -> Float[Tensor, "*places 1"]:

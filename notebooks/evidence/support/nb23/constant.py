@@ -73,10 +73,10 @@ def deaf_parts(model: Model, layer: int, constant: Float[Tensor, " d_model"]) ->
             seen[norm] = args[0]
 
         seen, without_all = {}, partial(norm_without, norm, constant, WAYS[0])
-        return {model._part("ln2", layer): see, module: change}
+        return {model.submodule("ln2", layer): see, module: change}
 
-    heads, mlp = model._part("ln1", layer), model._part("ln2", layer)
-    last, mlp_norm = model._part("ln_final"), model.mlp_norm(layer)
+    heads, mlp = model.submodule("ln1", layer), model.submodule("ln2", layer)
+    last, mlp_norm = model.submodule("ln_final"), model.mlp_norm(layer)
     matrices = model.hf.model.layers[layer].mlp
     found = {}
     for way in WAYS:
@@ -105,7 +105,7 @@ def gate_biases(
         nonlocal total
         total = total + frozen_norm(norm, args[0])(torch.ones_like(args[0]))[:, 1:].sum(dim=(0, 1))
 
-    with torch.no_grad(), changed_outputs({model._part("ln2", layer): see}):
+    with torch.no_grad(), changed_outputs({model.submodule("ln2", layer): see}):
         for piece in pieces(tokens, model.config.d_vocab):
             model(tokens[piece])
         scale = total / tokens[:, 1:].numel()
@@ -121,11 +121,9 @@ def last_norm_divides(model: Model, tokens: Tensor, edits: Edits | None) -> dict
     with torch.no_grad():
         for piece in pieces(tokens, model.config.d_vocab):
             lengths.append(model.run_with_cache(tokens[piece], edits=edits)[1]["final_resid"])
-    given = iter(lengths)
+    given, last = iter(lengths), model.submodule("ln_final")
     bias = norm_bias(norm, model.config.d_model)
-    return {
-        model._part("ln_final"): lambda _, args, __: frozen_norm(norm, next(given))(args[0]) + bias
-    }
+    return {last: lambda _, args, __: frozen_norm(norm, next(given))(args[0]) + bias}
 
 
 def outcome(
