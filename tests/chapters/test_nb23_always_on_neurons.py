@@ -3,32 +3,11 @@
 import pytest
 import torch
 
+from aot_helpers.base.results import read
 from aot_helpers.models.losses import next_token_losses
-from chapters.nb23_always_on_neurons import constant, figures
+from chapters.nb23_always_on_neurons import figures
 from chapters.passages import texts
 from figure_checks import check_figures
-from tiny_models import tiny_30 as tiny
-
-
-def test_silencing_by_the_mean_of_a_constant_neuron_changes_nothing(tokens):
-    model = tiny("gpt2")
-    c_fc = model.hf.transformer.h[0].mlp.c_fc
-    c_fc.weight[:, 3], c_fc.bias[3] = 0, 2.0  # a bias in the shape of a neuron
-    mean = torch.stack(
-        [model.run_with_cache(tokens)[1][f"L{i}.mlp_hidden"].mean((0, 1)) for i in (0, 1)]
-    )
-    neuron = [constant.Neuron(0, 3)]
-    logits = model(tokens)
-    torch.testing.assert_close(
-        model(tokens, edits=constant.ablate_neurons(model, neuron, mean)), logits
-    )
-    zero = model(tokens, edits=constant.ablate_neurons(model, neuron))
-    assert not torch.allclose(zero, logits, atol=1e-3)
-    value = model.mlp_values(0)[3] * mean[0, 3]
-    edit = {"L0.mlp_out": lambda out: out - value}
-    torch.testing.assert_close(zero, model(tokens, edits=edit), atol=1e-4, rtol=0)
-    with pytest.raises(ValueError, match="no neuron 64 in layer 1: they are 0 … 63"):
-        constant.ablate_neurons(model, [constant.Neuron(1, 64)])
 
 
 def test_ends_are_the_last_positions_of_each_text_alone(shipped):
@@ -89,16 +68,14 @@ ANSWERS = [
 
 
 def test_figures_can_be_read():
-    groups = {"on": {"a": torch.rand(5), "b": torch.rand(5)}, "others": {"c": torch.rand(5)}}
     costs = {"on": (0.5, 0.05), "others": (0.6, 2.3)}
-    found, says = constant.read_constant(), {"layer": ["cut", "loss"], "direct": ["cut", "loss"]}
+    found, lines = read("pretrained/23-constant-smollm2"), ["cut", "loss"]
     check_figures(
         figures.zero_and_mean(costs, "arrows", marked=["on"]),
-        figures.said_and_done(found.tokens, found.reading, found.effect, "two readings"),
-        figures.two_readers(says, "two readers"),
+        figures.reading_and_effect(found["tokens"], found["reading"], found["effect"], "both"),
+        figures.two_readers({"layer": lines, "direct": lines}, "two readers"),
         figures.strips({"on": torch.rand(5) + 2, "off": torch.rand(5)}, "strips", marked=["on"]),
-        figures.louder(found.quiet, found.loud, "louder"),
+        figures.louder(found["quiet"], found["loud"], "louder"),
         figures.turned_down({1.0: 0.0, 1.3: 0.3}, {0.7: 0.1, 1.0: 0.4}, "turned down", 0.72),
-        figures.active_neurons(groups, "active", marked=["a"]),
         figures.costs({"cut": [0.4], "dealt": [0.3, 0.4]}, "costs", gray=["dealt"]),
     )

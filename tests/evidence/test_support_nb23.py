@@ -5,14 +5,13 @@ import json
 import pytest
 import torch
 
-from aot_helpers.base.results import plain, rounded
+from aot_helpers.base.results import read
 from aot_helpers.reading.logit_lens import lens
-from chapters.nb23_always_on_neurons import constant
-from chapters.nb23_always_on_neurons.constant import Neuron
 from chapters.passages import texts
 from chapters.passages.outputs import changed_outputs
 from evidence.support.nb23 import always_on, erasing, results
 from evidence.support.nb23 import constant as support
+from evidence.support.nb23.neurons import Neuron, ablate_neurons, mean_activations
 from tiny_models import tiny_30 as tiny
 
 
@@ -41,24 +40,46 @@ def test_relative_activations_reach_one_where_a_neuron_is_counted():
 
 def test_others_as_costly_are_the_largest_and_cost_as_much_as_asked(shipped):
     tokens = texts.windows(shipped, 2)
-    size = always_on.contributions(shipped, always_on.mean_activations(shipped, tokens, 2))
+    size = always_on.contributions(shipped, mean_activations(shipped, tokens, 2))
     order = always_on.largest([Neuron(3, 5)], size, [Neuron(3, 332)])
     assert len(order) == 768 - 2 and {one.layer for one in order} == {3}
     assert size[order[0]] == size[3].index_fill(0, torch.tensor([5, 332]), 0).max()
     whole = texts.cost(shipped, tokens)
-    asked = results.Ablation(texts.Cost(0.02, 0.0), texts.Cost(0.0, 0.0))
-    mean = always_on.mean_activations(shipped, tokens)
+    asked = {"zero": {"loss": 0.02}}
+    mean = mean_activations(shipped, tokens)
     found, costs = results.as_costly(shipped, tokens, order, asked, mean, whole)
     assert found == order[: len(found)] and len(found) >= results.LEAST_OTHERS
-    assert costs == results.ablated(shipped, tokens, found, mean, whole) and costs.zero.loss >= 0.02
-    too_much = results.Ablation(texts.Cost(99.0, 0.0), texts.Cost(0.0, 0.0))
+    assert (
+        costs == results.ablated(shipped, tokens, found, mean, whole)
+        and costs["zero"]["loss"] >= 0.02
+    )
+    too_much = {"zero": {"loss": 99.0}}
     nothing = results.as_costly(shipped, tokens, order[:20], too_much, mean, whole)
     assert nothing == ([], None)
 
 
+def test_silencing_by_the_mean_of_a_constant_neuron_changes_nothing(tokens):
+    model = tiny("gpt2")
+    c_fc = model.hf.transformer.h[0].mlp.c_fc
+    c_fc.weight[:, 3], c_fc.bias[3] = 0, 2.0  # a bias in the shape of a neuron
+    mean = torch.stack(
+        [model.run_with_cache(tokens)[1][f"L{i}.mlp_hidden"].mean((0, 1)) for i in (0, 1)]
+    )
+    neuron = [Neuron(0, 3)]
+    logits = model(tokens)
+    torch.testing.assert_close(model(tokens, edits=ablate_neurons(model, neuron, mean)), logits)
+    zero = model(tokens, edits=ablate_neurons(model, neuron))
+    assert not torch.allclose(zero, logits, atol=1e-3)
+    value = model.mlp_values(0)[3] * mean[0, 3]
+    edit = {"L0.mlp_out": lambda out: out - value}
+    torch.testing.assert_close(zero, model(tokens, edits=edit), atol=1e-4, rtol=0)
+    with pytest.raises(ValueError, match="no neuron 64 in layer 1: they are 0 … 63"):
+        ablate_neurons(model, [Neuron(1, 64)])
+
+
 def test_contributions_are_lengths_of_what_is_added(shipped):
     tokens = texts.windows(shipped, 2)
-    size = always_on.contributions(shipped, always_on.mean_activations(shipped, tokens, 2))
+    size = always_on.contributions(shipped, mean_activations(shipped, tokens, 2))
     _, cache = shipped.run_with_cache(tokens)
     added = cache["L2.mlp_hidden"][..., 7, None] * shipped.mlp_values(2)[7]
     by_hand = added.square().sum(dim=-1).mean().sqrt()
@@ -77,18 +98,18 @@ def test_neurons_to_compare_with_are_free_ones_of_the_same_layer_the_nearest_in_
 def test_what_a_neuron_writes_is_read_in_the_sign_that_it_writes(shipped):
     words = texts.function_words(shipped.tokenizer)
     mean, often, at = -torch.ones(4, 768), torch.rand(4, 768), Neuron(1, 4)
-    (found,) = always_on.written(shipped, [at], words, mean, often)
+    found = always_on.written(shipped, [at], words, mean, often).iloc[0]
     value = shipped.mlp_values(1)[4]
     top = lens(shipped, -value).topk(10).indices
-    assert found.top == shipped.tokenizer.token_strings(top)
-    assert found.words == pytest.approx(words[top].float().mean().item())
-    assert found.outlier >= 1 and found.outlier_at == int(value.abs().argmax())
-    assert found.name == "L1N4" and found.often == often[at].item()
+    assert found["top"] == shipped.tokenizer.token_strings(top)
+    assert found["words"] == pytest.approx(words[top].float().mean().item())
+    assert found["outlier"] >= 1 and found["outlier_at"] == int(value.abs().argmax())
+    assert found["name"] == "L1N4" and found["often"] == often[at].item()
 
 
 def test_a_model_without_mlps_has_no_neurons_to_read(stories):
     with pytest.raises(ValueError, match="d_mlp = 0"):
-        always_on.mean_activations(stories, torch.zeros(1, 3, dtype=torch.long))
+        mean_activations(stories, torch.zeros(1, 3, dtype=torch.long))
     ends = texts.read_ends(stories, ["Then Mila met Deko."])
     assert ends.hidden.numel() == 0 and ends.ln2.numel() == 0
     with pytest.raises(ValueError, match="take a model with MLPs"):
@@ -137,9 +158,9 @@ def test_all_of_it_is_measured_kept_and_read(shipped, monkeypatch):
     size = dict(vocab_size=4096, max_position_embeddings=128, num_key_value_heads=2)
     model = tiny("llama", shipped.tokenizer, noise=0, **size)
     kept = json.loads(json.dumps(results.pretrained(model)))
-    found = results.parsed(kept)
-    assert rounded(plain(found)) == kept and found.passages == 6
-    assert len(found.neurons.most) == 2
+    assert kept["passages"] == 6 and len(kept["neurons"]["most"]) == 2
+    shipped_keys = read("pretrained/23-smollm2")
+    assert set(kept) <= set(shipped_keys) and set(kept["neurons"]) == set(shipped_keys["neurons"])
 
 
 @torch.no_grad()
@@ -156,11 +177,11 @@ def test_a_constant_is_kept_from_one_reader_at_a_time_and_never_from_first_token
     torch.testing.assert_close(later[1], both[1] + torch.cat([0 * c, *[c] * 63]).view(64, -1))
     assert all(torch.equal(cut[i][:, 0], before[i][:, 0]) for cut in (both, direct) for i in (0, 1))
     neuron = [Neuron(3, 332)]
-    edits = constant.set_neurons(shipped, neuron)
+    edits = ablate_neurons(shipped, neuron, start=1)
     hidden = shipped.run_with_cache(tokens, edits=edits)[1]["L3.mlp_hidden"]
     assert hidden[:, 1:, 332].eq(0).all() and hidden[:, 0, 332].ne(0).all()
     by_hand = caches[0]["L3.mlp_hidden"][:, 1:, 332].mean()
-    torch.testing.assert_close(constant.neuron_means(shipped, tokens)[3, 332], by_hand)
+    torch.testing.assert_close(mean_activations(shipped, tokens, start=1)[3, 332], by_hand)
 
 
 @torch.no_grad()
@@ -168,8 +189,9 @@ def test_an_outcome_is_loss_entropy_and_the_probability_of_frequent_tokens(shipp
     tokens, some = texts.windows(shipped, 2), torch.tensor([5, 9])
     found, logits = support.outcome(shipped, tokens, some)
     whole, z = texts.cost(shipped, tokens), shipped(tokens)[:, :-1]
-    assert found[:2] == pytest.approx(whole, abs=1e-4)
-    assert found.frequent == pytest.approx(z.softmax(-1)[..., some].sum(-1).mean().item(), abs=1e-5)
+    assert (found["loss"], found["entropy"]) == pytest.approx(whole, abs=1e-4)
+    by_hand = z.softmax(-1)[..., some].sum(-1).mean().item()
+    assert found["frequent"] == pytest.approx(by_hand, abs=1e-5)
     by_hand = (z - z.mean(-1, keepdim=True)).mean((0, 1))
     torch.testing.assert_close(logits, by_hand, atol=1e-4, rtol=0)
 

@@ -1,4 +1,4 @@
-"""Drawings of notebook 23: how active neurons are in many texts."""
+"""Drawings of notebook 23: a neuron's activations in many texts, and what its constant does."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,39 +6,17 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, arrow, canvas, headline, say, word
-from aot_helpers.showing.plots import TITLE, name_points, panels, shown
+from aot_helpers.showing.plots import name_points, panels, shown
 
 
-def active_neurons(
-    groups: Mapping[str, Mapping[str, Sequence[float]]], title: str, marked: Sequence[str] = ()
-) -> Figure:
-    """How active neurons are in each passage: {panel: {neuron: activations}}, all on one scale.
-
-    From 1 on a neuron is among the most active of its layer, and the brightest shows 2 or more.
-    """
-    heights = [len(rows) for rows in groups.values()]
-    figure, axes = panels(
-        len(groups),
-        1,
-        8.6,
-        0.17 * sum(heights) + 0.3 + 0.3 * len(groups),
-        title=title,
-        sharex=True,
-        height_ratios=heights,
-    )
-    for axis, (panel, rows) in zip(axes[:, 0], groups.items(), strict=True):
-        sizes = np.asarray(list(rows.values()))
-        image = axis.imshow(sizes, cmap="magma", aspect="auto", vmin=0, vmax=2)
-        axis.set_title(panel, **TITLE)
-        axis.set_yticks(range(len(rows)), list(rows))
-        for label in axis.get_yticklabels():
-            if label.get_text() in marked:
-                label.set(color=QUERY, weight="bold")
-        axis.set_xticks([])
-    axis.set_xlabel(f"{sizes.shape[1]} passages, each at its last token")
-    label = "activation by size\n(1: just among the most active)"
-    figure.colorbar(image, ax=axes, extend="max", label=label)
-    return figure
+def name_rows(axis, names: Sequence[str], marked: Sequence[str]) -> None:
+    """Name the rows of a plot, the first on top, those that are marked in bold."""
+    axis.set_ylim(len(names) - 0.4, -0.6)
+    axis.set_yticks(range(len(names)), names)
+    axis.tick_params(axis="y", length=0)
+    for label in axis.get_yticklabels():
+        if label.get_text() in marked:
+            label.set(color=QUERY, weight="bold")
 
 
 def zero_and_mean(
@@ -67,16 +45,11 @@ def zero_and_mean(
     axis.axvline(0, color="0.6", lw=1, zorder=0)
     axis.set(xlabel="cost (nats per token):  ● set to zero   ◀ set to their means")
     axis.set_xlim(-0.06, 1.15 * max(max(each) for each in costs.values()))
-    axis.set_ylim(len(costs) - 0.4, -0.6)
-    axis.set_yticks(range(len(costs)), list(costs))
-    for label in axis.get_yticklabels():
-        if label.get_text() in marked:
-            label.set(color=QUERY, weight="bold")
-    axis.tick_params(axis="y", length=0)
+    name_rows(axis, list(costs), marked)
     return figure
 
 
-def said_and_done(
+def reading_and_effect(
     tokens: Sequence[str], reading: Sequence[float], effect: Sequence[float], title: str
 ) -> Figure:
     """What a constant adds to logits as the lens reads it (across), and all that it does (up)."""
@@ -91,16 +64,16 @@ def said_and_done(
     axis.margins(0.12)
     corners = {"reads as lowered, is raised": (0.01, 0.98, "left", "top")}
     corners["reads as raised, is lowered"] = (0.99, 0.02, "right", "bottom")
-    for said, (across, up, ha, va) in corners.items():
+    for label, (across, up, ha, va) in corners.items():
         look = {"color": PALE, "fontsize": 10, "ha": ha, "va": va}
-        axis.text(across, up, said, transform=axis.transAxes, **look)
+        axis.text(across, up, label, transform=axis.transAxes, **look)
     figure.draw_without_rendering()
     named = {0, int(x.argmax()), int(y.argmax()), tokens.index(" the"), tokens.index(" of")}
     name_points(axis, {shown(tokens[i]): (x[i], y[i], QUERY) for i in sorted(named)})
     return figure
 
 
-def two_readers(says: Mapping[str, Sequence[str]], title: str) -> Figure:
+def two_readers(lines: Mapping[str, Sequence[str]], title: str) -> Figure:
     """The two ways of a constant to the prediction: {"direct" or "layer": lines beside it}."""
     figure, axis = canvas(8.6, 3.5)
     axis.plot([1.9, 6.35], [1.15, 1.15], color="0.8", lw=9, solid_capstyle="butt", zorder=0)
@@ -112,7 +85,7 @@ def two_readers(says: Mapping[str, Sequence[str]], title: str) -> Figure:
     arrow(axis, (4.75, 2.15), (5.3, 1.25), INK, width=2.6)
     say(axis, 1.15, 0.72, "writes its constant", PALE, size=10)
     for (x, y), ha, which in (((2.85, 2.62), "right", "layer"), ((4.15, 0.75), "center", "direct")):
-        for row, line in enumerate(says[which]):
+        for row, line in enumerate(lines[which]):
             weight = "bold" if row == 0 else "normal"
             line = line.replace("-", "−")
             say(axis, x, y - 0.25 * row, line, QUERY if row == 0 else INK, ha=ha, weight=weight)
@@ -129,12 +102,7 @@ def strips(rows: Mapping[str, Sequence[float]], title: str, marked: Sequence[str
         height = row + draw.uniform(-0.28, 0.28, len(values))
         axis.scatter(values, height, color=color, s=15, alpha=0.55, lw=0)
         axis.plot([values.mean()] * 2, [row - 0.38, row + 0.38], color=INK, lw=3)
-    axis.set_ylim(len(rows) - 0.4, -0.6)
-    axis.set_yticks(range(len(rows)), list(rows))
-    for label in axis.get_yticklabels():
-        if label.get_text() in marked:
-            label.set(color=QUERY, weight="bold")
-    axis.tick_params(axis="y", length=0)
+    name_rows(axis, list(rows), marked)
     axis.set_xlabel("activation (a dot: one text; the bar: their mean)")
     return figure
 

@@ -5,29 +5,29 @@ more than 85 % of the prompts; such neurons are long, flat, and read as function
 """
 
 from collections.abc import Callable
+from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
 
+import pandas as pd
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aot_helpers.models.protocol import Model, check_mlp
+from aot_helpers.models.protocol import Model
 from aot_helpers.reading.logit_lens import lens, top_tokens
-from chapters.nb23_always_on_neurons.constant import Neuron
-from chapters.passages.texts import pieces
+from evidence.support.nb23.neurons import Neuron
 
-SHARE, LEAST = 100 / 4096, 0.85  # of a layer's neurons, of the prompts: the source's numbers
+FRACTION, LEAST = 100 / 4096, 0.85  # of a layer's neurons, of the prompts: the source's numbers
 
 
 def how_often(hidden: Float[Tensor, "*layer passage d_mlp"]) -> Float[Tensor, "*layer d_mlp"]:
-    """The share of passages in which each neuron is among the most active: SHARE of them, by size.
+    """The fraction of passages in which each neuron is among the most active: FRACTION, by size.
 
     Raises ValueError for activations without a neuron: a model without MLPs.
     """
     if hidden.numel() == 0:
         raise ValueError("there are no neurons here: take a model with MLPs, or more passages")
-    k = max(1, round(SHARE * hidden.shape[-1]))
+    k = max(1, round(FRACTION * hidden.shape[-1]))
     top = hidden.abs().topk(k, dim=-1).indices
     return torch.zeros_like(hidden).scatter_(-1, top, 1.0).mean(dim=-2)
 
@@ -37,7 +37,7 @@ def relative(hidden: Float[Tensor, "*layer passage d_mlp"]) -> Tensor:
 
     From 1 on, a neuron is among the most active.
     """
-    k = max(1, round(SHARE * hidden.shape[-1]))
+    k = max(1, round(FRACTION * hidden.shape[-1]))
     size = hidden.abs()
     return size / size.topk(k, dim=-1).values[..., -1:]
 
@@ -59,63 +59,47 @@ def busiest(often: Float[Tensor, "layer d_mlp"]) -> list[Neuron]:
     return [Neuron(layer, int(at)) for layer, at in enumerate(often.argmax(dim=-1))]
 
 
-class Written(NamedTuple):
-    """One neuron, and what it writes beside the others of its layer."""
-
-    name: str
-    layer: int
-    often: float  # the share of passages in which it is among the most active
-    mean: float  # its activation
-    length: float  # of its value, divided by the median of its layer
-    longest: float  # the same of the longest value there
-    entropy: float  # of its reading, less the median of its layer (nats)
-    flattest: float  # the same of the flattest reading there
-    words: float  # the share of function words among the ten highest tokens
-    wordiest: float  # the largest such share there
-    outlier: float  # its largest weight by size, divided by the root mean square
-    outlier_at: int  # where in the stream that weight is
-    top: list[str]  # the ten highest tokens
-
-
 def written(
     model: Model,
     neurons: list[Neuron],
     words: Bool[Tensor, " d_vocab"],
     mean: Float[Tensor, "layer d_mlp"],
     often: Float[Tensor, "layer d_mlp"],
-) -> list[Written]:
+) -> pd.DataFrame:
     """Length, reading and outliers of each neuron's value, beside the others of its layer.
 
-    mean: mean activations; a neuron whose mean is negative is read in the sign that it writes.
+    neurons: layer after layer. words: the function words. mean: mean activations; a neuron whose
+    mean is negative is read in the sign that it writes. often: the fraction of passages in which a
+    neuron is among the most active. Columns: "length", divided by the median of the layer, and the
+    "longest" there; the "entropy" (nats) of the reading, less the median, and the "flattest" one's;
+    "words", the fraction of function words among the ten "top" tokens, and the "wordiest" one's;
+    "outlier", the largest weight by size, divided by the root mean square, "outlier_at" its place.
     """
-    layers = {layer: None for layer, _ in neurons}
-    for layer in layers:
+    tables = []
+    for layer, group in groupby(neurons, key=lambda neuron: neuron.layer):
+        at = [neuron.neuron for neuron in group]
         values = model.mlp_values(layer) * mean[layer].sign()[:, None]
         entropy, top = readings(model, values)
-        length, share = values.norm(dim=-1), words[top].float().mean(dim=-1)
+        length, fraction = values.norm(dim=-1), words[top].float().mean(dim=-1)
+        length, entropy = length / length.median(), entropy - entropy.median()
         size = values.abs() / values.square().mean(dim=-1, keepdim=True).sqrt()
-        layers[layer] = length / length.median(), entropy - entropy.median(), share, size, top
-    found = []
-    for layer, at in neurons:
-        length, entropy, share, size, top = layers[layer]
-        found.append(
-            Written(
-                name=str(Neuron(layer, at)),
-                layer=layer,
-                often=often[layer, at].item(),
-                mean=mean[layer, at].item(),
-                length=length[at].item(),
-                longest=length.max().item(),
-                entropy=entropy[at].item(),
-                flattest=entropy.max().item(),
-                words=share[at].item(),
-                wordiest=share.max().item(),
-                outlier=size[at].max().item(),
-                outlier_at=int(size[at].argmax()),
-                top=model.tokenizer.token_strings(top[at]),
-            )
-        )
-    return found
+        columns = {
+            "name": [str(Neuron(layer, i)) for i in at],
+            "layer": layer,
+            "often": often[layer, at].tolist(),
+            "mean": mean[layer, at].tolist(),
+            "length": length[at].tolist(),
+            "longest": length.max().item(),
+            "entropy": entropy[at].tolist(),
+            "flattest": entropy.max().item(),
+            "words": fraction[at].tolist(),
+            "wordiest": fraction.max().item(),
+            "outlier": size[at].amax(dim=-1).tolist(),
+            "outlier_at": size[at].argmax(dim=-1).tolist(),
+            "top": [model.tokenizer.token_strings(ids) for ids in top[at]],
+        }
+        tables.append(pd.DataFrame(columns))
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
 def readings(
@@ -174,23 +158,6 @@ def largest(
     layers, out = {layer for layer, _ in neurons}, {*neurons, *leave_out}
     rest = [Neuron(layer, at) for layer in layers for at in range(size.shape[-1])]
     return sorted((one for one in rest if one not in out), key=lambda one: -size[one])
-
-
-def mean_activations(
-    model: Model, tokens: Int[Tensor, "batch pos"], power: int = 1
-) -> Float[Tensor, "layer d_mlp"]:
-    """Each neuron's mean activation over all positions of the texts, or that of its power.
-
-    Raises ValueError for a model without MLPs.
-    """
-    check_mlp(model.config, 0)
-    total = torch.zeros(model.config.n_layers, model.config.d_mlp)
-    with torch.no_grad():
-        for piece in pieces(tokens, model.config.d_vocab):
-            _, cache = model.run_with_cache(tokens[piece])
-            for i in range(model.config.n_layers):
-                total[i] += cache[f"L{i}.mlp_hidden"].pow(power).sum(dim=(0, 1))
-    return total / tokens.numel()
 
 
 def lengths(model: Model) -> Float[Tensor, "layer d_mlp"]:

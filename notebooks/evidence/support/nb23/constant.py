@@ -1,5 +1,6 @@
 """Evidence of notebook 23: the constant of one neuron of SmolLM2, measured for the tour's files."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -8,21 +9,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from aot_helpers.base.files import write_safetensors
-from aot_helpers.base.results import RESULTS, plain, rounded
+from aot_helpers.base.results import RESULTS, rounded
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Edits, Model
 from aot_helpers.reading.norms import frozen_norm, norm_bias
-from chapters.nb23_always_on_neurons.constant import (
-    Constant,
-    Neuron,
-    Outcome,
-    after_first,
-    neuron_means,
-    set_neurons,
-)
 from chapters.passages.outputs import changed_outputs
 from chapters.passages.texts import passages, pieces, read_ends, windows
 from evidence.support.nb23 import always_on
+from evidence.support.nb23.neurons import Neuron, ablate_neurons, mean_activations
 from evidence.support.nb23.results import DRAWS
 
 WHO = Neuron(28, 1095)  # of SmolLM2, the last layer but one
@@ -30,6 +24,11 @@ N_OTHERS = 37  # so many of the largest others cost at zero what the 14 cost
 FACTORS = {"intact": (0.7, 0.8, 0.9, 1.1, 1.2, 1.3), "deaf": (0.5, 0.6, 0.7, 0.8, 0.9)}
 N_FREQUENT, N_COUNTED = 200, 500  # tokens; windows in which they are counted
 WAYS = ("all of it", "its direction", "its length")  # what of a constant a norm does not get
+
+
+def after_first(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """An edit that leaves the first token of each text as it is."""
+    return lambda x: torch.cat([x[:, :1], change(x[:, 1:])], dim=1)
 
 
 def without(constant: Float[Tensor, " d_model"], layer: int) -> dict[str, Edits]:
@@ -128,9 +127,13 @@ def last_norm_divides(model: Model, tokens: Tensor, edits: Edits | None) -> dict
 
 def outcome(
     model: Model, tokens: Tensor, frequent: Tensor, edits: Edits | None = None
-) -> tuple[Outcome, Float[Tensor, " d_vocab"]]:
-    """What the model expects, and the mean of its centered logits."""
-    losses, entropies, shares, logits = [], [], [], 0
+) -> tuple[dict[str, float], Float[Tensor, " d_vocab"]]:
+    """What the model expects, and the mean of its centered logits.
+
+    Means over all next tokens but the first of each text: "loss", "entropy", and "frequent", the
+    probability that the frequent tokens have together.
+    """
+    losses, entropies, p_frequent, logits = [], [], [], 0
     with torch.no_grad():
         for piece in pieces(tokens, model.config.d_vocab):
             z = model(tokens[piece], edits=edits)
@@ -138,10 +141,11 @@ def outcome(
             log_p = z[:, :-1].log_softmax(dim=-1)
             p = log_p.exp()
             entropies.append(-(p * log_p).sum(dim=-1))
-            shares.append(p[..., frequent].sum(dim=-1))
+            p_frequent.append(p[..., frequent].sum(dim=-1))
             logits += (z - z.mean(dim=-1, keepdim=True))[:, :-1].sum(dim=(0, 1))
-    means = (torch.cat(each).mean().item() for each in (losses, entropies, shares))
-    return Outcome(*means), logits / tokens[:, 1:].numel()
+    each = {"loss": losses, "entropy": entropies, "frequent": p_frequent}
+    means = {name: torch.cat(values).mean().item() for name, values in each.items()}
+    return means, logits / tokens[:, 1:].numel()
 
 
 def pretrained(model: Model, name: str, seed: int = 0) -> dict:
@@ -158,8 +162,8 @@ def pretrained(model: Model, name: str, seed: int = 0) -> dict:
         {"layer": layer},
     )
     tokens, reference = windows(model), windows(model, split="train")
-    mean = neuron_means(model, reference)
-    size = always_on.contributions(model, neuron_means(model, reference, 2))
+    mean, squares = (mean_activations(model, reference, power, start=1) for power in (1, 2))
+    size = always_on.contributions(model, squares)
     value = model.mlp_values(layer)[WHO.neuron]
     constant = mean[WHO] * value
     counts = windows(model, N_COUNTED, "train")[:, 1:].flatten().bincount()
@@ -170,8 +174,8 @@ def pretrained(model: Model, name: str, seed: int = 0) -> dict:
         found[what], logits[what] = outcome(model, texts, top[:100], edits)
 
     def both(who, which, texts=tokens):
-        see(f"{who}: zero", set_neurons(model, which), texts)
-        see(f"{who}: mean", set_neurons(model, which, mean), texts)
+        see(f"{who}: zero", ablate_neurons(model, which, start=1), texts)
+        see(f"{who}: mean", ablate_neurons(model, which, mean, start=1), texts)
 
     see("unchanged")
     sets = {f"{len(fourteen)} always-on neurons": fourteen, str(WHO): [WHO]}
@@ -230,21 +234,28 @@ def pretrained(model: Model, name: str, seed: int = 0) -> dict:
         who: {str(one): relative[one.layer, :, one.neuron].tolist() for one in which}
         for who, which in (("always on", fourteen), ("others", others))
     }
-    result = Constant(
-        found,
-        {who: sum(size[one].item() for one in which) / len(which) for who, which in sets.items()},
-        model.tokenizer.token_strings(top),
-        reading[top].tolist(),
-        effect[top].tolist(),
-        model.tokenizer.token_strings(reading.topk(10).indices),
-        int((reading > reading[the]).sum()) + 1,
-        mean[WHO].item(),
-        *(each[0].tolist() for each in heard),
-        [each[1] for each in heard],
-        active,
-    )
-    closed = [(each < 0).double().mean().item() for each in biases]
-    return rounded(plain(result) | {"direct": direct[top].tolist(), "closed": closed})
+    sizes, lengths, _ = zip(*heard, strict=True)
+
+    def mean_size(which):  # how long what a neuron adds is
+        return sum(size[neuron].item() for neuron in which) / len(which)
+
+    result = {
+        "outcome": found,  # {what is done to the model: what comes of it}
+        "sizes": {who: mean_size(which) for who, which in sets.items()},
+        "tokens": model.tokenizer.token_strings(top),  # of training texts, the most frequent first
+        "reading": reading[top].tolist(),  # what the constant adds to their logits directly
+        "effect": effect[top].tolist(),  # how much higher their logits are with it
+        "top": model.tokenizer.token_strings(reading.topk(10).indices),
+        "rank_of_the": int((reading > reading[the]).sum()) + 1,
+        "mean": mean[WHO].item(),
+        "quiet": sizes[0].tolist(),  # mean sizes of the next layer's activations
+        "loud": sizes[1].tolist(),  # the same where it does not get the constant
+        "length": list(lengths),  # of what its MLP writes, with the constant and without it
+        "active": active,  # {group: {neuron: relative activations}}
+        "direct": direct[top].tolist(),
+        "closed": [(each < 0).double().mean().item() for each in biases],
+    }
+    return rounded(result)
 
 
 def _of_layer(

@@ -1,13 +1,10 @@
 """Evidence of notebook 23: what is measured of one model's always-on neurons; its files."""
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
-from aot_helpers.base.results import plain, read, rounded
+from aot_helpers.base.results import rounded
 from aot_helpers.models.protocol import Model
-from chapters.nb23_always_on_neurons.constant import Neuron, ablate_neurons
 from chapters.passages.texts import (
     Cost,
     Ends,
@@ -18,99 +15,55 @@ from chapters.passages.texts import (
     windows,
 )
 from evidence.support.nb23 import always_on
-from evidence.support.nb23.always_on import mean_activations
+from evidence.support.nb23.neurons import Neuron, ablate_neurons, mean_activations
 
 DRAWS = 5  # of other neurons
 LEAST_OTHERS = 14  # to begin with, where as many others are sought as cost the same
 
 
-class Ablation(NamedTuple):
-    """What setting neurons to zero, or to their mean, changes of the loss and the entropy."""
-
-    zero: Cost
-    mean: Cost
-
-    @property
-    def given_back(self) -> float:
-        """The share of what zero costs that the mean gives back."""
-        return 1 - self.mean.loss / self.zero.loss
-
-
-class Neurons(NamedTuple):
-    """Lists of rates have an item for each layer, others one for each neuron."""
-
-    share: float  # of a layer's neurons, which count as the most active
-    most: list[float]  # the share of passages in which the busiest neuron is among them
-    most_shuffled: list[float]
-    always_on: list[always_on.Written]
-    random: list[always_on.Written]  # as many others
-    as_long: list[always_on.Written]
-    ablated: Ablation | None  # those that are always on, all at once; None: there are none
-    others_ablated: list[Ablation]  # others, as large
-    size: float  # mean contribution of a neuron that is always on
-    sizes_of_others: list[float]
-    alone: list[Ablation]  # those that are always on, one by one
-    as_costly: Ablation | None  # so many others that zero costs as much, the largest first
-    n_as_costly: int
-    relative: dict[str, list[float]]  # activations in the passages, of the always on
-    relative_of_others: dict[str, list[float]]  # and of the first set of others
-
-
-class Results(NamedTuple):
-    """All that is measured of one model."""
-
-    passages: int
-    windows: list[int]
-    neurons: Neurons
-
-
 def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
-    """Entry 23 of `make data WHAT=pretrained`, of any model alike, as JSON has it."""
+    """Entry 23 of `make data WHAT=pretrained` of any model, as JSON has it: see `neurons`."""
     texts = passages(seed=seed)
     ends, held_out = read_ends(model, texts), windows(model)
     found = neurons(model, ends, held_out, windows(model, split="train"), seed)
-    return rounded(plain(Results(len(texts), list(held_out.shape), found)))
-
-
-def parsed(found: dict) -> Results:
-    """The results that `pretrained` has made a dict of."""
-    m = found["neurons"]
-    kinds = ("always_on", "random", "as_long")
-    written = {kind: [always_on.Written(**row) for row in m[kind]] for kind in kinds}
-    ablations = {what: _ablation(m[what]) for what in ("ablated", "as_costly")}
-    for what in ("others_ablated", "alone"):
-        ablations[what] = [_ablation(each) for each in m[what]]
-    return Results(found["passages"], found["windows"], Neurons(**m | written | ablations))
-
-
-def _ablation(found: dict | None) -> Ablation | None:
-    return found and Ablation(Cost(**found["zero"]), Cost(**found["mean"]))
-
-
-def read_results(name: str = "smollm2") -> Results:
-    """What `make data WHAT=pretrained` measured of one model."""
-    return parsed(read(f"pretrained/23-{name}"))
+    windows_of = list(held_out.shape)
+    return rounded({"passages": len(texts), "windows": windows_of, "neurons": found})
 
 
 def ablated(
     model: Model, tokens: Tensor, which: list, mean: Tensor, whole: Cost | None = None
-) -> Ablation:
-    """What setting neurons to zero, and to their mean, changes of the loss and the entropy.
+) -> dict[str, dict[str, float]]:
+    """What setting neurons to "zero", and to their "mean", changes of the "loss" and "entropy".
 
     whole: the cost of the tokens without any change, where it is known already.
     """
     whole = whole or cost(model, tokens)
-    return Ablation(*(_change(model, tokens, which, to, whole) for to in (None, mean)))
+    ways = {"zero": None, "mean": mean}
+    return {way: _change(model, tokens, which, to, whole) for way, to in ways.items()}
 
 
-def _change(model: Model, tokens: Tensor, which: list, to: Tensor | None, whole: Cost) -> Cost:
-    """What setting neurons to zero, or to their numbers in `to`, changes."""
+def _change(
+    model: Model, tokens: Tensor, which: list, to: Tensor | None, whole: Cost
+) -> dict[str, float]:
     now = cost(model, tokens, ablate_neurons(model, which, to))
-    return Cost(now.loss - whole.loss, now.entropy - whole.entropy)
+    return {"loss": now.loss - whole.loss, "entropy": now.entropy - whole.entropy}
 
 
-def neurons(model: Model, ends: Ends, tokens: Tensor, reference: Tensor, seed: int = 0) -> Neurons:
-    """Neurons that are always on, what they write, and what they are for."""
+def restored(ablation: dict[str, dict[str, float]]) -> float:
+    """The fraction of the loss that zero costs which the mean restores."""
+    return 1 - ablation["mean"]["loss"] / ablation["zero"]["loss"]
+
+
+def neurons(model: Model, ends: Ends, tokens: Tensor, reference: Tensor, seed: int = 0) -> dict:
+    """Neurons that are always on, what they write, and what they are for.
+
+    "share": of a layer's neurons, which count as the most active. "most": of each layer, the
+    fraction of passages in which the busiest neuron is among them. "always_on", and as many others,
+    "random" and "as_long": rows of `always_on.written`. "ablated": what `ablated` finds of the
+    always on together, "alone" of each, "others_ablated" of others as large, "as_costly" of so many
+    others that zero costs as much. "size": the mean contribution of a neuron that is always on.
+    "relative": their activations in the passages.
+    """
     often, d_mlp = always_on.how_often(ends.hidden), model.config.d_mlp
     shuffled = always_on.how_often(always_on.shuffled(ends.hidden, seed))
     found, words = always_on.always_on(often), function_words(model.tokenizer)
@@ -128,38 +81,47 @@ def neurons(model: Model, ends: Ends, tokens: Tensor, reference: Tensor, seed: i
         lambda free: free[int(torch.randint(5, (1,), generator=generators[1]))],
     )
     size_matched = [always_on.size_matched(found, size, left_out, draw) for draw in range(DRAWS)]
-    kinds = [always_on.written(model, x, words, mean, often) for x in (found, random, as_long)]
-    n, together = max(len(found), 1), ablated(model, tokens, found, mean, whole) if found else None
-    relative = always_on.relative(ends.hidden)
+    together = ablated(model, tokens, found, mean, whole) if found else None
     order = always_on.largest(found, size, left_out)
     costly, costs = as_costly(model, tokens, order, together, mean, whole)
-    return Neurons(
-        max(1, round(always_on.SHARE * d_mlp)) / d_mlp,
-        often.max(dim=-1).values.tolist(),
-        shuffled.max(dim=-1).values.tolist(),
-        *kinds,
-        together,
-        [ablated(model, tokens, which, mean, whole) for which in size_matched if which],
-        sum(size[neuron].item() for neuron in found) / n,
-        [sum(size[neuron].item() for neuron in which) / n for which in size_matched],
-        [ablated(model, tokens, [neuron], mean, whole) for neuron in found],
-        costs,
-        len(costly),
-        *(
-            {str(one): relative[one.layer, :, one.neuron].tolist() for one in which}
-            for which in (found, size_matched[0])
-        ),
-    )
+    relative = always_on.relative(ends.hidden)
+
+    def rows(which):
+        return always_on.written(model, which, words, mean, often).to_dict("records")
+
+    def mean_size(which):
+        return sum(size[neuron].item() for neuron in which) / max(len(found), 1)
+
+    def activations(which):
+        return {str(one): relative[one.layer, :, one.neuron].tolist() for one in which}
+
+    return {
+        "share": max(1, round(always_on.FRACTION * d_mlp)) / d_mlp,
+        "most": often.amax(dim=-1).tolist(),
+        "most_shuffled": shuffled.amax(dim=-1).tolist(),
+        "always_on": rows(found),
+        "random": rows(random),
+        "as_long": rows(as_long),
+        "ablated": together,
+        "others_ablated": [ablated(model, tokens, x, mean, whole) for x in size_matched if x],
+        "size": mean_size(found),
+        "sizes_of_others": [mean_size(which) for which in size_matched],
+        "alone": [ablated(model, tokens, [neuron], mean, whole) for neuron in found],
+        "as_costly": costs,
+        "n_as_costly": len(costly),
+        "relative": activations(found),
+        "relative_of_others": activations(size_matched[0]),
+    }
 
 
 def as_costly(
     model: Model,
     tokens: Tensor,
     order: list,
-    together: Ablation | None,
+    together: dict | None,
     mean: Tensor,
     whole: Cost,
-) -> tuple[list[Neuron], Ablation | None]:
+) -> tuple[list[Neuron], dict | None]:
     """The first neurons of an order, so many that setting them to zero costs what `together` does.
 
     Half as many again are tried each time. None, if there are not enough, or nothing is asked.
@@ -167,8 +129,9 @@ def as_costly(
     n = LEAST_OTHERS
     while together and n <= len(order):
         zero = _change(model, tokens, order[:n], None, whole)
-        if zero.loss >= together.zero.loss:
-            return order[:n], Ablation(zero, _change(model, tokens, order[:n], mean, whole))
+        if zero["loss"] >= together["zero"]["loss"]:
+            to_mean = _change(model, tokens, order[:n], mean, whole)
+            return order[:n], {"zero": zero, "mean": to_mean}
         n += n // 2
     return [], None
 
