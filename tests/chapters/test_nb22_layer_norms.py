@@ -2,6 +2,7 @@
 
 import json
 
+import pandas as pd
 import pytest
 import torch
 import torch.nn.functional as F
@@ -105,21 +106,10 @@ def test_a_model_with_all_norms_folded_and_writers_centered_runs_on_bare_rms_nor
     torch.testing.assert_close(model(tokens), logits)  # the original is as it was
 
 
-def test_figures_can_be_read_and_words_are_those_that_move(shipped):
-    x = texts.read_ends(shipped, ["Return the graph", "and so on"]).ln1[2]
-    norm, words = shipped.attention_norm(2), texts.function_words(shipped.tokenizer)
-    before, after = (lens(shipped, v).softmax(dim=-1).mean(dim=0) for v in (x, norm(x)))
-    rows = norms.moved(shipped, before, after, words, n=3)
-    assert [len(each) for each in rows.values()] == [3, 3]
-    token, was, now, _ = rows["fall most"][0]
-    worst = (after - before).argmin()
-    assert token == shipped.tokenizer.token_strings([int(worst)])[0] and was > now
-    still = norms.moved(shipped, before, before, words, n=3, ranked_by=after - before)
-    assert [[row[:2] for row in each] for each in still.values()] == [
-        [row[:2] for row in each] for each in rows.values()
-    ]
-    assert all(row[1] == row[2] for each in still.values() for row in each)
-    check_figures(figures.words_moved(rows, "words"))
+def test_figures_can_be_read(shipped):
+    words = {"token": [" the", "__"], "before": [0.1, 0.2], "after": [0.2, 0.1]}
+    words = pd.DataFrame(words | {"function word": [True, False]})
+    check_figures(figures.words_moved({"fall most": words, "rise most": words}, "words"))
     step = {"input": [1.0, -2.0], "centered": [1.5, -1.5]}
     check_figures(figures.steps({"x": step, "2 x": step}, "steps"))
     check_figures(figures.learned(rewriting.layer_norms(shipped), "learned"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+import pandas as pd
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
@@ -63,10 +64,10 @@ def growth(own: Mapping[str, Tensor], constant: Mapping[str, Tensor], title: str
         for name, color in (("BOS", SHARE), ("other tokens", PALE)):
             axis.plot(places, each[name], dash, color=color, marker="o", ms=4, lw=2)
             if name == "BOS" or dash == "-":
-                said = f"BOS, divided {way}" if name == "BOS" else "other tokens, either way"
+                label = f"BOS, divided {way}" if name == "BOS" else "other tokens, either way"
                 end = len(own) - 1, each[name][-1]
                 look = {"fontsize": 10, "weight": "bold", "color": color, "va": "center"}
-                axis.annotate(said, end, (8, 0), textcoords="offset points", **look)
+                axis.annotate(label, end, (8, 0), textcoords="offset points", **look)
     names = [name.replace("layer ", "L").replace(" ", "\n") for name in own]
     axis.set_xticks(list(places), names)
     axis.set(xlabel="norm", ylabel="σ of the stream\nbefore the norm", xlim=(-0.3, len(own) + 1.9))
@@ -106,17 +107,15 @@ def by_length(length: Tensor, added: Tensor, title: str, n_bins: int = 24) -> Fi
     return figure
 
 
-def words_moved(
-    moved: Mapping[str, Sequence[tuple[str, float, float, bool]]], title: str
-) -> Figure:
-    """Mean probabilities before and after a norm: {panel: (token, before, after, is function)}.
+def words_moved(moved: Mapping[str, pd.DataFrame], title: str) -> Figure:
+    """Mean probabilities before and after a norm: {panel: token, before, after, function word}.
 
     The names stand where the lines begin, so that two figures of one `before` have one order.
     """
     note = "purple: function words; gray: other tokens"
     figure, axes = panels(1, len(moved), 8.6, 3.6, title=title, note=note, sharey=True)
     for axis, (panel, rows) in zip(axes[0], moved.items(), strict=True):
-        for _, before, after, function in rows:
+        for _, before, after, function in rows.itertuples(index=False):
             axis.plot(
                 (0, 1), (before, after), color=SHARE if function else PALE, marker="o", ms=4, lw=2
             )
@@ -127,9 +126,9 @@ def words_moved(
     axes[0, 0].set_ylabel("mean probability")
     figure.draw_without_rendering()  # so that heights are known
     for axis, rows in zip(axes[0], moved.values(), strict=True):
-        at = [axis.transData.transform((0, row[1]))[1] * 72 / figure.dpi for row in rows]
+        at = [axis.transData.transform((0, p))[1] * 72 / figure.dpi for p in rows["before"]]
         for (token, before, _, function), here, there in zip(
-            rows, at, spread(at, 12.5), strict=True
+            rows.itertuples(index=False), at, spread(at, 12.5), strict=True
         ):
             axis.annotate(
                 shown(token) if token.strip("_") else "underscore",  # else a mere line

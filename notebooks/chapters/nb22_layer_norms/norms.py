@@ -81,28 +81,6 @@ def isotropic(x: Float[Tensor, "n d_model"], seed: int = 0) -> Float[Tensor, "n 
     return noise * (x.norm(dim=-1) / noise.norm(dim=-1))[:, None]
 
 
-def moved(
-    model: Model,
-    before: Float[Tensor, " d_vocab"],
-    after: Float[Tensor, " d_vocab"],
-    words: Bool[Tensor, " d_vocab"],
-    n: int = 8,
-    ranked_by: Float[Tensor, " d_vocab"] | None = None,
-) -> dict[str, list[tuple[str, float, float, bool]]]:
-    """The n tokens that fall and rise most: (token, before, after, whether a function word).
-
-    ranked_by: each token's gain by which they are chosen, if it is not after - before.
-    """
-    difference = after - before if ranked_by is None else ranked_by
-    strings = model.tokenizer.token_strings
-    found = {}
-    for said, largest in (("fall most", False), ("rise most", True)):
-        ids = difference.topk(n, largest=largest).indices
-        numbers = (each[ids].tolist() for each in (before, after, words))
-        found[said] = list(zip(strings(ids), *numbers, strict=True))
-    return found
-
-
 def readers(model: Model, layer: int) -> list[tuple[nn.Module, list[nn.Module]]]:
     """The two norms of a layer, each with the matrices that read it."""
     block = model.submodule("", layer)

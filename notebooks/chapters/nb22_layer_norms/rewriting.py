@@ -1,13 +1,12 @@
 """Notebook 22: a GPT-2 written down otherwise: what reads its norms, what writes to its stream."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Model
 from chapters.nb22_layer_norms.norms import readers
 
@@ -69,18 +68,6 @@ def replace_norms(model: Model, make: Callable[[nn.Module], nn.Module]) -> dict[
         block.ln_1, block.ln_2 = make(block.ln_1), make(block.ln_2)
     parts.ln_f = make(parts.ln_f)
     return layer_norms(model)
-
-
-def losses_and_sigmas(
-    model: Model, divisions: Mapping[str, nn.Module], tokens: Int[Tensor, "text pos"]
-) -> tuple[Float[Tensor, "text pos-1"], dict[str, Float[Tensor, "text pos"]]]:
-    """Losses of next tokens, and each division's sigma at every token: 32 texts at a time."""
-    losses, sigmas = [], {name: [] for name in divisions}
-    for some in tokens.split(32):
-        losses.append(next_token_losses(model(some), some))
-        for name, each in divisions.items():
-            sigmas[name].append(each.sigma[..., 0])
-    return torch.cat(losses), {name: torch.cat(found) for name, found in sigmas.items()}
 
 
 def forgetful(model: Model, which: int) -> Model:

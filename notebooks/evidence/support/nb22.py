@@ -8,13 +8,12 @@ bias can, and those may be moved into the matrices that read it.
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from aot_helpers.base import results
+from aot_helpers.base.results import rounded
 from aot_helpers.base.statistics import correlation
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Edits, Model
@@ -204,102 +203,38 @@ def normalized(norm: nn.Module, x: Float[Tensor, "*places d_model"]) -> Tensor:
     return nn.functional.rms_norm(x, norm.weight.shape, eps=norm.eps)
 
 
-class NormRow(NamedTuple):
-    """What the lens reads before and after one norm."""
-
-    kept: float  # the function words' probability after it, divided by that before
-    kept_of_random: float  # the same of random vectors
-    kept_shuffled: list[float]  # the same with gain and bias in other orders
-    before: float  # the function words' probability before it
-    fallers: float  # the share of function words among the ten tokens that fall most
-    fallers_of_random: float
-    risers: float
-    falls: list[str]
-    rises: list[str]
-    as_probable: list[float]  # kept by likely function words, and by other tokens as likely
-    alike: float  # correlation of the change with that of Gaussian vectors of the same covariance
-    random: float  # and with that of random vectors
-    bare: float  # largest change of a probability by the norm without gain and bias
-
-
-class PartsRow(NamedTuple):
-    """One ln1 taken apart, and read vector by vector."""
-
-    kept: dict[str, dict[str, float]]  # {part of the norm: {stream, random: share}}
-    alike_shuffled: float  # as NormRow.alike, with gain and bias in another order
-    one_by_one: float  # median correlation of a vector's change with that of the others
-    rise: float  # share of the passages in which the function words rise
-
-
-class NormCosts(NamedTuple):
-    """What it costs (nats per token) to change one ln1; each third layer of more than 12."""
-
-    whole: float  # the loss without any change
-    even: list[float]  # with an even gain
-    even_folded: list[float]  # with an even gain, and the old one in the matrices that read it
-    as_far_at_random: list[float]
-    words_back: list[float]
-    random_back: list[list[float]]
-    words_back_everywhere: float
-    random_back_everywhere: list[float]
-
-
-class Norms(NamedTuple):
-    """Lists have an item for each layer."""
-
-    ln1: list[NormRow]
-    ln2: list[NormRow]
-    parts: list[PartsRow]
-    ln_final: list[dict[str, float]]
-    cost: NormCosts
-
-
-class Results(NamedTuple):
-    """All that is measured of one model."""
-
-    passages: int
-    windows: list[int]
-    norms: Norms
-
-
 def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
-    """Entry 22 of `make data WHAT=pretrained`, of any model alike, as JSON has it."""
+    """Entry 22 of `make data WHAT=pretrained`, of any model alike, as JSON has it.
+
+    "norms": lists with an item for each layer: `norm_rows` of "ln1" and of "ln2", `norm_parts`,
+    `final_norm`; and "cost": `norm_costs`.
+    """
     texts = passages(seed=seed)
     ends, held_out = read_ends(model, texts), windows(model)
-    found = measured_norms(model, ends, held_out[:8], seed)
-    return results.rounded(results.plain(Results(len(texts), list(held_out.shape), found)))
+    norms = {site: norm_rows(model, ends, site, seed) for site in SITES}
+    norms["parts"] = norm_parts(model, ends, seed)
+    norms["ln_final"] = final_norm(model, ends, seed)
+    norms["cost"] = norm_costs(model, held_out[:8], seed)
+    windows_of = list(held_out.shape)
+    return rounded({"passages": len(texts), "windows": windows_of, "norms": norms})
 
 
-def parsed(found: dict) -> Results:
-    """The results that `pretrained` has made a dict of."""
-    n = found["norms"]
-    rows = {site: [NormRow(**row) for row in n[site]] for site in SITES}
-    rows |= {"parts": [PartsRow(**row) for row in n["parts"]], "cost": NormCosts(**n["cost"])}
-    return Results(found["passages"], found["windows"], Norms(**n | rows))
+def norm_rows(model: Model, ends: Ends, site: str, seed: int = 0) -> list[dict]:
+    """What the lens reads before and after the norms of one site, layer by layer.
 
-
-def read_results(name: str = "smollm2") -> Results:
-    """What `make data WHAT=pretrained` measured of one model."""
-    return parsed(results.read(f"pretrained/22-{name}"))
-
-
-def measured_norms(model: Model, ends: Ends, tokens: Tensor, seed: int = 0) -> Norms:
-    """Per site and layer, what the lens reads before and after a norm, and what changes cost."""
-    return Norms(
-        *(norm_rows(model, ends, site, seed) for site in SITES),
-        norm_parts(model, ends, seed),
-        final_norm(model, ends, seed),
-        norm_costs(model, tokens, seed),
-    )
-
-
-def norm_rows(model: Model, ends: Ends, site: str, seed: int = 0) -> list[NormRow]:
-    """What the lens reads before and after the norms of one site, layer by layer."""
+    "kept": the function words' probability after it, divided by that "before"; "kept_of_random" of
+    random vectors, "kept_shuffled" with gain and bias in other orders. "fallers", "risers": the
+    fraction of function words among the ten tokens that fall and rise most ("falls", "rises"),
+    "fallers_of_random" of random vectors. "as_probable": kept by likely function words, and by
+    other tokens as likely. "alike", "random": the correlation of the change with that of Gaussian
+    vectors of the same covariance, and of random ones. "bare": the largest change of a probability
+    by the norm without gain and bias.
+    """
     words, rows = function_words(model.tokenizer), []
     for layer, x in enumerate(getattr(ends, site)):
         norm = norm_at(model, layer, site)
-        made = (x, isotropic(x, seed), alike(x, seed))
-        real, random, gaussian = (change(model, norm, each) for each in made)
+        vectors = (x, isotropic(x, seed), alike(x, seed))
+        real, random, gaussian = (change(model, norm, each) for each in vectors)
         with plain(norm):
             bare = change(model, norm, x).largest
         shuffled = []
@@ -307,27 +242,36 @@ def norm_rows(model: Model, ends: Ends, site: str, seed: int = 0) -> list[NormRo
             with in_another_order(norm, seed + order):
                 shuffled.append(change(model, norm, x).kept(words))
         falls, rises = real.falls(10), real.rises(10)
-        shares = (words[at].float().mean().item() for at in (falls, random.falls(10), rises))
-        rows.append(
-            NormRow(
-                real.kept(words),
-                random.kept(words),
-                shuffled,
-                real.before[words].sum().item(),
-                *shares,
-                falls=model.tokenizer.token_strings(falls),
-                rises=model.tokenizer.token_strings(rises),
-                as_probable=list(as_probable(real, words)),
-                alike=correlation(real.difference, gaussian.difference),
-                random=correlation(real.difference, random.difference),
-                bare=bare,
-            )
+        fallers, of_random, risers = (
+            words[at].float().mean().item() for at in (falls, random.falls(10), rises)
         )
+        row = {
+            "kept": real.kept(words),
+            "kept_of_random": random.kept(words),
+            "kept_shuffled": shuffled,
+            "before": real.before[words].sum().item(),
+            "fallers": fallers,
+            "fallers_of_random": of_random,
+            "risers": risers,
+            "falls": model.tokenizer.token_strings(falls),
+            "rises": model.tokenizer.token_strings(rises),
+            "as_probable": list(as_probable(real, words)),
+            "alike": correlation(real.difference, gaussian.difference),
+            "random": correlation(real.difference, random.difference),
+            "bare": bare,
+        }
+        rows.append(row)
     return rows
 
 
-def norm_parts(model: Model, ends: Ends, seed: int = 0) -> list[PartsRow]:
-    """Per ln1: its gain alone, its bias alone; passages one by one; entries in another order."""
+def norm_parts(model: Model, ends: Ends, seed: int = 0) -> list[dict]:
+    """Each ln1 taken apart, and read vector by vector.
+
+    "kept": of function words, {part of the norm: {stream, random: fraction}}. "alike_shuffled": as
+    "alike" of `norm_rows`, with gain and bias in another order. "one_by_one": the median
+    correlation of a vector's change with that of the others. "rise": the fraction of passages in
+    which function words rise.
+    """
     words, rows = function_words(model.tokenizer), []
     for layer, x in enumerate(ends.ln1):
         norm = norm_at(model, layer, "ln1")
@@ -340,8 +284,9 @@ def norm_parts(model: Model, ends: Ends, seed: int = 0) -> list[PartsRow]:
         one, each_kept = one_by_one(model, norm, x, words)
         with in_another_order(norm, seed):
             real, gaussian = (change(model, norm, v).difference for v in (x, alike(x, seed)))
-        rise = (each_kept > 1).float().mean().item()
-        rows.append(PartsRow(kept, correlation(real, gaussian), one.median().item(), rise))
+        row = {"kept": kept, "alike_shuffled": correlation(real, gaussian)}
+        row |= {"one_by_one": one.median().item(), "rise": (each_kept > 1).float().mean().item()}
+        rows.append(row)
     return rows
 
 
@@ -361,8 +306,13 @@ def final_norm(model: Model, ends: Ends, seed: int = 0) -> list[dict[str, float]
     return rows
 
 
-def norm_costs(model: Model, tokens: Tensor, seed: int = 0) -> NormCosts:
-    """What it costs to make one ln1 even, and to put the function words back in."""
+def norm_costs(model: Model, tokens: Tensor, seed: int = 0) -> dict:
+    """What it costs (nats per token) to change one ln1; each third layer of more than 12.
+
+    "whole": the loss without any change. "even": with an even gain; "even_folded": with the old one
+    in the matrices that read it; "as_far_at_random": a change as long. "words_back": function words
+    put back in, "random_back" along random directions; "…_everywhere": in all layers at once.
+    """
     whole, n_layers = cost(model, tokens).loss, model.config.n_layers
     toward = words_direction(model, function_words(model.tokenizer))
     generator = torch.Generator().manual_seed(seed)
@@ -384,9 +334,16 @@ def norm_costs(model: Model, tokens: Tensor, seed: int = 0) -> NormCosts:
         for layer in range(n_layers):
             edits |= words_put_back(model, layer, toward, along)
         everywhere.append(cost(model, tokens, edits).loss - whole)
-    words_back, random_back = [row[0] for row in back], [row[1:] for row in back]
-    in_all = everywhere[0], everywhere[1:]
-    return NormCosts(whole, evened, old_behind, far, words_back, random_back, *in_all)
+    return {
+        "whole": whole,
+        "even": evened,
+        "even_folded": old_behind,
+        "as_far_at_random": far,
+        "words_back": [row[0] for row in back],
+        "random_back": [row[1:] for row in back],
+        "words_back_everywhere": everywhere[0],
+        "random_back_everywhere": everywhere[1:],
+    }
 
 
 def every_norm(model: Model) -> dict[str, tuple[nn.Module, nn.Module]]:
@@ -439,24 +396,16 @@ def losses_and_sigmas(
     return torch.cat(losses), {name: torch.cat(each) for name, each in found.items()}
 
 
-class Constants(NamedTuple):
-    """What it costs (nats per token) if norms divide by constants; None: the numbers overflow."""
+def constants(model: Model, tokens: Tensor, reference: Tensor, seed: int = 0) -> dict:
+    """What it costs (nats per token) if norms divide by constants; None: the numbers overflow.
 
-    one: dict[str, float]  # norm by norm; not measured where all at once overflow
-    one_but_bos: dict[str, float]  # the same, if BOS keeps its own σ
-    all: float | None  # all norms at once
-    all_but_bos: float | None
-    bos_apart: float | None  # all norms at once, with a constant of its own for BOS
-    second_apart: float | None  # with one of its own for the second token
-    unusual: float | None  # of the cost with BOS apart, what the most unusual tenth pays
-    random: float | None  # what a random tenth pays
-    finite: float  # of the norms, those that read finite numbers at BOS, all at constants
-    finite_but_bos: float  # the same, if BOS keeps its own σ
-    of_bos: dict[str, list[float]]  # σ of BOS and of the others, norm by norm, undisturbed
-
-
-def constants(model: Model, tokens: Tensor, reference: Tensor, seed: int = 0) -> Constants:
-    """Constants are the mean σ in `reference`, of all tokens but BOS where nothing else is said."""
+    Constants are the mean σ in `reference`, of all tokens but BOS. "one": norm by norm, not
+    measured where all at once ("all") overflow; "…_but_bos": BOS keeps its own σ. "bos_apart",
+    "second_apart": all norms at once, with a constant of its own for BOS, or the second token.
+    "unusual", "random": of the cost with BOS apart, what the most unusual tenth of the tokens pays,
+    and a random tenth. "finite": of the norms, those that read finite numbers at BOS, all at
+    constants. "of_bos": σ of BOS and of the others, norm by norm, undisturbed.
+    """
     _, usual = losses_and_sigmas(model, reference)
     losses, own = losses_and_sigmas(model, tokens)
     n_pos = tokens.shape[1]
@@ -483,29 +432,29 @@ def constants(model: Model, tokens: Tensor, reference: Tensor, seed: int = 0) ->
     apart, second = added(fixed(apart=0))[0], added(fixed(apart=1))[0]
     paid, length = apart[:, 1:].flatten(), own["final"][:, 1:-1].flatten()
     unusual = (length / length.median()).log().abs()
-    lot = torch.rand(len(paid), generator=torch.Generator().manual_seed(seed))
-    tenths = [paid[size.topk(len(paid) // 10).indices] for size in (unusual, lot)]
-    costs = [each.mean() for each in (whole, but_bos, apart, second)]
-    costs += [tenth.sum() / paid.sum() for tenth in tenths]
+    random = torch.rand(len(paid), generator=torch.Generator().manual_seed(seed))
+    tenths = [paid[size.topk(len(paid) // 10).indices] for size in (unusual, random)]
     adds_up = bool(whole.isfinite().all())
-    return Constants(
-        one_by_one(fixed()) if adds_up else {},
-        one_by_one(fixed(keep_bos=True)) if adds_up else {},
-        *(each.item() if each.isfinite() else None for each in costs),
-        finite,
-        finite_but_bos,
-        {name: [each[:, 0].mean().item(), each[:, 1:].mean().item()] for name, each in own.items()},
-    )
+    costs = {
+        "all": whole.mean(),
+        "all_but_bos": but_bos.mean(),
+        "bos_apart": apart.mean(),
+        "second_apart": second.mean(),
+        "unusual": tenths[0].sum() / paid.sum(),
+        "random": tenths[1].sum() / paid.sum(),
+    }
+    return {
+        "one": one_by_one(fixed()) if adds_up else {},
+        "one_but_bos": one_by_one(fixed(keep_bos=True)) if adds_up else {},
+        **{name: each.item() if each.isfinite() else None for name, each in costs.items()},
+        "finite": finite,
+        "finite_but_bos": finite_but_bos,
+        "of_bos": {n: [x[:, 0].mean().item(), x[:, 1:].mean().item()] for n, x in own.items()},
+    }
 
 
 def of_constants(model: Model, name: str = "", seed: int = 0) -> dict:
     """Entry 22-constants of `make data WHAT=pretrained`."""
     n, n_pos = (32, 64) if model.config.family == "gpt2" else (8, 32)
     tokens, reference = windows(model, n)[:, :n_pos], windows(model, n, "train")[:, :n_pos]
-    return results.rounded(results.plain(constants(model, tokens, reference, seed)))
-
-
-def read_constants(name: str) -> Constants:
-    """What `make data WHAT=pretrained` measured of one model's norms at constants."""
-    found = results.read(f"pretrained/22-constants-{name}")
-    return Constants(*(found[key] for key in Constants._fields))
+    return rounded(constants(model, tokens, reference, seed))
