@@ -23,7 +23,7 @@ from chapters.sweep.storage import (
     duration,
     fail_stale_trials,
 )
-from chapters.sweep.study import claim, enqueue, opened, tell
+from chapters.sweep.study import claim, enqueue, id_of, opened, tell
 from sweeps import ASK, assert_every_point_is_complete_exactly_once, crowd, sweep_in
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -177,8 +177,8 @@ def test_a_trial_taken_for_dead_counts_once_and_its_result_is_kept(make, monkeyp
     def run_and_lose_once(sweep, trial, folder):
         run.append(trial.params["x"])
         if len(run) == 1:
-            with opened(sweep, print) as (storage, _):
-                storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+            with opened(sweep, print) as (storage, study):
+                assert tell(storage, study, trial, TrialState.FAIL)
         return {"loss": 1.0}
 
     monkeypatch.setattr(engine, "_run", run_and_lose_once)
@@ -226,7 +226,7 @@ def test_a_worker_that_keeps_dying_ends_its_trial_after_three_more(make):
             assert len(waiting) == (1 if times < 4 else 0)
             for trial in waiting:
                 assert claim(storage, study, trial, ASK)
-                assert tell(storage, trial, TrialState.FAIL)
+                assert tell(storage, study, trial, TrialState.FAIL)
         enqueue(study, make({"x": [0]}), failed=True)
         assert len(study.get_trials(states=(TrialState.WAITING,))) == 1
 
@@ -237,15 +237,15 @@ def test_a_trial_without_signs_of_life_is_ended_and_a_living_one_is_not(make):
         enqueue(study, sweep)
         dead, alive = study.get_trials()[:2]
         assert claim(storage, study, dead, ASK) and claim(storage, study, alive, ASK)
-        with Patience(9, print).heartbeat(storage, alive._trial_id):
+        with Patience(9, print).heartbeat(storage, id_of(storage, study, alive)):
             time.sleep(sweep.grace + 1.5)
             fail_stale_trials(study)
         states = [trial.state.name for trial in study.get_trials()]
         assert states == ["FAIL", "RUNNING", "WAITING"]
         assert lines == ["trial 0 will be tried again: no sign of life for 3 s"]
-        assert not tell(storage, dead, TrialState.COMPLETE, [1.0], metrics={"loss": 1.0})
-        assert tell(storage, alive, TrialState.COMPLETE, [1.0], metrics={"loss": 1.0})
-        assert tell(storage, alive, TrialState.COMPLETE, [1.0])  # the answer had been lost
+        assert not tell(storage, study, dead, TrialState.COMPLETE, [1.0], metrics={"loss": 1.0})
+        assert tell(storage, study, alive, TrialState.COMPLETE, [1.0], metrics={"loss": 1.0})
+        assert tell(storage, study, alive, TrialState.COMPLETE, [1.0])  # the answer had been lost
 
 
 def test_workers_that_start_at_once_claim_every_point_once(make):

@@ -43,6 +43,7 @@ from chapters.sweep.study import (
     claim,
     enqueue,
     failing_alike,
+    id_of,
     key_of,
     opened,
     progress,
@@ -103,17 +104,17 @@ def _conduct(sweep: Sweep, storage, study, trial: FrozenTrial, ask: Patience, fo
                 write_atomically(untold, json.dumps(result).encode())
             result = read_json(untold)
         except FAILURES as error:
-            ask(tell, storage, trial, TrialState.FAIL, reason=last_line(error))
+            ask(tell, storage, study, trial, TrialState.FAIL, reason=last_line(error))
             became = f"failed: {last_line(error)}"
         else:
             loss, became = result["metrics"]["loss"], "was taken for dead; its result is kept"
-            if ask(tell, storage, trial, TrialState.COMPLETE, [loss], **result):
+            if ask(tell, storage, study, trial, TrialState.COMPLETE, [loss], **result):
                 untold.unlink(missing_ok=True)
                 became = f"done: loss {loss:.4g} in {duration(result['seconds'])}"
         ask.log(f"trial with {what} {became}; {ask(progress, study, sweep)}")
     except KeyboardInterrupt:
         with contextlib.suppress(*STORAGE_ERRORS):
-            tell(storage, trial, TrialState.FAIL, reason=INTERRUPTED)
+            tell(storage, study, trial, TrialState.FAIL, reason=INTERRUPTED)
             enqueue(study, sweep)
         ask.log(f"interrupted: the trial with {what} waits again")
         raise
@@ -144,7 +145,7 @@ def work(sweep: Sweep, log: Callable[[str], None] = say) -> None:
             if not waiting and not running:
                 break
             for trial in waiting:
-                with ask.heartbeat(storage, trial._trial_id):
+                with ask.heartbeat(storage, ask(id_of, storage, study, trial)):
                     if claim(storage, study, trial, ask):
                         _conduct(sweep, storage, study, trial, ask, folder)
                         break

@@ -157,36 +157,46 @@ def enqueue(study: optuna.Study, sweep: Sweep, failed: bool = False) -> None:
         study.add_trial(optuna.create_trial(state=state, params=point, distributions=kinds))
 
 
+def id_of(storage, study: optuna.Study, trial: FrozenTrial) -> int:
+    """The number by which the storage knows a trial, among those of all its studies."""
+    study_id = storage.get_study_id_from_name(study.study_name)
+    return storage.get_trial_id_from_study_id_trial_number(study_id, trial.number)
+
+
 def claim(storage, study: optuna.Study, trial: FrozenTrial, ask: Callable) -> bool:
     """Whether the trial is ours now: one worker gets it, and no other trial of its point counts.
 
     Two that start a sweep at once may both let a point wait; the lower number counts.
     ask: calls the storage, step by step, so that a trial is not dropped when the storage goes away.
     """
-    ask(storage.record_heartbeat, trial._trial_id)  # first: who runs without one is never missed
+    trial_id = ask(id_of, storage, study, trial)
+    ask(storage.record_heartbeat, trial_id)  # first: who runs without one is never missed
     try:
-        if not ask(storage.set_trial_state_values, trial._trial_id, TrialState.RUNNING):
+        if not ask(storage.set_trial_state_values, trial_id, TrialState.RUNNING):
             return False
         for other in ask(study.get_trials, deepcopy=False):
             earlier = not other.state.is_finished() and other.number < trial.number
             same = key_of(other.params) == key_of(trial.params) and other.number != trial.number
             if same and (earlier or other.state == TrialState.COMPLETE):
-                ask(storage.set_trial_state_values, trial._trial_id, TrialState.PRUNED)
+                ask(storage.set_trial_state_values, trial_id, TrialState.PRUNED)
                 return False
     except optuna.exceptions.UpdateFinishedTrialError:
         return False
     return True
 
 
-def tell(storage, trial: FrozenTrial, state: TrialState, value=None, **facts) -> bool:
+def tell(
+    storage, study: optuna.Study, trial: FrozenTrial, state: TrialState, value=None, **facts
+) -> bool:
     """Finish a trial; False if it was given to another worker meanwhile."""
+    trial_id = id_of(storage, study, trial)
     try:
         for name, fact in facts.items():
-            storage.set_trial_user_attr(trial._trial_id, name, fact)
-        storage.set_trial_state_values(trial._trial_id, state, value)
+            storage.set_trial_user_attr(trial_id, name, fact)
+        storage.set_trial_state_values(trial_id, state, value)
     except optuna.exceptions.UpdateFinishedTrialError:
         # Perhaps it was finished by us, and only the answer was lost.
-        return storage.get_trial(trial._trial_id).state == state
+        return storage.get_trial(trial_id).state == state
     return True
 
 
