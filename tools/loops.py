@@ -5,14 +5,13 @@ torus: a whole network of notebook 13, from its map to the globe. They are drawn
 only.
 """
 
-import argparse
 import io
 from collections.abc import Callable, Iterable
 
 import numpy as np
 from PIL import Image
 
-import here  # noqa: F401
+import here
 from aot_helpers.base.files import write_atomically
 from aot_helpers.base.results import RESULTS
 from chapters.torus.journey import Journey
@@ -35,7 +34,7 @@ def torus() -> Iterable[tuple[np.ndarray, int]]:
 LOOPS: dict[str, Callable] = {"training": training, "torus": torus}
 
 
-def gif(frames: Iterable[tuple[np.ndarray, int]], colors: int = COLORS) -> bytes:
+def gif(frames: Iterable[tuple[np.ndarray, int]]) -> bytes:
     """(picture [y, x, 3], milliseconds) of each frame as a loop of one palette, without dither."""
     pictures, long = zip(*((Image.fromarray(each), ms) for each, ms in frames), strict=True)
     some = pictures[:: max(1, len(pictures) // 12)]
@@ -43,7 +42,7 @@ def gif(frames: Iterable[tuple[np.ndarray, int]], colors: int = COLORS) -> bytes
     for i, each in enumerate(some):
         sheet.paste(each, (0, i * each.height))
     palette = sheet.quantize(
-        colors, method=Image.Quantize.MEDIANCUT, kmeans=1, dither=Image.Dither.NONE
+        COLORS, method=Image.Quantize.MEDIANCUT, kmeans=1, dither=Image.Dither.NONE
     )
     few = [each.quantize(palette=palette, dither=Image.Dither.NONE) for each in pictures]
     few[0].save(
@@ -60,12 +59,7 @@ def gif(frames: Iterable[tuple[np.ndarray, int]], colors: int = COLORS) -> bytes
 
 def main() -> None:
     """Make the loops that are named, or all."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(LOOPS))
-    names = parser.parse_args().names or list(LOOPS)
-    if unknown := [name for name in names if name not in LOOPS]:
-        parser.error(f"no loop is called {', '.join(unknown)}; there are: {', '.join(LOOPS)}")
-    for name in names:
+    for name in here.names_of_command(__doc__, LOOPS):
         content = gif(LOOPS[name]())
         write_atomically(RESULTS / "figures" / f"{name}.gif", content)
         print(f"{name}.gif: {len(content) / 1000:.0f} kB")

@@ -6,60 +6,43 @@ which the page is built. About ten minutes on one core; the names of single cond
 these again.
 """
 
-import argparse
 import json
 import subprocess
-import sys
-from pathlib import Path
 
-import here  # noqa: F401
+import here
 from aot_helpers.base.files import write_atomically
+from aot_helpers.base.results import rounded
 from chapters.pages.playground import CONDITIONS, MEASURED
 
-ENGINE = Path(__file__).resolve().parent.parent / "tests" / "chapters" / "playground" / "engine.mjs"
+ENGINE = here.ROOT / "tests" / "chapters" / "playground" / "engine.mjs"
 SEEDS = (1, 2, 3, 4, 5)
 
 
-def train(runs: list[dict]) -> list[dict]:
-    """What came of each run, from tests/chapters/playground/engine.mjs."""
-    asked = json.dumps({"train": runs})
-    done = subprocess.run(
-        ["node", ENGINE], input=asked, text=True, capture_output=True, check=False
+def train(run: dict) -> dict:
+    """What came of a run, from tests/chapters/playground/engine.mjs."""
+    asked = json.dumps({"train": [run]})
+    told = subprocess.run(
+        ["node", ENGINE], input=asked, text=True, stdout=subprocess.PIPE, check=True
     )
-    if done.returncode:
-        sys.exit(f"the engine stopped: {done.stderr[-2000:]}")
-    return json.loads(done.stdout)["train"]
-
-
-def rounded(value):
-    """Numbers of three decimals, in lists and dicts as well."""
-    if isinstance(value, dict):
-        return {name: rounded(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [rounded(each) for each in value]
-    return round(value, 3) if isinstance(value, float) else value
+    (found,) = json.loads(told.stdout)["train"]
+    return found
 
 
 def main(names: list[str]) -> None:
     measured = json.loads(MEASURED.read_text("utf-8")) if MEASURED.exists() else {}
-    for name in names or CONDITIONS:
+    for name in names:
         asked = dict(CONDITIONS[name])
         settings, seeds = asked.pop("settings"), asked.pop("seeds", SEEDS)
         measured[name] = []
         for seed in seeds:
-            (run,) = train([{**asked, "settings": {**settings, "seed": seed}}])
+            run = train({**asked, "settings": {**settings, "seed": seed}})
             if "film" in run:  # of one induction head
                 film, head = run.pop("film"), run["induction"][0]
                 run |= {"film": [layers[1][head] for layers in film]} if seed == 1 else {}
-            measured[name].append(rounded({"seed": seed, **run}))
+            measured[name].append(rounded({"seed": seed, **run}, ".3f"))
             print(name, seed, "at", run["at"], "change", run["change"], flush=True)
         write_atomically(MEASURED, (json.dumps(measured, separators=(",", ":")) + "\n").encode())
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", help=", ".join(CONDITIONS))
-    names = parser.parse_args().names
-    if unknown := set(names) - set(CONDITIONS):
-        parser.error(f"no condition is called {', '.join(sorted(unknown))}")
-    main(names)
+    main(here.names_of_command(__doc__, CONDITIONS))

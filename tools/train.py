@@ -6,21 +6,18 @@ the GPT-2 and the torus networks go to data/pretrained/ and data/torus/. One thr
 CPU; under torchrun or accelerate launch the processes share every batch, on GPUs if there are.
 """
 
-import argparse
 import copy
 import hashlib
 import json
-import platform
 import time
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import here  # noqa: F401
+import here
 import recipes
 from aot_helpers import parallel, setup
 from aot_helpers.base import files
@@ -183,10 +180,7 @@ def provenance_of(
             "objective": training.objective,
             "batch_size": run.batch_size,
         },
-        "versions": {
-            "python": platform.python_version(),
-            **{package: version(package) for package in ("torch", "transformers", "tokenizers")},
-        },
+        "versions": here.versions("torch", "transformers", "tokenizers"),
         "seconds": round(history.seconds),
     }
 
@@ -296,7 +290,7 @@ def make_torus(name: str) -> None:
         "measured_at": found.steps,
         "sha256": hashes(folder, [file])[file],
         "seconds": round(seconds),
-        "versions": {"python": platform.python_version(), "torch": version("torch")},
+        "versions": here.versions("torch"),
     }
     runs = {each: runs[each] for each in recipes.TORUS if each in runs}
     write_atomically(index, (json.dumps(runs, indent=1) + "\n").encode())
@@ -307,16 +301,11 @@ def make_torus(name: str) -> None:
 def main(arguments: list[str] | None = None) -> None:
     makers = {make: recipes.RUNS, make_torus: recipes.TORUS, make_gpt2: recipes.GPT2}
     known = {name: maker for maker, runs in makers.items() for name in runs}
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("names", nargs="*", help="of data/recipes.toml; none: all, in their order")
-    names = parser.parse_args(arguments).names
-    if unknown := ", ".join(set(names) - set(known)):
-        parser.error(f"unknown: {unknown}; there are {', '.join(known)}")
-    start = time.perf_counter()
-    for name in names or known:
+    names, start = here.names_of_command(__doc__, known, arguments), time.perf_counter()
+    for name in names:
         known[name](name)
     if parallel.rank() == 0:
-        print(f"{len(names or known)} runs in {(time.perf_counter() - start) / 60:.0f} minutes")
+        print(f"{len(names)} runs in {(time.perf_counter() - start) / 60:.0f} minutes")
 
 
 if __name__ == "__main__":
