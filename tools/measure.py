@@ -19,15 +19,13 @@ and said.
 
 import argparse
 import hashlib
-import platform
 import time
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
 
-import here  # noqa: F401
+import here
 from aot_helpers import load_checkpoint, load_corpus, load_pretrained, setup
 from aot_helpers.base.results import RESULTS, rounded, write
 from aot_helpers.models.checkpoints import list_checkpoints
@@ -67,13 +65,13 @@ NOTEBOOKS: dict[str, Callable] = {
     "24-above": above.pretrained,
     "24-again": named_again.pretrained,
 }
-# Measured in the notebook itself; and a model that was trained on windows written twice, and has
-# read no "keep at bay".
-LEFT_OUT = {(notebook, "docstrings-gpt2") for notebook in ("00", "07", "21", "22", "23")}
-LEFT_OUT |= {(n, "docstrings-gpt2") for n in ("20-heads", "20-relations", "23-constant")}
-LEFT_OUT |= {(n, "docstrings-gpt2") for n in ("24-names", "24", "24-above", "24-again")}
-# Its heads and neuron were not sought.
-LEFT_OUT |= {(n, "gpt2") for n in ("20-relations", "23-constant", "24", "24-above", "24-again")}
+OF_ONE_MODEL = {"20-relations", "23-constant", "24", "24-above", "24-again"}
+LEFT_OUT = {
+    # Measured in the notebook itself; and it was trained on windows written twice, and has read no
+    # "keep at bay".
+    "docstrings-gpt2": OF_ONE_MODEL | {"00", "07", "20-heads", "21", "22", "23", "24-names"},
+    "gpt2": OF_ONE_MODEL,  # its heads and neuron were not sought
+}
 
 
 def within_reach(names: list[str], load: Callable) -> Iterator[tuple[str, object]]:
@@ -115,15 +113,14 @@ def weights_sha256(model) -> str:
 
 def provenance(model, name: str) -> dict:
     """Which model this is, and what read it."""
-    packages = ("torch", "transformers", "tokenizers")
-    versions = {"python": platform.python_version()} | {each: version(each) for each in packages}
-    shape = {
-        key: getattr(model.config, key) for key in ("family", "n_layers", "n_heads", "d_model")
+    shape = ("family", "n_layers", "n_heads", "d_model")
+    return {
+        "model": name,
+        "source": model.tokenizer.source,
+        "weights_sha256": weights_sha256(model),
+        **{key: getattr(model.config, key) for key in shape},
+        "versions": here.versions("torch", "transformers", "tokenizers"),
     }
-    weights = {"weights_sha256": weights_sha256(model)}
-    return (
-        {"model": name, "source": model.tokenizer.source} | weights | shape | {"versions": versions}
-    )
 
 
 def pretrained(names: list[str], seed: int, notebooks: list[str], folder: Path) -> None:
@@ -135,7 +132,7 @@ def pretrained(names: list[str], seed: int, notebooks: list[str], folder: Path) 
 
     for name, model in within_reach(names, load):
         for notebook in notebooks:
-            if (notebook, name) in LEFT_OUT:
+            if notebook in LEFT_OUT.get(name, ()):
                 continue
             start = time.perf_counter()
             try:
@@ -150,16 +147,12 @@ def pretrained(names: list[str], seed: int, notebooks: list[str], folder: Path) 
 
 def reviews(names: list[str]) -> None:
     """What heads that rest do in real reviews: models of reviews with a single layer."""
-    corpus, start = load_corpus("imdb", "test"), time.perf_counter()
-    found = {}
+    corpus, start, rows = load_corpus("imdb", "test"), time.perf_counter(), []
     for name in names:
         model = load_checkpoint(name).requires_grad_(False)
-        found[name] = rounded(resting_heads.measured(model, corpus.texts))
+        row = {"model": name, "weights_sha256": weights_sha256(model)}
+        rows.append(row | rounded(resting_heads.measured(model, corpus.texts)))
     told = {"corpus": corpus.source, "seconds": round(time.perf_counter() - start)}
-    rows = [
-        {"model": name, "weights_sha256": weights_sha256(load_checkpoint(name))} | each
-        for name, each in found.items()
-    ]
     write("reviews", told | {"models": rows}, rows="models")
 
 
