@@ -20,7 +20,7 @@ import which
 
 PYPROJECT = '[tool.aot]\nrepository = "someone/attention-only-transformers"\n'
 BADGE = "[![Colab](badge.svg)](https://colab.research.google.com/github/OWNER/attention-only-transformers/blob/HEAD/notebooks/00_first.ipynb)"
-README = f"# Title\n{BADGE}\n\n## The notebooks\n\n| old |\n|---|\n\nMore.\n\n## End\n"
+README = f"# Title\n{BADGE}\n\n{'| old |'.join(publish.MARKS)}\n\nMore.\n\n## End\n"
 
 
 @pytest.fixture
@@ -161,9 +161,9 @@ def test_only_what_was_run_is_published_and_all_links_are_renewed(project):
     assert "old" not in readme and "OWNER" not in readme and "\nMore.\n\n## End\n" in readme
     assert "2 tours in 2 min" in readme and "were declared before" in readme
     publish.publish([], [], project)
-    assert (project / "README.md").read_text("utf-8") == readme  # now between the marks
+    assert (project / "README.md").read_text("utf-8") == readme
     (project / "README.md").write_text("# Title\n")
-    with pytest.raises(SystemExit, match="## The notebooks"):
+    with pytest.raises(SystemExit, match="README.md lacks the lines <!-- notebooks:start"):
         publish.publish([first], [], project)
 
 

@@ -41,8 +41,7 @@ STRIP = [  # What changes from run to run, or from machine to machine; outputs a
     "cell.metadata.collapsed",
 ]
 
-MARKS = "<!-- notebooks:start -->", "<!-- notebooks:end -->"  # around the table in README.md
-HEADING = "## The notebooks"
+MARKS = "<!-- notebooks:start -->\n", "\n<!-- notebooks:end -->"  # around the table in README.md
 # With fewer colors, how much a channel of any pixel may change, of 255; and how much more than a
 # twentieth of the pixels may not: no bands in soft light.
 FARTHEST, SOFT, FEW = 16, 8, 0.05
@@ -219,18 +218,17 @@ def notebook_table(folder: Path, measured: dict) -> str:
 def readme_text(root: Path, measured: dict) -> str:
     """README.md with a new table of notebooks and the right links.
 
-    The table stands between the two lines MARKS; where they are missing, they are put under the
-    heading HEADING, in the place of the table that follows it. Ends the program without a heading.
+    The table stands between the two lines MARKS. Ends the program where they are missing.
     """
-    (start, end), text = MARKS, (root / "README.md").read_text(encoding="utf-8")
-    if start not in text or end not in text:
-        below = rf"^{HEADING}\n(\s*\n)*(\|.*\n)*"
-        text, found = re.subn(below, f"{HEADING}\n\n{start}\n{end}\n", text, flags=re.M)
-        if not found:
-            sys.exit(f"README.md lacks the heading {HEADING!r}, under which the table belongs")
-    before, rest = text.split(start, 1)
-    table, after = notebook_table(root / "notebooks", measured), rest.split(end, 1)[1]
-    return replace_repository(f"{before}{start}\n{table}\n{end}{after}", repository_name(root))
+    table = notebook_table(root / "notebooks", measured)
+    text, found = re.subn(
+        rf"(?s)(?<={MARKS[0]}).*(?={MARKS[1]})",
+        lambda _: table,
+        (root / "README.md").read_text(encoding="utf-8"),
+    )
+    if not found:
+        sys.exit(f"README.md lacks the lines {' and '.join(map(str.strip, MARKS))}")
+    return replace_repository(text, repository_name(root))
 
 
 def claims_file(results: Path, notebook: Path) -> Path | None:
