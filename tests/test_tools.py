@@ -13,7 +13,6 @@ import torch
 import bench
 import check
 import here
-import lesson
 import recipes
 import train
 from aot_helpers.base import files
@@ -150,28 +149,6 @@ def test_a_tool_imports_here_before_the_package(path):
         for name in [getattr(each, "module", None) or each.names[0].name]
     ]
     assert next((name for name in imported if name in names), "here") == "here"
-
-
-def test_a_lesson_is_measured_by_what_its_reader_sees():
-    text = "# 12 heads\n\nHead 3 has `2 + 2` (as [notebook 04](04_x.ipynb)), 40 % of 1,200 tokens."
-    folded = {"tags": ["hide-input"], "jupyter": {"source_hidden": True}}
-    printed = [{"output_type": "stream", "text": ["0.5 and -2.5"]}]
-    prompt = "**Before you run the next cell:** why?\n\n<details>7 9</details>"
-    notebook = {
-        "cells": [
-            {"cell_type": "markdown", "source": [text]},
-            {"cell_type": "markdown", "source": [prompt]},
-            {"cell_type": "code", "source": ["a\n\nb"], "outputs": printed, "metadata": folded},
-        ]
-    }
-    found = lesson.lesson_measures(notebook)
-    # Head has x as of tokens. Before you run the next cell: why?
-    assert found["words"] == 13
-    assert found["num/100w"] == pytest.approx(100 * len(["3", "40 %", "1,200"]) / found["words"])
-    assert (found["num/para"], found["printed"], found["told"]) == (3, 2, 1)
-    assert (found["code"], found["folded"]) == (0, 2)
-    with pytest.raises(SystemExit, match="no tour begins with 77; write two digits"):
-        lesson.main(["77"])
 
 
 def test_a_check_of_some_notebooks_reads_what_belongs_to_them():
