@@ -16,7 +16,8 @@ LOADS = {  # what a browser fetches by itself
     "embed": "src",
     "object": "data",
 }
-STYLE_URL = re.compile(r"""url\(\s*['"]?([^'")]+)|@import\s+['"]([^'"]+)""")
+LEADS = ("canonical", "next", "prev", "search", "index")  # kinds of <link> that load nothing
+STYLE_URL = re.compile(r"""(?:url\(\s*['"]?|@import\s+['"])([^'")]+)""")
 
 
 class Page(HTMLParser):
@@ -32,17 +33,11 @@ class Page(HTMLParser):
         given = dict(attrs)
         self.ids.update(filter(None, (given.get("id"), given.get("name") if tag == "a" else None)))
         self.style = tag == "style"
-        if tag == "link" and given.get("rel") not in (
-            "canonical",
-            "next",
-            "prev",
-            "search",
-            "index",
-        ):
+        if tag == "link" and given.get("rel") not in LEADS:
             self.loads.append(given.get("href") or "")
         if tag in LOADS and given.get(LOADS[tag]):
             self.loads.append(given[LOADS[tag]])
-        self.loads += [u for pair in STYLE_URL.findall(given.get("style") or "") for u in pair if u]
+        self.loads += STYLE_URL.findall(given.get("style") or "")
         if tag == "a" and given.get("href") is not None:
             self.links.append(given["href"])
         if tag == "img" and not (given.get("alt") or "").strip():
@@ -50,7 +45,7 @@ class Page(HTMLParser):
 
     def handle_data(self, data):
         if self.style:
-            self.loads += [u for pair in STYLE_URL.findall(data) for u in pair if u]
+            self.loads += STYLE_URL.findall(data)
             self.style = False
         else:
             self.words += len(data.split())
@@ -107,7 +102,7 @@ def outside_requests(book: Path, pages: dict[str, Page]) -> list[str]:
         if is_elsewhere(address)
     ]
     for path in sorted(book.rglob("*.css")):
-        found = (u for pair in STYLE_URL.findall(path.read_text("utf-8")) for u in pair if u)
+        found = STYLE_URL.findall(path.read_text("utf-8"))
         lines += [f"{path.relative_to(book)} loads {u}" for u in found if is_elsewhere(u)]
     return lines
 
