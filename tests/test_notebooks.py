@@ -23,7 +23,7 @@ every_tour = pytest.mark.parametrize("path", TOUR, ids=lambda path: path.stem)
 every_evidence = pytest.mark.parametrize("path", EVIDENCE, ids=lambda path: path.stem)
 
 EXERCISE = re.compile(r"\*\*Exercise (\d\d\.\d) \([^()]+, (\d+) minutes\)\.\*\*")
-CALLED = r"(?:aot\.)?"  # a notebook calls grade(…), or aot.grade(…)
+STRING = re.compile(r"""(print\()?f?(["'])((?:(?!\2).)*)\2([\]:]?)""")
 
 
 def read(path):
@@ -53,12 +53,34 @@ def called(path, name: str) -> list[ast.Call]:
     return [call for call in calls if ast.unparse(call.func) in (name, f"aot.{name}")]
 
 
+def is_folded(cell: dict, part: str) -> bool:
+    """Whether a cell's "source" or "outputs" are folded, in JupyterLab and in the built book."""
+    tag, metadata = {"source": "hide-input", "outputs": "hide-output"}[part], cell["metadata"]
+    return metadata.get("jupyter", {}).get(f"{part}_hidden") and tag in metadata.get("tags", [])
+
+
+def giveaways(cells: list[dict]) -> list[str]:
+    """The sentences that stand as strings in the code in sight, such as the titles of figures.
+
+    No key, question, label before a value or text with periods; and no f-string that says what is
+    measured, as by print or {x:.2f}, where {piece!r} in a title only names something.
+    """
+    code, found = ["".join(cell["source"]) for cell in cells if not is_folded(cell, "source")], []
+    for printed, _, text, key in STRING.findall("\n".join(code)):
+        values = re.findall(r"\{(.*?)\}", text)
+        measured = any(printed or not re.fullmatch(r"\w+(!r)?", value) for value in values)
+        sentence = re.fullmatch(r"[“‘]?[A-Z0-9].{23,}[^.?:]", text) and ". " not in text
+        if sentence and text.count(" ") > 2 and not (key or measured):
+            found.append(text)
+    return found
+
+
 def answers_in_sight(notebook: dict) -> list[str]:
     """The code whose output answers a prediction and is not folded; predictions without answer."""
     found = []
     for question, answers in lesson.predictions(notebook):
         shown = [cell for cell in answers if cell["outputs"]]
-        found += [source(cell) for cell in shown if not lesson.is_folded(cell, "outputs")]
+        found += [source(cell) for cell in shown if not is_folded(cell, "outputs")]
         found += [] if shown else [f"no output follows: {question}"]
     return found
 
@@ -135,7 +157,7 @@ def test_a_tour_makes_no_claim(path):
 def test_a_tour_ends_with_the_folded_table_of_its_claims(path):
     last = cells(path, "code")[-1]
     assert source(last) == f'aot.claims_table("{path.name[:2]}")'
-    assert lesson.is_folded(last, "outputs")
+    assert is_folded(last, "outputs")
 
 
 @every_tour
@@ -143,7 +165,7 @@ def test_a_tour_folds_its_setting_up(path):
     code = cells(path, "code")
     set_up = [c for c in code if re.search(r"^(?:import|from) ", source(c), re.M)]
     set_up += [code[0], *filter(is_parameters, code)]
-    assert [source(c) for c in set_up if not lesson.is_folded(c, "source")] == []
+    assert [source(c) for c in set_up if not is_folded(c, "source")] == []
 
 
 @every_tour
@@ -161,7 +183,7 @@ def test_a_tour_folds_its_answers(path):
 
 @every_tour
 def test_a_tour_gives_no_answer_away(path):
-    found = [told for _, code in lesson.predictions(read(path)) for told in lesson.giveaways(code)]
+    found = [told for _, code in lesson.predictions(read(path)) for told in giveaways(code)]
     assert found == [], "draw it in a cell of its own, whose input is folded"
 
 
@@ -185,9 +207,9 @@ def test_a_tour_gives_no_answer_away(path):
 )
 def test_what_gives_an_answer_away(code, n):
     cell = {"source": [code], "metadata": {}}
-    assert len(lesson.giveaways([cell])) == n
+    assert len(giveaways([cell])) == n
     cell["metadata"] = {"tags": ["hide-input"], "jupyter": {"source_hidden": True}}
-    assert lesson.giveaways([cell]) == []
+    assert giveaways([cell]) == []
 
 
 def test_what_counts_as_folded():
