@@ -103,14 +103,6 @@ def test_showing_takes_numbers_and_needs_no_torch(module):
     assert {name.split(".")[0] for name in own_imports(module)} <= {"showing", "base"}
 
 
-def test_every_module_begins_with_one_sentence_about_it():
-    for module, tree in (LIBRARY | CHAPTER_MODULES).items():
-        first, _, rest = (ast.get_docstring(tree) or "").partition("\n")
-        assert re.fullmatch(r"[A-Z`].{19,98}[.?]", first), (module, first)
-        assert not re.search(r"[.!] [A-Z]", first), (module, "more than one sentence")
-        assert not rest.split("\n")[0].strip(), (module, "the first sentence has one line")
-
-
 def test_the_map_in_using_names_every_module():
     page = (ROOT / "docs/using.md").read_text("utf-8")
     linked = set(re.findall(r"\(\.\./aot_helpers/([\w/]+)\.py\)", page))
@@ -137,20 +129,6 @@ for module in [None, *{late!r}]:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_a_figure_takes_its_title_from_the_notebook_that_has_the_numbers():
-    untitled = set()
-    showing = {name: tree for name, tree in LIBRARY.items() if name.startswith("showing.")}
-    for module, tree in (showing | CHAPTER_MODULES).items():
-        for node in tree.body:
-            if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
-                continue
-            if node.returns is not None and ast.unparse(node.returns) in ("Figure", "plt.Figure"):
-                names = {each.arg for each in node.args.args + node.args.kwonlyargs}
-                if not names & {"title", "titles"}:
-                    untitled.add(f"{module.split('.')[-1]}.{node.name}")
-    assert not untitled
 
 
 def test_no_drawing_loads_what_it_draws():

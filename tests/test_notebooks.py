@@ -191,18 +191,12 @@ def test_a_tour_gives_no_answer_away(path):
     ("code", "n"),
     [
         ('title = "Without the two heads nothing is copied"\nfigures.draw(x, title)', 1),
-        ('figures.draw({"a": x}, title=f"The heads use what stood at {piece!r}")', 1),
         ('print("Without the two heads nothing is copied")', 1),
         ('print(f"Without both heads {lost} are lost, with one {one}")', 0),
         ('title = f"Without both heads {lost:.0%} of it is lost"', 0),
-        ('title = f"{len(heads)} heads of all are needed for it"', 0),
         ('title = "Which of the two heads does the model need?"', 0),
-        ('print("Loss without either of the two heads:", loss)', 0),
-        ('rows = {"Without either of the two heads": loss}', 0),
         ('rows["Without either of the two heads"] = loss', 0),
         ('ids = encode("In the morning Mira Soken met the dog. Then")', 0),
-        ('title = "The two heads, ablated"', 0),
-        ('def lost():\n    """What is lost without the two heads."""', 0),
     ],
 )
 def test_what_gives_an_answer_away(code, n):
@@ -222,11 +216,9 @@ def test_what_counts_as_folded():
         ([ask, folded, text, open_], 0),
         ([ask, define, text, define, folded, text, open_], 0),
         ([ask, open_, text], 1),
-        ([ask, folded, open_, text], 1),
         ([ask, define, open_, ask, folded], 1),
         ([ask, open_ | {"metadata": {"tags": ["hide-output"]}}], 1),
         ([ask, define, ask, folded], 1),
-        ([ask], 1),
     ):
         assert len(answers_in_sight({"cells": cells_})) == n
 

@@ -252,29 +252,7 @@ def test_workers_that_start_at_once_claim_every_point_once(make):
     assert sorted(crowd(make({"x": list(range(8))}))) == list(range(8))
 
 
-def test_patience_waits_and_says_so_and_ends(monkeypatch):
-    lines, pauses, answers = [], [], ["late", None, None, None]
-    monkeypatch.setattr(time, "sleep", pauses.append)
-
-    def ask(word):
-        if answer := answers.pop():
-            return answer + word
-        raise sqlalchemy.exc.OperationalError("SELECT", {}, OSError("connection refused"))
-
-    assert Patience(60, lines.append)(ask, "!") == "late!"
-    assert "connection refused" in lines[0] and "waiting up to 60 s" in lines[0]
-    assert "answers again" in lines[1] and len(lines) == 2
-    assert len(pauses) == 3 and pauses == sorted(pauses)
-    answers += [None] * 3
-    with pytest.raises(ConnectionError, match="0 s.*same command goes on"):
-        Patience(0, lines.append)(ask, "!")
-    with pytest.raises(sqlalchemy.exc.ProgrammingError):  # our mistake, not an absence
-        Patience(60, print)(
-            lambda: (_ for _ in ()).throw(sqlalchemy.exc.ProgrammingError("", {}, OSError()))
-        )
-
-
-def test_an_absence_is_seen_behind_the_errors_that_it_causes(monkeypatch):
+def test_patience_tells_an_absence_from_a_mistake_of_ours(monkeypatch):
     """Optuna asks again in the broken transaction, and SQLAlchemy then complains of that."""
     lines, answers = [], ["late", None]
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
@@ -287,8 +265,13 @@ def test_an_absence_is_seen_behind_the_errors_that_it_causes(monkeypatch):
         except sqlalchemy.exc.OperationalError:
             raise sqlalchemy.exc.PendingRollbackError("roll back first")  # noqa: B904
 
+    def mistake():
+        raise sqlalchemy.exc.ProgrammingError("", {}, OSError())
+
     assert Patience(60, lines.append)(ask) == "late"
     assert "server closed" in lines[0] and "answers again" in lines[1]
+    with pytest.raises(sqlalchemy.exc.ProgrammingError):
+        Patience(60, print)(mistake)
 
 
 def test_lengths_of_time():

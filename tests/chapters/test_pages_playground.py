@@ -18,7 +18,7 @@ from aot_helpers.training.optimizers import make_optimizer
 from chapters.pages import playground
 from chapters.pages.playground import CONDITIONS, EARLY
 from chapters.pages.standalone import filled
-from chapters.pages.weights import load_playground
+from chapters.pages.weights import SETTINGS, load_playground
 from standalone_pages import assert_asks_for_nothing
 
 ENGINE = Path(__file__).parent / "playground" / "engine.mjs"
@@ -82,6 +82,15 @@ def a_model(n_layers, positions, smeared):
     return model, torch.randint(64, (5, 20))
 
 
+def case(model, tokens, **rates) -> dict:
+    """What the engine is asked: a model's settings and weights, and tokens."""
+    return {
+        "settings": rates | {name: getattr(model.config, ours) for name, ours in SETTINGS.items()},
+        "tokens": tokens.tolist(),
+        "weights": {name: W.tolist() for name, W in named(model, lambda p: p).items()},
+    }
+
+
 def gradient(p):
     return torch.zeros_like(p) if p.grad is None else p.grad
 
@@ -100,30 +109,10 @@ def assert_close(found, wanted, share):
 @pytest.mark.parametrize("kernels", ["wasm", "plain"])
 def test_loss_gradients_and_updates_are_those_of_pytorch(kernels):
     made = {case: a_model(*settings) for case, settings in CASES.items()}
-    sent = [
-        {
-            "settings": {
-                "nLayers": model.config.n_layers,
-                "nHeads": 3,
-                "dModel": 24,
-                "dHead": 12,
-                "nCtx": 19,
-                "positions": model.config.positions,
-                "smearedKeys": model.config.smeared_keys,
-                "rate": 0.01,
-                "rateHeads": 0.02,
-                "rateRelative": 0.1,
-                "warmup": 20,
-            },
-            "tokens": tokens.tolist(),
-            "kernels": kernels,
-            "weights": {name: W.tolist() for name, W in named(model, lambda p: p).items()},
-        }
-        for model, tokens in made.values()
-    ]
-    for (model, tokens), found in zip(
-        made.values(), engine(gradients=sent)["gradients"], strict=True
-    ):
+    rates = {"rate": 0.01, "rateHeads": 0.02, "rateRelative": 0.1, "warmup": 20}
+    sent = [case(*each, **rates) | {"kernels": kernels} for each in made.values()]
+    answers = engine(gradients=sent)["gradients"]
+    for (model, tokens), found in zip(made.values(), answers, strict=True):
         exact = AttentionOnlyTransformer(model.config).double()
         exact.load_state_dict(model.state_dict())
         loss = loss_of(exact, tokens)
@@ -135,14 +124,8 @@ def test_loss_gradients_and_updates_are_those_of_pytorch(kernels):
         )
         gradients = named(exact, gradient)
         assert_close(found["gradients"], gradients, 1e-4)
-        config = TrainConfig(
-            10,
-            0.01,
-            weight_decay=0.0,
-            optimizer="muon",
-            learning_rate_heads=0.02,
-            learning_rate_relative=10.0,
-        )
+        factors = {"learning_rate_heads": 0.02, "learning_rate_relative": 10.0}
+        config = TrainConfig(10, 0.01, weight_decay=0.0, optimizer="muon", **factors)
         start = named(exact, lambda p: p.detach().clone())
         exact.zero_grad()
         optimizer = make_optimizer(exact, config)
@@ -197,15 +180,6 @@ def test_two_seeds_copy_when_it_was_measured_and_one_layer_does_not():
     assert [run["at"] for run in two] == [run["at"] for run in published]  # the same on any machine
     assert all(run["at"] <= 300 for run in two)
     assert one["at"] is None and one["copied"] < 0.3
-
-
-@needs_node
-def test_settings_and_seed_give_the_same_weights_again():
-    run = {"settings": {"seed": 7, "smearedKeys": True}, "limit": 30, "file": True}
-    once, again, other = engine(
-        train=[run, run, {**run, "settings": {"seed": 8, "smearedKeys": True}}]
-    )["train"]
-    assert once["file"] == again["file"] != other["file"]
 
 
 def worker(*talk) -> list[dict]:
@@ -275,21 +249,10 @@ def test_the_kernels_are_those_of_their_source(tmp_path):
     """Made anew from kernels.c they compute what those in the package do, and plain JavaScript."""
     made = tmp_path / "kernels.wasm"
     subprocess.run(["sh", playground.PARTS / "build_kernels.sh", made], check=True)
-    model, tokens = a_model(2, "relative", True)
-    case = {
-        "settings": {
-            "nHeads": 3,
-            "dModel": 24,
-            "dHead": 12,
-            "nCtx": 19,
-            "smearedKeys": True,
-        },
-        "tokens": tokens.tolist(),
-        "weights": {name: W.tolist() for name, W in named(model, lambda p: p).items()},
-    }
+    sent = case(*a_model(2, "relative", True))
 
     def found(kernels, how):
-        return engine(kernels, gradients=[{**case, "kernels": how}])["gradients"][0]
+        return engine(kernels, gradients=[{**sent, "kernels": how}])["gradients"][0]
 
     ours, anew = found(playground.PARTS / "kernels.wasm", "wasm"), found(made, "wasm")
     plain = found(made, "plain")
