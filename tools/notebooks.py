@@ -165,12 +165,17 @@ def run_all(notebooks: list[Path], parameters: dict, runs: Path, jobs: int) -> l
             )
             write_summary([results[each] for each in notebooks if each in results], runs)
     except KeyboardInterrupt:
-        workers = [p for p in multiprocessing.active_children() if p.pid]
-        processes = [psutil.Process(worker.pid) for worker in workers]
-        processes += [kernel for worker in processes for kernel in worker.children(recursive=True)]
-        for process in processes:
-            process.kill()
-        psutil.wait_procs(processes, timeout=5)
+        # The pool itself waits for its workers: if psutil did, it would take their exit codes, and
+        # the pool, which then never learns that they ended, would ask for ever.
+        workers, kernels = multiprocessing.active_children(), []
+        for worker in workers:
+            with contextlib.suppress(psutil.Error):  # it may have ended since it was listed
+                kernels += psutil.Process(worker.pid).children(recursive=True)
+            worker.kill()
+        for kernel in kernels:
+            with contextlib.suppress(psutil.Error):
+                kernel.kill()
+        psutil.wait_procs(kernels, timeout=5)
         raise
     finally:
         pool.shutdown(cancel_futures=True)
