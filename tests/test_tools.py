@@ -2,7 +2,6 @@
 
 import ast
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 import torch
 
 import bench
-import check
 import here
 import recipes
 import train
@@ -149,13 +147,3 @@ def test_a_tool_imports_here_before_the_package(path):
         for name in [getattr(each, "module", None) or each.names[0].name]
     ]
     assert next((name for name in imported if name in names), "here") == "here"
-
-
-def test_a_check_of_some_notebooks_reads_what_belongs_to_them():
-    lint = check.commands(["05", "12"])["lint"]
-    names = {path.name for path in lint if isinstance(path, Path)}
-    assert {re.search(r"\d\d", name)[0] for name in names} == {"05", "12"}
-    assert {"05_training_and_sampling.ipynb", "nb12_in_context_learning"} < names
-    assert check.ROOT in check.commands([])["lint"]
-    with pytest.raises(SystemExit, match="'5'; there are 00_start_here"):
-        check.commands(["5"])
