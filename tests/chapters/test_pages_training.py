@@ -176,7 +176,7 @@ def test_both_kinds_of_heads_are_needed_and_are_what_they_are_called():
 
 
 def test_the_page_is_small_whole_and_asks_for_nothing(tmp_path, run):
-    size = training.save_training_page(tmp_path / "page.html", run)
+    size = training.save_training_page(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text("utf-8")
     assert size == len(page.encode()) <= 4_000_000
     assert_asks_for_nothing(page)
@@ -185,7 +185,7 @@ def test_the_page_is_small_whole_and_asks_for_nothing(tmp_path, run):
 
 def test_what_cannot_be_packed_is_refused(run):
     with pytest.raises(ValueError, match=r"no weights of steps \[50\]; there are: 0, 100"):
-        training.read_run("stories-2l", (0, 50))
+        training.read_run((0, 50))
     with pytest.raises(ValueError, match="byte-level byte-pair encoding only"):
         training.packed_tokenizer({"model": {"type": "WordLevel"}, "pre_tokenizer": None})
     far = {0: {"W_E": np.zeros((1, 1))}, 1: {"W_E": np.full((1, 1), 100.0)}}

@@ -17,14 +17,7 @@ from matplotlib.figure import Figure
 
 from aot_helpers.showing.diagrams import SHADES
 from aot_helpers.showing.widgets import Page, png, script_data
-from chapters.pages.standalone import (
-    filled,
-    is_in_book,
-    links,
-    save_page,
-    sites,
-    standalone_page,
-)
+from chapters.pages.standalone import filled, is_in_book, links, save_page, sites, standalone_page
 
 PARTS = Path(__file__).parent / "static" / "playground"
 MEASURED = PARTS / "measured.json"

@@ -19,15 +19,10 @@ from PIL import Image
 
 from aot_helpers.base import files
 from aot_helpers.showing.widgets import script_data
-from chapters.pages.standalone import (
-    filled,
-    is_in_book,
-    links,
-    save_page,
-    standalone_page,
-)
+from chapters.pages.standalone import filled, is_in_book, links, save_page, standalone_page
 
 PARTS = Path(__file__).parent / "static" / "drag"
+RUN = "stories-2l"
 STEPS = (0, 300, 500, 700, 800, 900, 1200, 4000)
 STORY = ("One day", ' found a red kite near the sea. "Is this your red kite?" asked')  # and a name
 NAME = "Quzo Fipja"
@@ -66,22 +61,22 @@ class Run:
     tokenizer: dict
 
 
-def read_run(name: str = "stories-2l", steps: Sequence[int] = STEPS) -> Run:
-    """A shipped model at some of its steps, without torch.
+def read_run(steps: Sequence[int] = STEPS) -> Run:
+    """The shipped model at some of its steps, without torch.
 
     Raises ValueError for a step that is not shipped and for a damaged file.
     """
     from safetensors.numpy import load
 
-    folder = files.DATA / "checkpoints" / name
+    folder = files.DATA / "checkpoints" / RUN
     manifest = files.read_json(folder / "checkpoint.json")
     if missing := [step for step in steps if str(step) not in manifest["steps"]]:
         there = ", ".join(manifest["steps"])
-        raise ValueError(f"{name} has no weights of steps {missing}; there are: {there}")
+        raise ValueError(f"{RUN} has no weights of steps {missing}; there are: {there}")
 
     def read(file):
-        what, sha256 = f"{file} of checkpoint {name}", manifest["sha256"].get(file)
-        return files.read_verified(folder / file, sha256, what, f"data/checkpoints/{name}")
+        what, sha256 = f"{file} of checkpoint {RUN}", manifest["sha256"].get(file)
+        return files.read_verified(folder / file, sha256, what, f"data/checkpoints/{RUN}")
 
     def tensors(step):  # the reader of the file gives them in another order each time
         return dict(sorted(load(read(manifest["steps"][str(step)])).items()))
@@ -129,13 +124,13 @@ def packed_tokenizer(tokenizer: dict) -> dict:
     return {"tokens": tokens, "merges": merges, "bos": bos}
 
 
-def run_data(run: Run, name: str = NAME) -> dict:
+def run_data(run: Run) -> dict:
     """All that the page knows, for JSON."""
     return {
         "config": run.config,
         "steps": list(run.weights),
         "story": STORY,
-        "name": name,
+        "name": NAME,
         "previous": PREVIOUS,
         "induction": INDUCTION,
         "weights": packed_weights(run.weights),
@@ -143,12 +138,12 @@ def run_data(run: Run, name: str = NAME) -> dict:
     }
 
 
-def training_page(run: Run, name: str = NAME, in_book: bool = False) -> str:
+def training_page(run: Run, in_book: bool = False) -> str:
     """The whole page as HTML: under 4 MB, alive from file://, without a request to any host.
 
     in_book: whether its links lead to the pages beside it, and not to the published ones.
     """
-    data = script_data(run_data(run, name))
+    data = script_data(run_data(run))
     mount = 'mountTraining(document.getElementById("drag"), openRun(RUN, steps))'
     mount = f"unpackSteps(RUN.weights).then((steps) => {mount});"
     script = "\n".join([f"const RUN = {data};", _part("engine.js"), _part("view.js"), mount])
@@ -156,12 +151,12 @@ def training_page(run: Run, name: str = NAME, in_book: bool = False) -> str:
     return standalone_page("drag", (TITLE, ABOUT), main, _part("style.css"), script)
 
 
-def save_training_page(path: str | Path, run: Run | None = None) -> int:
-    """Write the page to a file, of the shipped run if none is given; its size in bytes.
+def save_training_page(path: str | Path) -> int:
+    """Write the page to a file; its size in bytes.
 
     In a book with a picture for previews, the last frame of the README's loop.
     """
-    run = run or read_run()
+    run = read_run()
     if not is_in_book(path):
         return save_page(path, training_page(run))
     with Image.open(PREVIEW) as loop:
