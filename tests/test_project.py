@@ -262,11 +262,3 @@ def test_the_docs_torch_is_the_pinned_one_and_their_pythons_those_of_pyproject()
     assert f"--index-url {index} " in (ROOT / "binder/postBuild").read_text()
     for text in (README, page, (ROOT / "requirements.txt").read_text()):
         assert f"Python {FIRST} to 3.{MINORS[-1]}" in text
-
-
-def test_every_part_of_a_page_is_installed_with_the_package():
-    package = ROOT / "aot_helpers" / "showing"
-    patterns = PYPROJECT["tool"]["setuptools"]["package-data"]["aot_helpers.showing"]
-    installed = {path for pattern in patterns for path in package.glob(pattern)}
-    parts = {path for path in (package / "static").rglob("*") if path.is_file()}
-    assert parts and parts <= installed

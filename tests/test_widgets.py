@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from aot_helpers.showing.plots import attention_maps
-from aot_helpers.showing.widgets import AttentionView, Explorer, png
+from aot_helpers.showing import plots
+from aot_helpers.showing.widgets import Explorer, Page, png
 
 PNG = b"\x89PNG\r\n\x1a\n"
 VIEW = "application/vnd.jupyter.widget-view+json"
-TOKENS = ["<|bos|>", " a", " b"]
-WEIGHTS = np.stack([np.eye(3), np.tri(3) / np.arange(1, 4)[:, None]])
 
 
 @pytest.fixture
@@ -38,8 +36,15 @@ def explorer():
 
 
 @pytest.fixture
-def view():
-    return AttentionView(TOKENS, WEIGHTS, ["L0H0", "L1H3"], head=1)
+def view_of(tmp_path):
+    script = tmp_path / "view.js"
+    script.write_text("// says its data\n(root, data) => { root.textContent = data.tokens; }")
+    return lambda data: Page(script, data, plots.dots({"a": 1.0}, "title", "x"), "a dot")
+
+
+@pytest.fixture
+def view(view_of):
+    return view_of({"tokens": ["a"]})
 
 
 def test_moving_a_control_draws_the_figure_again(explorer):
@@ -70,7 +75,7 @@ def test_both_widgets_leave_a_picture_a_sentence_and_the_live_view(explorer, vie
     assert saved[explorer][VIEW]["model_id"] == explorer.model_id
     assert VIEW not in saved[view] and "<script>" in saved[view]["text/html"]  # needs no kernel
     assert repr(explorer) == "Explorer: a bar"
-    assert repr(view) == "AttentionView: L1H3 of 2 heads, 3 tokens"
+    assert repr(view) == "Page: a dot"
 
 
 def test_the_saved_picture_is_the_present_one(explorer):
@@ -79,51 +84,16 @@ def test_the_saved_picture_is_the_present_one(explorer):
     assert explorer._repr_mimebundle_()[0]["image/png"] != before
 
 
-def test_the_static_twin_shows_the_chosen_head(view):
-    drawn = png(attention_maps(WEIGHTS[1], TOKENS, "Attention pattern of L1H3"))
-    twin, drawn = (Image.open(io.BytesIO(p)).convert("RGB") for p in (view.picture(), drawn))
-    assert np.abs(np.asarray(twin, int) - np.asarray(drawn, int)).mean() < 2  # fewer colors
+def test_a_page_shows_its_still_in_fewer_colors(view):
+    drawn = png(plots.dots({"a": 1.0}, "title", "x"))
+    still, drawn = (Image.open(io.BytesIO(p)).convert("RGB") for p in (view.picture(), drawn))
+    assert np.abs(np.asarray(still, int) - np.asarray(drawn, int)).mean() < 2
     assert plt.get_fignums() == []
 
 
-def test_the_view_carries_its_weights_as_float32(view):
-    carried = np.frombuffer(base64.b64decode(view.data["weights"]), dtype=np.float32)
-    assert np.array_equal(carried.reshape(2, 3, 3), WEIGHTS.astype(np.float32))
-    data = view.data
-    assert (data["tokens"], data["heads"], data["head"]) == (TOKENS, ["L0H0", "L1H3"], 1)
-    assert len(data["ramp"]) == 256 and data["ramp"][0] != data["ramp"][-1]
-
-
-@pytest.mark.parametrize(
-    ("weights", "heads"),
-    [
-        (WEIGHTS[0], ["a"]),
-        (WEIGHTS, ["a"]),
-        (WEIGHTS[:, :2], ["a", "b"]),
-        (WEIGHTS[:, :, :2], ["a", "b"]),
-    ],
-)
-def test_weights_of_another_shape_are_refused(weights, heads):
-    expected = rf"= \({len(heads)}, 3, 3\), got \({', '.join(map(str, weights.shape))}\)"
-    with pytest.raises(ValueError, match=expected):
-        AttentionView(TOKENS, weights, heads)
-
-
-@pytest.mark.parametrize("head", [-1, 2])
-def test_a_head_that_does_not_exist_is_refused(head):
-    with pytest.raises(ValueError, match=f"head .*0 … 1.* {head}"):
-        AttentionView(TOKENS, WEIGHTS, ["a", "b"], head)
-
-
-def test_the_view_loads_nothing_from_the_network(view):
-    text = view.html().lower()
-    assert "pointermove" in text
-    assert not [word for word in ("http", "//cdn", "import ", "fetch(", "url(") if word in text]
-
-
-def test_no_text_of_a_page_ends_or_swallows_its_script():
+def test_no_text_of_a_page_ends_or_swallows_its_script(view_of):
     tokens = ["<!--", "<script>", "</script>"]
-    page = AttentionView(tokens, np.eye(3)[None], ["L0H0"]).html()
+    page = view_of({"tokens": tokens}).html()
     script = page[page.index("<script>") + len("<script>") : page.rindex("</script>")]
     data = script[script.rindex(", {") + 2 : -1]
     assert "<" not in data and json.loads(data)["tokens"] == tokens

@@ -10,15 +10,11 @@ from uuid import uuid4
 
 import ipywidgets
 import matplotlib.pyplot as plt
-import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
 from aot_helpers.base.files import write_atomically
-from aot_helpers.showing import plots
-from aot_helpers.showing.diagrams import SHADES, as_array
 
-STATIC = Path(__file__).parent / "static"
 # Of every live view: how its buttons look, and that a key which is meant for it stays in it (in
 # JupyterLab an arrow key would leave the slider for another cell). NAME: the id of its element.
 LOOK = """:where(#NAME) button { font: 14px system-ui, sans-serif; color: inherit; background: #fff;
@@ -88,13 +84,12 @@ class Explorer(ipywidgets.VBox):
 class Page:
     """A live view in the page itself: alive without a kernel, a picture where scripts cannot run.
 
-    script: a file, or the name of one in showing/static, that holds one function (root, data) => ….
-    data: what JSON can hold. still: the figure that stands in the page until the script has run.
-    said: what is shown.
+    script: a file that holds one function (root, data) => …. data: what JSON can hold. still: the
+    figure that stands in the page until the script has run. said: what is shown.
     """
 
     def __init__(self, script: str | Path, data: dict, still: Figure, said: str):
-        self._script, self.data, self.said = (STATIC / script).read_text("utf-8"), data, said
+        self._script, self.data, self.said = Path(script).read_text("utf-8"), data, said
         how = getattr(still, "quantizer", {"colors": 256})  # a figure may know which suit it
         few = Image.open(io.BytesIO(png(still))).convert("RGB").quantize(**how, dither=0)
         few.save(packed := io.BytesIO(), format="png", optimize=True)
@@ -127,27 +122,3 @@ class Page:
 
     def __repr__(self):
         return f"{type(self).__name__}: {self.said}"
-
-
-class AttentionView(Page):
-    """Attention patterns to point at: choose a head, then point at a cell or a token.
-
-    tokens: strings, [pos]. weights: attention in 0 … 1, [head, query_pos, key_pos].
-    heads: their names, e.g. "L1H3"; head: the one that is shown first, and in the picture. Keys:
-    arrows move, [ and ] change the head.
-    """
-
-    def __init__(self, tokens: list[str], weights, heads: list[str], head: int = 0):
-        weights = np.ascontiguousarray(as_array(weights), dtype="<f4")
-        shape = (len(heads), len(tokens), len(tokens))
-        if weights.shape != shape:
-            wanted = f"[head, query_pos, key_pos] = {shape}"
-            raise ValueError(f"weights must have shape {wanted}, got {weights.shape}")
-        if not 0 <= head < len(heads):
-            raise ValueError(f"head must be 0 … {len(heads) - 1}, got {head}")
-        data = {"tokens": list(tokens), "heads": list(heads), "head": head}
-        data["ramp"] = [f"rgb({r},{g},{b})" for r, g, b, _ in SHADES(range(256), bytes=True)]
-        data["weights"] = base64.b64encode(weights.tobytes()).decode()
-        still = plots.attention_maps(weights[head], tokens, f"Attention pattern of {heads[head]}")
-        said = f"{heads[head]} of {len(heads)} heads, {len(tokens)} tokens"
-        super().__init__("attention.js", data, still, said)

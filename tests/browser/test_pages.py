@@ -188,12 +188,12 @@ def test_the_first_notebooks_views_answer_in_jupyterlab(page, lab):
 
 def test_arrow_keys_move_a_slider_and_not_jupyterlabs_cells(page, lab):
     script = "(root) => { root.innerHTML = '<input type=range max=9 value=2 aria-label=x>'; }"
-    source = "from aot_helpers.showing.widgets import AttentionView\n"
-    source += "view = AttentionView(['a'], [[[1.0]]], ['L0H0'])\n"
-    source += f"view._script = {script!r}\nview"
+    source = "import matplotlib.figure\nfrom aot_helpers.showing.widgets import Page\n"
+    source += "Page('keys.js', {}, matplotlib.figure.Figure(), 'a slider')"
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)"}}
     cells = [new_code_cell(source), new_markdown_cell("The next cell")]
     (ROOT / "runs").mkdir(exist_ok=True)
+    (ROOT / "runs" / "keys.js").write_text(script)
     nbformat.write(new_notebook(cells=cells, metadata=kernel), ROOT / "runs" / "keys.ipynb")
     page.goto(lab("runs/keys.ipynb"))
     run_all(page)
@@ -204,7 +204,7 @@ def test_arrow_keys_move_a_slider_and_not_jupyterlabs_cells(page, lab):
     for key in ("ArrowRight", "ArrowDown", "ArrowRight"):
         page.keyboard.press(key)
     assert slider.input_value() == "3"
-    assert "AttentionView" in page.evaluate("document.activeElement.closest('.jp-Cell').innerText")
+    assert "Page" in page.evaluate("document.activeElement.closest('.jp-Cell').innerText")
 
 
 # ---- the torus network ----
