@@ -44,7 +44,6 @@ def every_figure(value, text="a title", token=" the"):
     yield texts.token_rows({text: ([], []), token: (tokens, value)}, text, number=".2f", note=text)
     yield texts.token_rows({text: (tokens, ["", QUERY, QUERY])}, text, gap_at=2)
     yield texts.arcs(tokens, square, text)
-    yield diagrams.two_heads(value, value, 0.5, title=text, tokens=(token,) * 4)
 
 
 def words(figure):
@@ -58,7 +57,7 @@ def test_every_figure_is_closed_readable_and_keeps_to_its_canvas():
         check_figures(*every_figure(np.array([0.2, 0.6, 1.0])))
         check_figures(plots.dots(DOTS, LONG, "share", number=".2f"))
         check_figures(plots.dots(DOTS, LONG, "share", apart=True, stems=True, note=LONG))
-        check_figures(plots.lines(LINES, LONG, "step", "share"), diagrams.two_heads(title="t"))
+        check_figures(plots.lines(LINES, LONG, "step", "share"))
         check_figures(plots.grids(GRIDS, LONG, cell=0.2, limits=None, note=LONG))
         assert dict(plt.rcParams) == standard
 
@@ -168,11 +167,6 @@ def test_arcs_leave_out_small_shares_and_those_of_a_token_itself():
     (axis,) = texts.arcs(TOKENS, SQUARE, "title", least=0.3).axes
     n_pairs = (np.tril(SQUARE, -1) >= 0.3).sum()
     assert len(axis.lines) == 2 * n_pairs  # a curve and its head
-
-
-def test_two_heads_names_the_best_of_each_layer():
-    said = words(diagrams.two_heads(RUNS[0], RUNS[1], 0.5, title="title"))
-    assert "L0H2: 0.90 of its attention" in said and "L1H2: 1.00 of its attention" in said
 
 
 @pytest.mark.parametrize("names", ["ab", "abcd"])

@@ -75,7 +75,7 @@ def canvas(width, height, units=None):
     figure.subplots_adjust(0, 0, 1, 1)
     axis.set(xlim=(0, units), ylim=(0, units * height / width))
     axis.axis("off")
-    plt.close(figure)
+    plt.close(figure)  # the notebook shows the returned figure once, not twice
     return figure, axis
 
 
@@ -102,61 +102,7 @@ def arrow(axis, start, end, color=INK, alpha=1.0, width=1.3):
 
 
 def headline(figure, text):
-    """The title of a figure, at its upper left corner."""
-    figure.set_dpi(DPI)
+    """The figure of a canvas with its title, at its upper left corner."""
     height = figure.get_size_inches()[1]
     figure.text(0.012, 1 - 0.18 / height, typed(text), size=12, weight="bold", va="center")
-    plt.close(figure)  # the notebook shows the returned figure once, not twice
     return figure
-
-
-@as_typed
-def two_heads(
-    previous=None,
-    induction=None,
-    copied: float | None = None,
-    *,
-    title: str,
-    tokens: tuple[str, str, str, str] = ("·M", "ira", "·met", "·M"),
-):
-    """An induction circuit of two heads: the text below, after layer 0, the next token above.
-
-    previous, induction: scores of the heads of layer 0 and of layer 1, each [head]; the best of
-    each is written at its arrow. copied: how much of random tokens is copied, a share.
-    """
-    figure, axis = canvas(8.9, 3.3, 12.9)
-    at, (text, stream, out) = (3.9, 6.1, 8.3, 10.2), (0.45, 1.85, 3.55)
-    for i, (x, token) in enumerate(zip(at, tokens, strict=True)):
-        word(axis, x, text, token, INK, width=1.1, size=10.5)
-        arrow(axis, (x, text + 0.26), (x, stream - 0.27), "0.8", width=1)
-        if i != 1:
-            word(axis, x, stream, token, INK, width=1.1, size=10.5)
-    word(axis, at[1], stream, "", INK, width=2.3)
-    say(axis, at[1] - 1.05, stream, tokens[1], VALUE, ha="left", weight="bold")
-    say(axis, at[1] + 1.05, stream, f"after {tokens[0]}", KEY, ha="right", weight="bold")
-    arrow(axis, (at[0] + 0.35, text + 0.26), (at[1] - 0.65, stream - 0.27), INK, width=2)
-    say(axis, 3.6, 1.2, "1  previous-token head", ha="right", weight="bold")
-    line = {"connectionstyle": "arc3,rad=0.35", "linestyle": (0, (4, 3)), "lw": 1.6}
-    ends = (at[3] - 0.3, stream + 0.26), (at[1] + 0.75, stream + 0.26)
-    axis.add_patch(
-        FancyArrowPatch(*ends, arrowstyle="-|>,head_length=6,head_width=3", color=SHARE, **line)
-    )
-    say(axis, 10.5, 2.4, f"“who came after {tokens[3]}?”", QUERY, ha="left")
-    axis.plot([at[1] - 0.7] * 2, [stream + 0.26, out], color=VALUE, lw=2)
-    arrow(axis, (at[1] - 0.7, out), (at[3] - 0.58, out), VALUE, width=2)
-    arrow(axis, (at[3], stream + 0.26), (at[3], out - 0.27), "0.8", width=1)
-    word(axis, at[3], out, tokens[1], VALUE, width=1.1, size=10.5)
-    say(axis, 5.2, 2.7, "2  induction head", ha="right", weight="bold")
-    looks = f"attends to “after {tokens[0]}”"
-    said = []
-    for layer, scores in enumerate((previous, induction)):
-        best = 0 if scores is None else int(np.argmax(np.asarray(scores)))
-        name = f"L{layer}H{best}"
-        said.append("" if scores is None else f"{name}: {float(scores[best]):.2f} of its attention")
-    say(axis, 3.25, 0.8, said[0], SHARE, ha="right")
-    say(axis, 8.35, 2.98, said[1] or looks, SHARE)
-    end = "" if copied is None else f"{copied:.2f} of random tokens copied"
-    say(axis, at[3] - 0.7, out + 0.27, end, VALUE, ha="right")
-    for y, name in zip((text, stream, out), ("text", "after layer 0", "next token"), strict=True):
-        say(axis, 11.0, y, name, PALE, ha="left")
-    return headline(figure, title)

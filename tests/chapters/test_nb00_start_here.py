@@ -97,6 +97,7 @@ def test_the_drawings_take_any_name(stories, name):
         figures.shaded({"": (some[1:], loss)}, "title", math.log(1024), "", [brace]),
         figures.eight_patterns(patterns, heads, second, first, some, "title"),
         figures.arrows(patterns[4], some, first, second, "title"),
+        figures.two_heads([0.1, 0.9], [0.7, 0.2], some[first[0] :][:4], "title"),
         figures.real_model(found["induction"], found["removed"], "title"),
     )
     data = view.to_point_at(stories, tokens, {"none": [], "L0H3": [Head(0, 3)]})

@@ -9,11 +9,23 @@ from jaxtyping import Float, Int
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
-from matplotlib.patches import Rectangle
+from matplotlib.patches import FancyArrowPatch, Rectangle
 from torch import Tensor
 
 from aot_helpers.showing import diagrams, plots, texts
-from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHADES, SHARE, say
+from aot_helpers.showing.diagrams import (
+    INK,
+    KEY,
+    PALE,
+    QUERY,
+    SHADES,
+    SHARE,
+    VALUE,
+    arrow,
+    as_typed,
+    say,
+    word,
+)
 from aot_helpers.showing.plots import shown
 from aot_helpers.showing.widgets import Page
 
@@ -235,20 +247,64 @@ def arrows(
     look = {"width": 0.9 * step, "height": 0.36, "size": 10}
     for k, x in at.items():
         color = KEY if k in first else PALE
-        diagrams.word(axis, x, 2.0, tokens[k], color, **look)
+        word(axis, x, 2.0, tokens[k], color, **look)
     for q, twin in zip(second, first, strict=True):
         weights = {k: float(pattern[q, k]) for k in keys}
         for k, weight in weights.items():
             if weight >= least:
                 start, end = (at[twin], 1.0), (at[k], 1.8)
-                diagrams.arrow(axis, start, end, SHARE, 0.25 + 0.65 * weight, 1 + 2.5 * weight)
-        diagrams.word(axis, at[twin], 0.8, tokens[q], QUERY, **look)
+                arrow(axis, start, end, SHARE, 0.25 + 0.65 * weight, 1 + 2.5 * weight)
+        word(axis, at[twin], 0.8, tokens[q], QUERY, **look)
         outside = {k: float(pattern[q, k]) for k in range(len(tokens)) if k not in weights}
         k = max(outside, key=outside.get)
         if outside[k] >= least:
             named = "▸" if k == 0 else tokens[k]
             low = 0.35 - 0.22 * (step < 0.7 and twin % 2)  # neighbors at two heights
             say(axis, at[twin], low, f"{named} {outside[k]:.2f}", PALE, size=10)
+    return diagrams.headline(figure, title)
+
+
+@as_typed
+def two_heads(
+    previous: list[float], induction: list[float], tokens: tuple[str, str, str, str], title: str
+) -> Figure:
+    """An induction circuit of two heads: the text below, after layer 0, the next token above.
+
+    previous, induction: scores of the heads of layer 0 and of layer 1, each [head]; the best of
+    each is written at its arrow.
+    """
+    figure, axis = diagrams.canvas(8.9, 3.3, 12.9)
+    at, (text, stream, out) = (3.9, 6.1, 8.3, 10.2), (0.45, 1.85, 3.55)
+    for i, (x, token) in enumerate(zip(at, tokens, strict=True)):
+        word(axis, x, text, token, INK, width=1.1, size=10.5)
+        arrow(axis, (x, text + 0.26), (x, stream - 0.27), "0.8", width=1)
+        if i != 1:
+            word(axis, x, stream, token, INK, width=1.1, size=10.5)
+    word(axis, at[1], stream, "", INK, width=2.3)
+    say(axis, at[1] - 1.05, stream, tokens[1], VALUE, ha="left", weight="bold")
+    say(axis, at[1] + 1.05, stream, f"after {tokens[0]}", KEY, ha="right", weight="bold")
+    arrow(axis, (at[0] + 0.35, text + 0.26), (at[1] - 0.65, stream - 0.27), INK, width=2)
+    say(axis, 3.6, 1.2, "1  previous-token head", ha="right", weight="bold")
+    line = {"connectionstyle": "arc3,rad=0.35", "linestyle": (0, (4, 3)), "lw": 1.6}
+    ends = (at[3] - 0.3, stream + 0.26), (at[1] + 0.75, stream + 0.26)
+    axis.add_patch(
+        FancyArrowPatch(*ends, arrowstyle="-|>,head_length=6,head_width=3", color=SHARE, **line)
+    )
+    say(axis, 10.5, 2.4, f"“who came after {tokens[3]}?”", QUERY, ha="left")
+    axis.plot([at[1] - 0.7] * 2, [stream + 0.26, out], color=VALUE, lw=2)
+    arrow(axis, (at[1] - 0.7, out), (at[3] - 0.58, out), VALUE, width=2)
+    arrow(axis, (at[3], stream + 0.26), (at[3], out - 0.27), "0.8", width=1)
+    word(axis, at[3], out, tokens[1], VALUE, width=1.1, size=10.5)
+    say(axis, 5.2, 2.7, "2  induction head", ha="right", weight="bold")
+    for layer, scores, x, y, ha in (
+        (0, previous, 3.25, 0.8, "right"),
+        (1, induction, 8.35, 2.98, "center"),
+    ):
+        best = int(np.argmax(scores))
+        said = f"L{layer}H{best}: {scores[best]:.2f} of its attention"
+        say(axis, x, y, said, SHARE, ha=ha)
+    for y, name in zip((text, stream, out), ("text", "after layer 0", "next token"), strict=True):
+        say(axis, 11.0, y, name, PALE, ha="left")
     return diagrams.headline(figure, title)
 
 
