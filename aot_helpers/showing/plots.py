@@ -435,7 +435,8 @@ def _labels(names, n: int, room: float) -> list[str]:
 def attention_maps(patterns, tokens: Sequence[str], title: str, *, number="", note="") -> Figure:
     """Attention [query_pos, key_pos] between the tokens, of one head or of {name: a head's}.
 
-    Raises ValueError for another shape and for values outside 0 … 1, which would look like 0 or 1.
+    number: a format such as ".2f", to write weights that are not 0. Raises ValueError for another
+    shape and for values outside 0 … 1, which would look like 0 or 1.
     """
     patterns = {name: pattern_of(each, tokens) for name, each in nested(patterns, 1).items()}
     names = list(map(shown, tokens))
@@ -444,11 +445,12 @@ def attention_maps(patterns, tokens: Sequence[str], title: str, *, number="", no
         patterns,
         title,
         number=number,
+        least=0.001,
         row_names=names,
         column_names=names,
         x_label="attended to (key)",
         y_label="attends (query)",
-        label="attention weight",
-        cell=each,
+        label="" if number else "attention weight",
+        cell=(0.72, 0.6) if number else each,
         note=note,
     )

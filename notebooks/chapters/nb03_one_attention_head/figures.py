@@ -1,4 +1,4 @@
-"""Figures of notebook 03: how one head works, what scaling does, and a head taken apart."""
+"""Figures of notebook 03: how one head works, and two heads taken apart."""
 
 import numpy as np
 from jaxtyping import Float
@@ -8,8 +8,8 @@ from matplotlib.path import Path
 from torch import Tensor
 
 from aot_helpers.showing import diagrams
-from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHADES, SHARE, VALUE
-from aot_helpers.showing.plots import grids, panels
+from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE, VALUE
+from aot_helpers.showing.plots import grids
 
 # The rows of `one_head` and the column of the query's token, in units of its canvas.
 Y_WORD, Y_STREAM, Y_VECTOR, Y_WEIGHT, Y_Z, Y_OUT = 7.6, 6.75, 5.3, 3.85, 2.1, 0.7
@@ -115,75 +115,22 @@ def _river(axis, start, end, color, width):
     axis.add_patch(band)
 
 
-def patterns(
-    maps: dict[str, Float[Tensor, "query_pos key_pos"]], tokens: list[str], title: str
-) -> Figure:
-    """Attention patterns with their numbers; where a weight is 0 the cell stays empty."""
-    return grids(
-        maps,
-        title,
-        row_names=tokens,
-        column_names=tokens,
-        number=".2f",
-        least=0.001,
-        x_label="attended to (key)",
-        y_label="attends (query)",
-        cell=(0.72, 0.6),
-    )
-
-
-def hardening(
-    dots: dict[int, Float[Tensor, "query key"]], *, title: str, n_keys: int = 16
-) -> Figure:
-    """Softmax weights of the first n_keys keys, sorted for each query, then averaged over queries.
-
-    dots: {d_head: the dot products of random queries and keys}.
-    """
-    figure, axes = panels(2, len(dots), 9.2, 2.9, title=title, sharex=True, sharey=True)
-    for line, divided, color in zip(axes, (False, True), (PALE, SHARE), strict=True):
-        for axis, (d_head, raw) in zip(line, dots.items(), strict=True):
-            scores = raw[:, :n_keys] / (d_head**0.5 if divided else 1)
-            weights = scores.softmax(dim=-1).sort(descending=True).values.mean(dim=0)
-            axis.bar(range(n_keys), weights.numpy(), width=0.85, color=color)
-            axis.set(ylim=(0, 1), xticks=[], yticks=[0, 1])
-            axis.set_title("" if divided else f"d_head = {d_head}", size=10.5)
-        line[0].set_ylabel("q · k / √d_head" if divided else "q · k", color=color)
-    n_queries = len(raw)
-    figure.supxlabel(
-        f"{n_keys} keys by weight: attention weights, averaged over {n_queries} queries",
-        size=10,
-    )
-    return figure
-
-
 def taken_apart(
     maps: dict[str, dict[str, Float[Tensor, "query_pos key_pos"]]],
     tokens: list[str],
     title: str,
-    sink: str = "",
+    sink: str,
 ) -> Figure:
     """Patterns of heads, {head: {what is left of its scores: pattern}}, a row for each head.
 
     sink: the head whose first column is marked, in its first pattern, as an attention sink.
     """
-    n_columns, side = max(map(len, maps.values())), 0.15 * len(tokens)
-    size = n_columns * side + 1.3, len(maps) * (side + 0.3) + 1
-    figure, axes = panels(len(maps), n_columns, *size, title=title, sharex=True, sharey=True)
-    for line, (head, parts) in zip(axes, maps.items(), strict=True):
-        for axis, (name, pattern) in zip(line, parts.items(), strict=True):
-            axis.imshow(pattern.numpy(), vmin=0, vmax=1, cmap=SHADES)
-            axis.set_title(f"{head}, {name}", size=10.5)
-            axis.tick_params(length=0, labelsize=9)
-            axis.spines[:].set(visible=True, color="0.8")
-        line[0].set_yticks(range(len(tokens)), tokens)
-        line[0].set_ylabel("attends (query)")
-        if head == sink:
-            frame = Rectangle((-0.5, -0.5), 1, len(tokens), fc="none", ec=QUERY, lw=1.6)
-            line[0].add_patch(frame)
-            look = {"color": QUERY, "size": 10, "va": "center"}
-            line[0].text(5.2, 1.5, "the attention sink", **look)
-            line[0].plot([0.6, 5], [1.5, 1.5], color=QUERY, lw=1)
-    for axis in axes[-1]:
-        axis.set_xticks(range(len(tokens)), tokens, rotation=90)
-        axis.set_xlabel("attended to (key)")
+    names = {"row_names": tokens, "column_names": tokens}
+    labels = {"x_label": "attended to (key)", "y_label": "attends (query)"}
+    figure = grids(maps, title, cell=0.16, **names, **labels)
+    row = list(maps).index(sink)
+    axis = figure.axes[row * len(maps[sink])]
+    axis.add_patch(Rectangle((0, 0), 1, len(tokens), fc="none", ec=QUERY, lw=1.6))
+    axis.text(5.7, 2, "the attention sink", color=QUERY, size=10, va="center")
+    axis.plot([1.1, 5.5], [2, 2], color=QUERY, lw=1)
     return figure
