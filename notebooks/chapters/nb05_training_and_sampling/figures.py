@@ -34,7 +34,6 @@ def two_loops(model, text, came, drawn, *, title: str) -> Figure:
     tokens = text.split()
     figure, axis = diagrams.canvas(10, 4.75)
     say, arrow = partial(diagrams.say, axis), partial(diagrams.arrow, axis)
-    say(0.12, 4.52, title, size=12, ha="left", weight="bold")
     middle, left, right = 5.0, 1.5, 8.6
     y_text, y_model, y_bars = 3.85, 2.82, 0.95
 
@@ -72,7 +71,7 @@ def two_loops(model, text, came, drawn, *, title: str) -> Figure:
     _bend(axis, (right, y_bars + 0.2), (middle + 0.41 * len(tokens), y_text), DRAWN)
     say(right - 0.12, 2.15, "append it\nand ask again", DRAWN, ha="right")
     say(right, y_text + 0.3, "SAMPLING", DRAWN, **bold)
-    return figure
+    return diagrams.headline(figure, title)
 
 
 def steps_on_one_guess(curves):
@@ -119,9 +118,7 @@ class LiveLoss:
         curve = {name: (range(1, len(self.losses) + 1), self.losses)}
         look = {"colors": {name: SURPRISE}, "levels": self.levels, "marker": ""}
         labels = "training step", "loss (nats per token)"
-        figure = lines(curve, self.title, *labels, y_range=(0, 7.5), **look)
-        figure.axes[0].set_xlim(1, self.steps)
-        return figure
+        return lines(curve, self.title, *labels, x_range=(1, self.steps), y_range=(0, 7.5), **look)
 
 
 def ladder(
@@ -146,7 +143,6 @@ def ladder(
     high = step * len(means) + 0.25
     figure, axis = diagrams.canvas(10, high + 0.25)
     say = partial(diagrams.say, axis)
-    say(0.12, high, title, size=12, ha="left", weight="bold")
     say(9.9, 0.1, "orange: loss of the token, full at 6 nats", SURPRISE, size=10, ha="right")
     scale = (high - 0.5 - low) / max(means.values())
     for x in (rail, rail + 1):
@@ -168,7 +164,7 @@ def ladder(
         say(9.9, y, f"{loss:.2f} nats, perplexity {number}", color, size=10, ha="right")
         if name in losses:
             strip(axis, text, y - 0.29, tokens, losses[name][list(passage)])
-    return figure
+    return diagrams.headline(figure, title)
 
 
 def marked_texts(tokenizer, texts, n, marked, title, key):

@@ -9,9 +9,7 @@ from torch import Tensor
 
 from aot_helpers.showing import diagrams
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHADES, SHARE, VALUE
-from aot_helpers.showing.plots import SMALL, TITLE, grids, panels
-
-LOWERED = "#C2185B"
+from aot_helpers.showing.plots import SMALL, grids, panels
 
 
 class Reading(NamedTuple):
@@ -27,7 +25,6 @@ def readings(rows: list[Reading], title: str) -> Figure:
     """Sentences in rows, what a head is given to carry, and what the model says next."""
     height = 0.55 + 1.02 * len(rows)
     figure, axis = diagrams.canvas(10, height)
-    diagrams.say(axis, 0.12, height - 0.2, title, size=12, ha="left", weight="bold")
     bold = {"ha": "left", "weight": "bold"}
     for i, (label, words, carried, said) in enumerate(rows):
         y = height - 1.08 - 1.02 * i
@@ -48,7 +45,7 @@ def readings(rows: list[Reading], title: str) -> Figure:
         size = 15 if max(said.values()) > 0.5 else 10.5
         diagrams.say(axis, 8.65, y + 0.08, first, size=size, **bold)
         diagrams.say(axis, 8.65, y - 0.24, second, PALE, ha="left")
-    return figure
+    return diagrams.headline(figure, title)
 
 
 def two_jobs(
@@ -103,7 +100,6 @@ def looks_back(
     def x(back):
         return 8.35 - 0.62 * back
 
-    diagrams.say(axis, 0.12, height - 0.2, title, size=12, ha="left", weight="bold")
     y = height - 0.72
     diagrams.say(axis, 0.12, y, "words back", PALE, ha="left")
     for back in range(n_back):
@@ -127,7 +123,7 @@ def looks_back(
             color = QUERY if back == 0 else VALUE if text == due else PALE
             diagrams.word(axis, x(back), y, text, color, width=0.54, height=0.42, size=11)
         diagrams.say(axis, 9.3, y, f"due: {due}", VALUE, size=11, weight="bold")
-    return figure
+    return diagrams.headline(figure, title)
 
 
 def numbers_and_patches(
@@ -140,8 +136,7 @@ def numbers_and_patches(
 
     null: the lowest and highest score of random heads, a gray band. labels: {text: which dot}.
     """
-    figure, axes = panels(1, 1, 8.6, 3.6, title=title)
-    axis = axes[0, 0]
+    figure, ((axis,),) = panels(1, 1, 8.6, 3.6, title=title)
     axis.axvspan(*null, color="0.93", lw=0)
     axis.text(sum(null) / 2, 1.06, "random heads", color=PALE, size=9.5, ha="center", va="top")
     odd = list(labels.values())
@@ -150,6 +145,5 @@ def numbers_and_patches(
     for text, at in labels.items():
         look = {"size": 10.5, "color": QUERY, "weight": "bold", "va": "center"}
         axis.annotate(text, at, (9, 0), textcoords="offset points", **look)
-    axis.set_title("", **TITLE)
     axis.set(xlabel="copying score", ylabel="logit difference recovered", ylim=(-0.08, 1.1))
     return figure
