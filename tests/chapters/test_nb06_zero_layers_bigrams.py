@@ -133,7 +133,7 @@ def test_figures_can_be_read():
     groups = {"some": saves > 0.005, "others": saves <= 0.005}
     check_figures(
         figures.table_maps(tables, signs, "title"),
-        figures.table_strip(tables, signs, ["b ", "ta"], "title"),
+        figures.table_maps(tables, signs, "title", ["b ", "ta"]),
         figures.kept_and_not(saves, kept, groups, signs, ["b ", "ta"], "title"),
         figures.letter_plane(torch.randn(8, 2), signs, "title"),
     )

@@ -10,27 +10,19 @@ from aot_helpers.showing.plots import HALO, grids, points
 from chapters.nb06_zero_layers_bigrams.measure import VOWELS, Table, line_between, shown
 
 
-def table_maps(tables: dict[str, Table], signs: str, title: str) -> Figure:
-    """Tables of probabilities, every sign named; lines separate vowels and space from the rest."""
-    letters = [shown(sign) for sign in signs]
-    maps = {name: table.sqrt() for name, table in tables.items()}
-    names = {"row_names": letters, "column_names": letters}
-    labels = {"x_label": "next letter", "y_label": "present letter"}
-    figure = grids(maps, title, cell=0.2, **names, **labels)
-    for axis in figure.axes:
-        axis.axhline(len(VOWELS) + 1, color="0.6", lw=0.8)
-        axis.axvline(len(VOWELS) + 1, color="0.6", lw=0.8)
-    return figure
+def table_maps(tables: dict[str, Table], signs: str, title: str, named: list[str] = ()) -> Figure:
+    """Tables of probabilities; lines separate vowels and space from consonants.
 
-
-def table_strip(tables: dict[str, Table], signs: str, named: list[str], title: str) -> Figure:
-    """Tables of probabilities as a strip; lines separate vowels (and the space) from consonants.
-
-    named: pairs of signs that get a square in every table, and their names in the first.
+    named: pairs of signs that get a square in every table, and their names in the first. Without
+    them all signs have their names at the axes.
     """
     maps = {name: table.sqrt() for name, table in tables.items()}
-    labels = {"x_label": "next letter", "y_label": "consonants · vowels"}
-    figure = grids(maps, title, cell=0.065, **labels)
+    look = {"cell": 0.065, "y_label": "consonants · vowels"}
+    if not named:
+        letters = [shown(sign) for sign in signs]
+        look = {"cell": 0.2, "y_label": "present letter"}
+        look |= {"row_names": letters, "column_names": letters}
+    figure = grids(maps, title, x_label="next letter", **look)
     square = {"marker": "s", "ms": 7.5, "mfc": "none", "mec": QUERY, "mew": 1.3}
     look = {"size": 9.5, "weight": "bold", "color": QUERY, "va": "center", "path_effects": HALO}
     for axis in figure.axes:
