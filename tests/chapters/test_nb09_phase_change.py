@@ -74,12 +74,10 @@ def test_logs_are_what_was_written_down_while_runs_trained():
 def test_figures_can_be_read(view):
     steps, losses, gaps = measure.logs(TWO)
     groups = [dict.fromkeys(("two layers", "one layer"), each) for each in (losses, gaps)]
-    models = {step: load_checkpoint("stories-2l", step) for step in (300, 4000)}
     strip = {"L0H0, one": [torch.eye(21)] * 2, "L0H0, two": [torch.eye(21)] * 2}
     toy = {"neither ready": exercises.descend(0.01, 0.01), "one ready": exercises.descend(1, 0.01)}
     head = dict.fromkeys(("neither ready", "looking ready", "copying ready"), [0.0, 1.0, 7.0])
     check_figures(
-        figures.copied_text(TOKENS[:1], models, "title", "note"),
         figures.film_strip([0, 100], strip, "title"),
         figures.loss_and_gap(
             steps, *groups, ([100, 1500], [0.0, 2.5]), {"names": (400, 500)}, "title"

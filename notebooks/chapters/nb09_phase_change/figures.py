@@ -8,14 +8,10 @@ from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.transformer import AttentionOnlyTransformer
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHADES, SHARE, VALUE
-from aot_helpers.showing.plots import TITLE, grids, panels
-from aot_helpers.showing.texts import token_rows
-from aot_helpers.showing.widgets import Page
+from aot_helpers.showing.plots import TITLE, grids, lines, panels
 from chapters.nb09_phase_change.measure import Texts
-from chapters.pages.playground import playground_view
 
 # Two colors of this notebook alone: stories and the names in them, and random tokens.
 STORIES, RANDOM = "#137177", "#C2255C"
@@ -23,27 +19,6 @@ CONTROL = "0.45"
 READY = {"neither ready": INK, "looking ready": SHARE, "copying ready": VALUE}
 SURPRISE = "#3e3848"  # of a token that was not expected, as in notebook 00
 DRAWN_EVERY = 75  # steps from one frame of the live view to the next
-
-
-def playground(title: str) -> Page:
-    """A page in which a model of the reader's own settings is trained in the browser."""
-    return playground_view(title)
-
-
-@torch.no_grad()
-def copied_text(
-    tokens: Texts, models: dict[int, AttentionOnlyTransformer], title: str, note: str = ""
-) -> Figure:
-    """How probable a model found each token of a text written twice, a row a step; dark: hardly.
-
-    models: {training step: the model after it}.
-    """
-    strings, rows = [], {}
-    for step, model in models.items():
-        strings = model.tokenizer.token_strings(tokens[0, 1:])
-        losses = next_token_losses(model(tokens), tokens)[0]
-        rows[f"step {step:,}"] = strings, 1 - (-losses).exp()
-    return token_rows(rows, title, shade=SURPRISE, gap_at=len(strings) // 2, note=note)
 
 
 def film_strip(
@@ -106,17 +81,14 @@ def waiting(toy: dict[str, list[float]], head: dict[str, list[float]], title: st
 
     toy: a value a step; head: its gap at every tenth step.
     """
-    names = list(dict.fromkeys([*toy, *head]))
-    hues = {name: READY.get(name, PALE) for name in names}
-    key = {f"— {name}": color for name, color in hues.items()}
-    figure, axes = panels(1, 2, 9.2, 2.9, title=title, key=key)
-    kinds = ("the toy: its product a · b", toy, 1), ("the layer: its gap (nats)", head, 10)
-    for axis, (kind, curves, apart) in zip(axes[0], kinds, strict=True):
-        for name, values in curves.items():
-            axis.plot([apart * i for i in range(len(values))], values, color=hues[name], lw=2.4)
-        axis.set_title(kind, **TITLE)
-        axis.set(xlabel="training step", ylim=(0, None))
-    return figure
+    kinds = {"the toy: its product a · b": (toy, 1), "the layer: its gap (nats)": (head, 10)}
+    data = {
+        kind: {name: ([apart * i for i in range(len(y))], y) for name, y in curves.items()}
+        for kind, (curves, apart) in kinds.items()
+    }
+    colors = {"one ready": PALE} | READY
+    look = {"colors": colors, "marker": "", "shared": False, "y_range": (0, None)}
+    return lines(data, title, "training step", "", **look)
 
 
 class LiveView:
