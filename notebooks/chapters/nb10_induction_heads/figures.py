@@ -148,78 +148,60 @@ def three_steps(
     return figure
 
 
-def _table(axis, values, names: list[str], number: str, title: str, top: float, queries: bool):
-    """A table of 5 × 5 matches: rows are queries, columns are keys."""
-    values = np.round(np.asarray(values, dtype=float), int(number[1])) + 0.0  # no -0.0
-    sns.heatmap(
-        values,
-        vmin=0,
-        vmax=top,
-        cmap=WEIGHTS,
-        cbar=False,
-        ax=axis,
-        annot=True,
-        fmt=number,
-        annot_kws={"size": 10},
-        linewidths=1.5,
-        linecolor="0.93",
-    )
-    for text, value in zip(axis.texts, values.flat, strict=True):
-        small = abs(value) < 0.03 * top
-        text.set(color="0.7" if small else text.get_color(), weight="normal" if small else "bold")
-    axis.set_title(title, **TITLE)
-    below = [name.replace(", ", "\n") for name in names]
-    beside = [name.replace(",", ":") for name in names] if queries else [""] * 5
-    axis.set_xticks(np.arange(5) + 0.5, below, rotation=0)
-    axis.set_yticks(np.arange(5) + 0.5, beside, rotation=0)
-    axis.tick_params(length=0, labelsize=9.5)
-    axis.tick_params(axis="x", labelcolor=KEY)
-    axis.tick_params(axis="y", labelcolor=QUERY)
-    axis.set_xlabel("the key is made from", color=KEY)
-    if queries:
-        axis.set_ylabel("the query is made from", color=QUERY)
-
-
 def matches(weights, run, names: list[str], title: str) -> Figure:
     """Which queries fit which keys, by the weights (%) and in a run (score): two tables."""
-    figure, axes = panels(1, 2, 9.4, 3.9, title=title)
-    left, right = axes[0]
-    on = "by the weights: % of the rows\nwhose largest entry is on the diagonal"
-    _table(left, 100 * np.asarray(weights), names, ".0f", on, 100, True)
-    scored = "in a run: what each match adds\nto the score of the right place"
-    _table(right, run, names, ".1f", scored, 8.0, False)
+    figure, (axes,) = panels(1, 2, 9.4, 3.9, title=title, sharey=True)
+    tables = {
+        "by the weights: % of the rows\nwhose largest entry is on the diagonal": (
+            100 * np.asarray(weights),
+            ".0f",
+            100,
+        ),
+        "in a run: what each match adds\nto the score of the right place": (run, ".1f", 8.0),
+    }
+    for axis, (said, (values, number, top)) in zip(axes, tables.items(), strict=True):
+        values = np.round(np.asarray(values, dtype=float), int(number[1])) + 0.0  # no -0.0
+        look = {"annot": True, "fmt": number, "annot_kws": {"size": 10}, "cmap": WEIGHTS}
+        look |= {"vmin": 0, "vmax": top, "cbar": False, "linewidths": 1.5, "linecolor": "0.93"}
+        sns.heatmap(values, ax=axis, **look)
+        for text, value in zip(axis.texts, values.flat, strict=True):
+            small = abs(value) < 0.03 * top
+            text.set_weight("normal" if small else "bold")
+            if small:
+                text.set_color("0.7")
+        axis.set_title(said, **TITLE)
+        axis.set_xticks(np.arange(5) + 0.5, [name.replace(", ", "\n") for name in names])
+        axis.set_xlabel("the key is made from", color=KEY)
+        axis.tick_params(length=0, labelsize=9.5, rotation=0)
+        axis.tick_params(axis="x", labelcolor=KEY)
+    axes[0].set_yticks(np.arange(5) + 0.5, [name.replace(",", ":") for name in names], rotation=0)
+    axes[0].tick_params(axis="y", labelcolor=QUERY)
+    axes[0].set_ylabel("the query is made from", color=QUERY)
     return figure
-
-
-def _bars(axis, chances: dict[str, tuple[float, float]], least: float) -> None:
-    """A bar for each kept terms: right, the other's, neither; parts above least have a %."""
-    for y, (own, other) in enumerate(chances.values()):
-        left = 0.0
-        for part, color in ((own, VALUE), (other, OTHER), (1 - own - other, NEITHER)):
-            axis.barh(y, part, 0.62, left, color=color)
-            if part > least:
-                look = {"ha": "center", "va": "center", "weight": "bold", "size": 10}
-                ink = INK if color == NEITHER else "white"
-                axis.text(left + part / 2, y, f"{part:.0%}", color=ink, **look)
-            left += part
-    axis.set(xlim=(0, 1), xticks=[])
-    axis.set_yticks(range(len(chances)), list(chances), size=10)
-    axis.tick_params(length=0)
-    axis.spines[:].set(visible=False)
 
 
 def five_models(chances: dict[str, dict[str, tuple[float, float]]], title: str) -> Figure:
     """What some models say with some terms kept: {model: {kept terms: (right, other's)}}.
 
-    A line parts the first three rows, of matches that stand alone, from the rest.
+    A bar for each kept terms: right, the other's, neither; large parts have a %. A line parts the
+    first three rows, of matches that stand alone, from the rest.
     """
     key = {"right surname": VALUE, "the other’s": OTHER, "neither": PALE}
-    figure, (axes,) = panels(1, len(chances), 9.4, 2.9, title=title, key=key)
-    for i, (axis, (model, each)) in enumerate(zip(axes, chances.items(), strict=True)):
-        _bars(axis, each, 0.28)
-        axis.invert_yaxis()
+    figure, (axes,) = panels(1, len(chances), 9.4, 2.9, title=title, key=key, sharey=True)
+    for axis, (model, each) in zip(axes, chances.items(), strict=True):
+        for y, (own, other) in enumerate(each.values()):
+            left = 0.0
+            for part, color in ((own, VALUE), (other, OTHER), (1 - own - other, NEITHER)):
+                axis.barh(y, part, 0.62, left, color=color)
+                if part > 0.28:
+                    look = {"ha": "center", "va": "center", "weight": "bold", "size": 10}
+                    ink = INK if color == NEITHER else "white"
+                    axis.text(left + part / 2, y, f"{part:.0%}", color=ink, **look)
+                left += part
         axis.axhline(2.5, color="0.6", lw=0.8, clip_on=False)
+        axis.set(xlim=(0, 1), xticks=[], ylim=(len(each) - 0.5, -0.5))
         axis.set_title(model, **TITLE)
-        if i:
-            axis.set_yticks([])
+        axis.tick_params(length=0)
+        axis.spines[:].set(visible=False)
+    axes[0].set_yticks(range(len(each)), list(each), size=10)
     return figure
