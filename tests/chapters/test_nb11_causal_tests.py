@@ -132,7 +132,7 @@ def test_docstrings_are_written_twice(shipped):
 def test_figures_can_be_read(model, texts):
     drawings, rise = causal_drawings, torch.tensor([0.0] * 5 + [7.0] + [1.5] * 4)
     said = dict.fromkeys(("the text", "it says", "the other text"), texts[0])
-    m, rests = torch.tensor([3.0, 2.0]), (0.5, 0.2, torch.tensor([0.45, 0.55]))
+    m = torch.tensor([3.0, 2.0])
     notes = {f"L0H{h}": torch.linspace(h, h + 3, 40) for h in range(4)}
     leads = {f"run {i}": torch.randn(6, 20) for i in range(3)}
     check_figures(
@@ -142,6 +142,5 @@ def test_figures_can_be_read(model, texts):
         drawings.two_texts(model.tokenizer, said, "title"),
         drawings.lifts(notes, "title"),
         drawings.leads(leads, 10, "title"),
-        drawings.resting({"L2H0": rests, "L2H1": rests}, "title"),
         drawings.losses_by_difference({"nothing out": (m, 1 / m)}, "title"),
     )

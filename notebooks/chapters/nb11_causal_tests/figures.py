@@ -45,25 +45,36 @@ def loss_by_place(rises: dict[str, dict[str, Float[Tensor, " place"]]], title: s
     return figure
 
 
-def lifts(found: dict[str, Float[Tensor, " token"]], title: str) -> Figure:
-    """How far the note on each token lifts BOS: {head that writes it: [token]}."""
-    figure, axes = panels(len(found), 1, 8.6, 0.62 * len(found) + 0.7, title=title, sharex=True)
-    every = np.concatenate([np.asarray(each) for each in found.values()])
-    bins = np.arange(np.floor(every.min()), np.ceil(every.max()) + 0.25, 0.25)
-    most = max(each.mean() for each in found.values())
-    for axis, (head, each) in zip(axes[:, 0], found.items(), strict=True):
-        color = QUERY if each.mean() == most else LOOSE
-        axis.hist(np.asarray(each), bins, color=color)
-        axis.set_ylabel(
-            head, rotation=0, ha="right", va="center", color=color if color == QUERY else INK
-        )
+def histograms(
+    rows: dict[str, list[tuple[Float[Tensor, " value"], str]]],
+    title: str,
+    x_label: str,
+    key: dict[str, str] | None = None,
+) -> Figure:
+    """Histograms one below the other, {row: [(values, color)]}; a line stands at 0."""
+    height = 0.8 * len(rows) + 0.6
+    figure, axes = panels(
+        len(rows), 1, 8.6, height, title=title, key=key, sharex=True, sharey="row"
+    )
+    every = np.concatenate([np.ravel(values) for parts in rows.values() for values, _ in parts])
+    bins = np.linspace(every.min(), every.max(), 60)
+    for axis, (name, parts) in zip(axes[:, 0], rows.items(), strict=True):
+        for values, color in parts:
+            axis.hist(np.ravel(values), bins, color=color, alpha=0.85)
+        axis.set_ylabel(name, rotation=0, ha="right", va="center")
         axis.set_yticks([])
         axis.spines["left"].set_visible(False)
-        axis.axvline(0, color="0.5", lw=1, ls="--", zorder=0)
-    axes[-1, 0].set_xlabel(
-        "what the note on a token adds to the score of BOS, compared with other keys"
-    )
+        axis.axvline(0, color=INK, lw=1)
+    axes[-1, 0].set_xlabel(x_label)
     return figure
+
+
+def lifts(found: dict[str, Float[Tensor, " token"]], title: str) -> Figure:
+    """How far the note on each token lifts BOS: {head that writes it: [token]}."""
+    most = max(found, key=lambda head: found[head].mean())
+    rows = {head: [(x, QUERY if head == most else LOOSE)] for head, x in found.items()}
+    label = "what the note on a token adds to the score of BOS, compared with other keys"
+    return histograms(rows, title, label)
 
 
 def leads(rows: dict[str, Float[Tensor, "text query"]], first: int, title: str) -> Figure:
@@ -71,46 +82,14 @@ def leads(rows: dict[str, Float[Tensor, "text query"]], first: int, title: str) 
     first copy, which has no match.
     """
     key = {"■ first copy: nothing to find": PALE, "■ second copy: a true match": SHARE}
-    figure, axes = panels(
-        len(rows), 1, 8.6, 1.0 * len(rows) + 0.6, title=title, key=key, sharex=True, sharey=True
-    )
-    every = np.concatenate([np.ravel(each) for each in rows.values()])
-    bins = np.arange(np.floor(every.min()), np.ceil(every.max()) + 0.4, 0.4)
-    for axis, (name, each) in zip(axes[:, 0], rows.items(), strict=True):
-        for part, color in ((each[:, :first], LOOSE), (each[:, first:], SHARE)):
-            axis.hist(np.ravel(part), bins, color=color, alpha=0.85)
-        axis.set_ylabel(name, rotation=0, ha="right", va="center", color=INK)
-        axis.set_yticks([])
-        axis.spines["left"].set_visible(False)
-        axis.axvline(0, color=INK, lw=1.2)
-    top = axes[0, 0]
+    copies = {name: [(x[:, :first], LOOSE), (x[:, first:], SHARE)] for name, x in rows.items()}
+    figure = histograms(copies, title, "score of the best other key minus score of BOS", key)
+    top = figure.axes[0]
     for x, said, side in (
         (-0.25, "← rests on BOS", "right"),
         (0.25, "attends elsewhere →", "left"),
     ):
         top.text(x, 1.1, said, color=INK, ha=side, size=10, transform=top.get_xaxis_transform())
-    axes[-1, 0].set_xlabel("score of the best other key minus score of BOS")
-    return figure
-
-
-def resting(found: dict[str, tuple[float, float, Float[Tensor, " draw"]]], title: str) -> Figure:
-    """Attention to BOS of each head: of the whole query, without its bias, without random vectors.
-
-    A gray bar spans the random vectors.
-    """
-    kinds = {"● whole query": INK, "● without its bias": QUERY, "▬ without a random vector": LOOSE}
-    figure, axes = panels(1, 1, 7.4, 0.3 * len(found) + 0.9, title=title, key=kinds)
-    axis = axes[0, 0]
-    for y, (whole, without, drawn) in enumerate(found.values()):
-        axis.plot([drawn.min(), drawn.max()], [y, y], color="0.82", lw=7, solid_capstyle="butt")
-        axis.plot([without, whole], [y, y], color=QUERY, lw=1)
-        axis.plot(whole, y, "o", color=INK, ms=7)
-        axis.plot(without, y, "o", color=QUERY, ms=7)
-    axis.set_yticks(range(len(found)), list(found))
-    axis.set(
-        xlim=(0, None), ylim=(len(found) - 0.4, -0.6), xlabel="attention to BOS in the first copy"
-    )
-    axis.tick_params(axis="y", length=0)
     return figure
 
 
