@@ -7,7 +7,7 @@ import torch
 
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.losses import in_context_score
-from aot_helpers.text.batches import repeated_tokens, token_stream
+from aot_helpers.text.batches import token_stream
 from aot_helpers.text.corpora import load_corpus
 from chapters.nb12_in_context_learning import exercises
 from chapters.nb12_in_context_learning import figures as drawings
@@ -126,13 +126,9 @@ def test_figures_can_be_read(two):
     copied = {"stories-2l": {8: 1.0, 63: 0.5}}
     ranges = ((5, 12), (97, 127))
     check_figures(drawings.alike_and_unlike(losses, copied, ranges, "a title"))
-    segment = repeated_tokens(1024, 6, 1, two.tokenizer.bos, seed=6)
-    check_figures(drawings.written_twice(segment, {"stories-2l": two}, "a title", "a note"))
     story = study.cast(two.tokenizer, renamed=True, n_texts=2).tokens[1]
     check_figures(drawings.excerpt(story, {"stories-2l": two}, 43, "a title"))
     counting = torch.eye(60).roll(9, dims=0).tril()
     striped = drawings.stripes({"counts": counting}, {9: "nine back", 5: "five back"}, "a title")
     assert [text.get_text() for text in striped.axes[0].texts] == ["nine back"]
     check_figures(striped)
-    kinds = {"stories-2l": dict.fromkeys(drawings.KIND, 0.5)}
-    check_figures(drawings.halves(kinds, kinds, "a title"))

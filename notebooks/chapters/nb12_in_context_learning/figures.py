@@ -7,13 +7,14 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Model
 from aot_helpers.showing.diagrams import INK, PALE
-from aot_helpers.showing.plots import TITLE, grids, lines, panels
-from aot_helpers.showing.texts import SURPRISE, shaded_texts, token_rows
+from aot_helpers.showing.plots import grids, lines
+from aot_helpers.showing.texts import shaded_texts
 from chapters.nb12_in_context_learning.measure import Texts
 
 COLORS = {  # of the models, in every figure
@@ -138,38 +139,23 @@ def alike_and_unlike(
 
     copied: {model: {length of the segment: share of its second copy that is predicted right}}.
     """
-    key = {f"— {name}": COLORS[name] for name in losses}
-    figure, axes = panels(1, 2, 9.4, 3.1, title=title, key=key)
-    stories, random_tokens = axes[0]
-    for name, each in losses.items():
-        stories.plot(*means_over_ranges(each), color=COLORS[name], lw=2)
-        lengths, shares = zip(*copied[name].items(), strict=True)
-        random_tokens.plot(
-            lengths, [100 * share for share in shares], "-o", color=COLORS[name], lw=2, ms=4
-        )
-    stories.set_title("on stories", **TITLE)
+    data = {
+        "on stories": {name: means_over_ranges(each) for name, each in losses.items()},
+        "on random tokens, written twice": {
+            name: (list(each), list(each.values())) for name, each in copied.items()
+        },
+    }
+    figure = lines(data, title, "", "", colors=COLORS, shared=False, height=2.9)
+    stories, random_tokens = figure.axes
     stories.set(xlabel="token index (log scale)", ylabel="loss (nats)", xscale="log", ylim=(0, 3.4))
     stories.set_xticks(list(INDEX), list(INDEX.values()))
     stories.set_xticks([], minor=True)
     stories.set_xlim(1.9, 130)
     shade_ranges(stories, ranges, 3.4)
-    random_tokens.set_title("on random tokens, written twice", **TITLE)
-    random_tokens.set(
-        xlabel="length of the segment (tokens)", ylabel="copied (%)", ylim=(-3, 106), xlim=(6, 65)
-    )
+    random_tokens.set(xlabel="length of the segment (tokens)", ylabel="copied", ylim=(-0.03, 1.06))
     random_tokens.set_xticks([8, 16, 24, 32, 40, 50, 63])
+    random_tokens.yaxis.set_major_formatter(PercentFormatter(1))
     return figure
-
-
-@torch.no_grad()
-def written_twice(tokens: Texts, models: dict[str, Model], title: str, note: str = "") -> Figure:
-    """How little each model expected each token of a text that is written twice, a row a model."""
-    strings, rows = [], {}
-    for name, model in models.items():
-        strings = model.tokenizer.token_strings(tokens[0, 1:])
-        losses = next_token_losses(model(tokens), tokens)[0]
-        rows[name] = strings, 1 - (-losses).exp()
-    return token_rows(rows, title, shade=SURPRISE, gap_at=len(strings) // 2, note=note)
 
 
 def stripes(
@@ -205,26 +191,3 @@ def excerpt(text: Texts, models: dict[str, Model], begin: int, title: str) -> Fi
         rows[name] = strings[begin:], losses[begin - 1 : end - 1].tolist()
     key = "orange: loss, full color at 6 nats"
     return shaded_texts(rows, title, key=key, letters=88, below="#777777")
-
-
-def halves(
-    looks: dict[str, dict[str, float]], copies: dict[str, dict[str, float]], title: str
-) -> Figure:
-    """The two halves of one head in each model, with names and with words: {model: {kind: %}}."""
-    key = {f"■ {kind}": color for kind, color in KIND.items()}
-    figure, axes = panels(1, 2, 9.2, 2.5, title=title, key=key, sharey=True)
-    texts = (
-        "looking: attention to what followed last time",
-        "copying: tokens that raise themselves most",
-    )
-    for axis, found, said in zip(axes[0], (looks, copies), texts, strict=True):
-        for i, kinds in enumerate(found.values()):
-            for j, (kind, value) in enumerate(kinds.items()):
-                y, percent = i + 0.34 * (j - 0.5), 100 * value
-                axis.barh(y, percent, 0.3, color=KIND[kind], alpha=0.85)
-                axis.text(percent + 1.5, y, f"{percent:.0f} %", va="center", size=9.5)
-        axis.set_title(said, **TITLE)
-        axis.set(xlim=(0, 112), xlabel="%", ylim=(len(found) - 0.5, -0.5))
-        axis.set_yticks(range(len(found)), list(found))
-        axis.tick_params(axis="y", length=0, labelsize=10)
-    return figure
