@@ -34,16 +34,7 @@ def mosaic(
         for column, name in names.items()
         if table[column].notna().any()
     }
-    n_layers, n_heads = (len(level) for level in table.index.levels)
-    return plots.grids(
-        mosaics,
-        title,
-        x_label="head",
-        column_names="{}" if n_heads <= 9 else "",
-        cell=cell_of(n_layers, n_heads),
-        row_names=layer_names(n_layers),
-        **look,
-    )
+    return by_head(mosaics, title, **look)
 
 
 def cuts(lost: Mapping[Head, pandas.DataFrame], title: str) -> Figure:
@@ -54,28 +45,22 @@ def cuts(lost: Mapping[Head, pandas.DataFrame], title: str) -> Figure:
         for reader, each in lost.items()
         for way, name in ways.items()
     }
-    n_layers, n_heads = next(iter(mosaics.values())).shape
     most = max(each["ablated"].max() for each in lost.values())
+    return by_head(mosaics, title, limits=(0, max(most, 0.01)), label="attention lost")
+
+
+def by_head(mosaics: Mapping[str, pandas.DataFrame], title: str, **look) -> Figure:
+    """Mosaics [layer, head], with cells so small that a page holds five of them side by side."""
+    n_layers, n_heads = next(iter(mosaics.values())).shape
     return plots.grids(
         mosaics,
         title,
         x_label="head",
+        row_names=[f"L{i}" for i in range(n_layers)],
         column_names="{}" if n_heads <= 9 else "",
-        row_names="L{}",
-        cell=cell_of(n_layers, n_heads),
-        limits=(0, max(most, 0.01)),
-        label="attention lost",
+        cell=(min(0.26, 1.7 / n_heads), min(0.3, 3.6 / n_layers)),
+        **look,
     )
-
-
-def cell_of(n_layers: int, n_heads: int) -> tuple[float, float]:
-    """Width and height of a cell, in inches, so that a page holds five mosaics side by side."""
-    return min(0.26, 1.7 / n_heads), min(0.3, 3.6 / n_layers)
-
-
-def layer_names(n_layers: int) -> list[str]:
-    """L0, L1, …, or every fifth where there are many."""
-    return [f"L{i}" if n_layers <= 16 or i % 5 == 0 else "" for i in range(n_layers)]
 
 
 def probabilities(found: Mapping[str, list[float]], names: list[str], title: str) -> Figure:
