@@ -7,7 +7,6 @@ from torch import nn
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import (
     ablate,
-    check_heads,
     cut_path,
     cut_paths,
     freeze_patterns,
@@ -70,7 +69,6 @@ def test_a_head_that_does_not_exist_is_named(make_model, some_tokens, head):
     model = make_model(layer_norm=False)
     message = f"{head}.* 2 layers of 2 heads"
     for attempt in (
-        lambda: check_heads(model, [Head(0, 0), head]),
         lambda: ablate(model, [Head(0, 0), head]),
         lambda: ablate(model, [head], "mean", some_tokens),
         lambda: patch_heads(model, some_tokens, [head]),

@@ -78,7 +78,8 @@ def head_table(
     for part in (part for part in PARTS if part not in leave_out):
         if part in missing:
             table.attrs["notes"].append(f"{part}: {missing[part]}")
-            found = dict.fromkeys(_columns(part), torch.nan)
+            columns = [each for name in PARTS[part] for each in (name, f"{name} null")]
+            found = dict.fromkeys(columns, torch.nan)
         else:
             draw = torch.Generator().manual_seed(seed)  # so that no null depends on leave_out
             with torch.no_grad():
@@ -86,10 +87,6 @@ def head_table(
         for name, column in found.items():
             table[name] = column.flatten().tolist() if isinstance(column, Tensor) else column
     return table
-
-
-def _columns(part: str) -> list[str]:
-    return [name for each in PARTS[part] for name in (each, f"{each} null")]
 
 
 def _check(model, tokens, labels, leave_out) -> None:

@@ -62,22 +62,6 @@ class HeadScores(NamedTuple):
     null: float
 
 
-def counted_queries(
-    targets: Bool[Tensor, "batch query key"], first_query: int
-) -> Bool[Tensor, "batch query"]:
-    """True at the queries from first_query on that have a target. ValueError if there are none."""
-    check_whole("first_query", first_query, 0)
-    _check_keys(targets)
-    counted = targets.any(dim=-1)
-    counted[:, :first_query] = False
-    if not counted.any():
-        raise ValueError(
-            f"among {targets.shape[1]} tokens no query from position {first_query} on has a key to "
-            "look at: no token that returns, or too short; give a longer text or repeated_tokens"
-        )
-    return counted
-
-
 def _check_keys(targets) -> None:
     if (dtype := getattr(targets, "dtype", type(targets).__name__)) != torch.bool:
         raise ValueError(f"keys to look at must be True or False, got {dtype}")
@@ -93,7 +77,15 @@ def pattern_score(
     targets: True at the keys that count, for instance HEAD_PATTERNS["induction"](tokens). Where
     a query has several, their attention is added. Raises ValueError if no query counts.
     """
-    counted = counted_queries(targets, first_query)
+    check_whole("first_query", first_query, 0)
+    _check_keys(targets)
+    counted = targets.any(dim=-1)  # [batch, query]
+    counted[:, :first_query] = False
+    if not counted.any():
+        raise ValueError(
+            f"among {targets.shape[1]} tokens no query from position {first_query} on has a key to "
+            "look at: no token that returns, or too short; give a longer text or repeated_tokens"
+        )
     on_targets = (pattern * targets[:, None]).sum(dim=-1)  # [batch, head, query]
     return on_targets.transpose(1, 2)[counted].mean(dim=0)
 

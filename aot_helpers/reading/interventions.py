@@ -34,11 +34,6 @@ def merge(*edits: Edits) -> Edits:
     return {name: partial(_in_turn, steps=each) for name, each in steps.items()}
 
 
-def check_heads(model: Model, heads: list[Head]) -> list[Head]:
-    """The heads, numbered by ints (not tensors). Raises ValueError for one that does not exist."""
-    return [check_head(model.config, head) for head in heads]
-
-
 def ablate(
     model: Model,
     heads: list[Head],
@@ -54,7 +49,7 @@ def ablate(
     also be the cache of such a run, which then serves many ablations. Raises ValueError for a head
     that does not exist, an unknown `by` and a missing reference.
     """
-    heads = check_heads(model, heads)
+    heads = [check_head(model.config, head) for head in heads]
     check_one_of("ablation", by, ABLATIONS)
     names = [f"L{layer}.z" for layer, _ in heads]
     if by == "zero":
@@ -83,7 +78,8 @@ def patch_heads(
     positions: where to patch; None is everywhere. Raises ValueError for heads and positions that
     do not exist.
     """
-    heads, at = check_heads(model, heads), _chosen_positions(source_tokens, positions)
+    heads = [check_head(model.config, head) for head in heads]
+    at = _chosen_positions(source_tokens, positions)
     return _new_z(model, heads, _clean(model, source_tokens), at[:, None, None])
 
 
@@ -135,7 +131,7 @@ def cut_paths(
     clean, cuts = None, []
     for writer, reader, route in dict.fromkeys(paths):
         check_one_of("route", route, ROUTES)
-        writer, reader = check_heads(model, [writer, reader])
+        writer, reader = (check_head(model.config, head) for head in (writer, reader))
         check_earlier(writer, reader)
         check_pre_norm(model)
         layer, head = reader
