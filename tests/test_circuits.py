@@ -124,7 +124,6 @@ def test_copying_scores_of_sums_are_those_of_the_dense_sum(make_model):
     )
     hits = sum(int(row.argmax()) == i for i, row in enumerate(both.dense()))
     assert top1_diagonal(both) == pytest.approx(hits / 11)
-    assert top1_diagonal(both) == pytest.approx(hits / 11)
 
 
 def test_diagonal_share_counts_rows():
