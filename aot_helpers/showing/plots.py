@@ -56,7 +56,7 @@ def dots(
     apart: bool = False,
     stems: bool = False,
     levels: Mapping[float, str] | None = None,
-    x_range: tuple[float, float] | None = None,
+    x_range: tuple[float | None, float | None] | None = None,
     width: float = 8.6,
     note: str = "",
 ) -> Figure:
