@@ -1,26 +1,27 @@
 """Six experiments for eight people: each takes one of eight settings, and gives a few numbers.
 
 Each of them takes less than a minute on one thread. `run` is called with a setting and returns
-{name: number or text}. What eight runs of each gave stands in data/results/group.json
-(python tools/group.py measure).
+{name: number or text}; all else stands in experiments.toml. What eight runs of each gave is in
+data/results/group.json (python tools/group.py measure).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 import aot_helpers as aot
+from aot_helpers.base.files import tomllib
 from aot_helpers.models.losses import in_context_score
 from aot_helpers.text.planted import BUG, BUG_OBJECTS
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment: how its lines are called, what it asks, what stands at the figure's axes.
+    """One experiment, as the head of experiments.toml says.
 
-    measure: the number that is guessed and drawn upward; across: another one, or "" for the
-    setting. run: None where it runs in a browser, in the playground.
+    run: None where it runs in a browser, in the playground. across: "" for the setting.
     """
 
     line: str
@@ -28,7 +29,7 @@ class Experiment:
     x: str
     y: str
     measure: str
-    settings: tuple
+    settings: list
     run: Callable | None
     across: str = ""
     log: bool = False
@@ -142,80 +143,6 @@ def scatter(name: str) -> dict:
     return {"copied": aot.copy_accuracy(model, random), "score": score}
 
 
-STORIES, PLANTED, SEEDS = "stories-2l", "planted-1l", tuple(range(1, 9))
-SEVEN = [f"{PLANTED}{kind}{s}" for kind in ("", "-2heads") for s in ("", "-seed1", "-seed2")]
-SEVEN += ["planted-2l"]
-EXPERIMENTS = {
-    "birth": Experiment(
-        "birth",
-        "At which training step does a model copy?",
-        "seed",
-        "step at which 90 % is copied",
-        "step",
-        SEEDS,
-        None,
-    ),
-    "circuits": Experiment(
-        "04",
-        "How much does an induction head lose without one head of layer 0?",
-        "model",
-        "share of its induction score that is lost",
-        "lost",
-        (
-            STORIES,
-            *(f"{STORIES}-seed{i}" for i in (1, 2, 3, 4)),
-            "docstrings-2l",
-            "docstrings-2l-seed1",
-            "docstrings-2l-seed2",
-        ),
-        circuits,
-    ),
-    "rates": Experiment(
-        "05",
-        "Which learning rate is best?",
-        "learning rate",
-        "loss on unread stories (nats)",
-        "loss",
-        (0.0005, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5),
-        rates,
-        log=True,
-    ),
-    "coins": Experiment(
-        "07",
-        "Which models toss a coin, and after which word?",
-        "probability of the right noun after “in”",
-        "probability of the right noun after “at”",
-        "after_at",
-        (*SEVEN, "your own"),
-        coins,
-        across="after_in",
-    ),
-    "seeds": Experiment(
-        "09",
-        "At which step is copying any token half learned?",
-        "seed",
-        "step at which half of the gap is there",
-        "half",
-        SEEDS,
-        seeds,
-    ),
-    "scatter": Experiment(
-        "12",
-        "Does a good in-context score mean that a model copies?",
-        "in-context score (nats; the lower, the better)",
-        "share of random tokens copied",
-        "copied",
-        (
-            STORIES,
-            f"{STORIES}-seed1",
-            f"{STORIES}-fixed-length",
-            f"{STORIES}-no-repeats",
-            f"{STORIES}-no-repeats-seed1",
-            "stories-1l",
-            "stories-1l-smeared",
-            "stories-0l",
-        ),
-        scatter,
-        across="score",
-    ),
-}
+RUNS = {"circuits": circuits, "rates": rates, "coins": coins, "seeds": seeds, "scatter": scatter}
+FACTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+EXPERIMENTS = {name: Experiment(**facts, run=RUNS.get(name)) for name, facts in FACTS.items()}
