@@ -122,18 +122,6 @@ def test_what_counts_as_an_introduction(number, prose, found):
     assert not_introduced(notebook, number, glossary) == found
 
 
-def test_off_its_route_a_term_is_introduced_again():
-    glossary = {"Voronoi cell": Term("Voronoi cell", "All that is near.", "03")}
-    for prose, found in [
-        ("A Voronoi cell is large.", {"Voronoi cell"}),
-        ("A Voronoi cell ([notebook 03](03_name.ipynb)) is large.", set()),
-        ("A *Voronoi cell* is what is near.", set()),
-    ]:
-        notebook = {"cells": [{"cell_type": "markdown", "source": [prose]}]}
-        assert not_introduced(notebook, "04", glossary, known=set()) == found
-        assert not_introduced(notebook, "04", glossary, known={"Voronoi cell"}) == set()
-
-
 def test_every_term_belongs_to_a_tour_and_they_come_in_its_order():
     numbers = [term.notebook for term in GLOSSARY.values()]
     assert numbers == sorted(numbers) and set(numbers) <= {path.name[:2] for path in TOUR}

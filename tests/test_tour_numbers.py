@@ -227,12 +227,6 @@ def test_what_counts_as_shown(said, shown, n_missing):
     assert len(missing(notebook(said, shown), checks="LEAST = 0.93")) == n_missing
 
 
-def test_code_is_searched_and_its_comments_are_not():
-    code = 'title = "0.93 here"\nx = 12  # of 0.94'
-    (found,) = missing(notebook("0.93, 0.94 and 12", code=code))
-    assert found["number"] == "0.94"
-
-
 def test_tables_are_searched_and_their_style_is_not():
     page = "<style>a {width: 0.94}</style><td id='0.95'>0.93</td>"
     tour = notebook("0.93, 0.94, 0.95")
