@@ -323,11 +323,11 @@ def test_a_thousand_mangled_lines_never_crash_it_and_no_wrong_one_counts():
         around = ["".join(draw.choices(noise, k=draw.randrange(40))) for _ in range(3)]
         rows, _ = group.gather(f"{around[0]}\n{broken}\n{around[1]}\n{line}\n{around[2]}")
         said = dict(pair.split("=") for pair in line.split()[2:-1])
-        assert {(row.by, row.mine, row.said["half"]) for row in rows} == {
+        assert {(row.by, row.mine, row.values["half"]) for row in rows} == {
             (said["by"], int(said["mine"]), said["half"])
         }, (i, broken)
         rows, damaged = group.gather(broken)
-        assert all(row.said == {k: said[k] for k in row.said} for row in rows), (i, broken)
+        assert all(row.values == {k: said[k] for k in row.values} for row in rows), (i, broken)
         whole[i] = bool(rows)
     assert sum(whole.values()) < 300  # what was cut off behind the line, or only its spaces
 

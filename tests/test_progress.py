@@ -35,11 +35,6 @@ def test_tries_are_counted_and_what_was_solved_stays_solved(kept):
     assert list(kept.parent.iterdir()) == [kept]  # no temporary file stays
 
 
-def test_a_page_counts_as_well(kept, capsys):
-    aot.write("00.1", copies)
-    assert json.loads(kept.read_text())["00.1"]["status"] == "solved"
-
-
 def test_boxes_show_every_exercise_of_every_tour(kept):
     from test_notebooks import TOUR
 

@@ -147,11 +147,10 @@ def the_one(mark: Mark, what: str, texts: list[str]) -> int:
 
 def prediction(mark: Mark) -> tuple[str, list]:
     """The question of a vote in Markdown, and the cells that answer it."""
-    asked = lesson.predictions({"cells": cells_of(mark.tour)})
-    asked = [(re.sub(r"^\*\*.*?\*\*:? ", "", question), cells) for question, cells in asked]
-    question, cells = asked[
-        the_one(mark, "predictions", [MARKUP.sub(r"\1", each) for each, _ in asked])
-    ]
+    every = lesson.predictions({"cells": cells_of(mark.tour)})
+    every = [(re.sub(r"^\*\*.*?\*\*:? ", "", question), cells) for question, cells in every]
+    texts = [MARKUP.sub(r"\1", question) for question, _ in every]
+    question, cells = every[the_one(mark, "predictions", texts)]
     return question[0].upper() + question[1:], cells
 
 
@@ -178,7 +177,7 @@ def messages(number: str) -> list[str]:
     """What the check of an exercise says of wrong answers, read from the code of its chapter."""
     (path,) = (ROOT / "notebooks/chapters").glob(f"nb{number[:2]}_*/exercises.py")
     shared = ROOT / "aot_helpers/teaching/exercises/attention.py"
-    known, seen, said = {}, set(), []
+    known, seen, texts = {}, set(), []
     for node in ast.parse(shared.read_text("utf-8") + path.read_text("utf-8")).body:
         for name in node.targets if isinstance(node, ast.Assign) else [node]:
             known[getattr(name, "id", getattr(name, "name", ""))] = node
@@ -190,9 +189,9 @@ def messages(number: str) -> list[str]:
                 seen.add(node.id)
                 left.append(known[node.id])
             raised = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "NotYet"
-            texts = node.args if raised else node.keys if isinstance(node, ast.Dict) else []
-            said += [spoken(each, {}) for each in texts if each]
-    whole = [each for each in said if re.fullmatch(r"[A-Z].*[.?]", each) and each.count(" ") > 4]
+            nodes = node.args if raised else node.keys if isinstance(node, ast.Dict) else []
+            texts += [spoken(each, {}) for each in nodes if each]
+    whole = [each for each in texts if re.fullmatch(r"[A-Z].*[.?]", each) and each.count(" ") > 4]
     return list(dict.fromkeys(whole))
 
 
@@ -211,15 +210,15 @@ def as_html(text: str) -> str:
     return re.sub(r'<a class="anchor-link".*?</a>', "", markdown2html(text))
 
 
-def picture(png: str, alt: str) -> str:
+def image_html(png: str, alt: str) -> str:
     return f'<img alt="{html.escape(alt)}" src="data:image/png;base64,{png}">'
 
 
-def shown(number: str, cells: list) -> str:
+def output_html(number: str, cells: list) -> str:
     """What some cells of a tour show: their last picture, else what they print."""
     every, drawn = cells_of(number), [cell for cell in cells if png_of(cell)]
     if drawn:
-        return picture(png_of(drawn[-1]), alt_text(every, every.index(drawn[-1])))
+        return image_html(png_of(drawn[-1]), alt_text(every, every.index(drawn[-1])))
     parts = []
     for out in (out for cell in cells for out in cell.outputs):
         table = re.sub(r"(?s)<style.*?</style>", "", out.get("data", {}).get("text/html", ""))
@@ -228,25 +227,24 @@ def shown(number: str, cells: list) -> str:
     return "".join(parts)
 
 
-def said_after(number: str, cells: list) -> str:
+def sentence_after(number: str, cells: list) -> str:
     """The first sentence of the text after some cells of a tour."""
     after = cells_of(number)[cells_of(number).index(cells[-1]) + 1]
-    said = sentences(after.source) if after.cell_type == "markdown" else []
-    return html.escape(next((each for each in said if "$" not in each), ""))
+    every = sentences(after.source) if after.cell_type == "markdown" else []
+    return html.escape(next((each for each in every if "$" not in each), ""))
 
 
-def task(number: str, for_leader: bool = False) -> str:
+def task_html(number: str, for_leader: bool = False) -> str:
     """An exercise; for the leader with its solution and what people write instead."""
-    (text, solution), said = exercise(number), ""
+    (text, solution), more = exercise(number), ""
     if for_leader:
-        told = "".join(f"<li>{html.escape(each)}</li>" for each in messages(number)[:8])
-        said = as_html(solution) + (
-            f"<p>What people write instead:</p><ul>{told}</ul>" * bool(told)
-        )
-    return f'<div class="task">{as_html(text)}{said}</div>'
+        mistakes = "".join(f"<li>{html.escape(each)}</li>" for each in messages(number)[:8])
+        more = as_html(solution)
+        more += f"<p>What people write instead:</p><ul>{mistakes}</ul>" * bool(mistakes)
+    return f'<div class="task">{as_html(text)}{more}</div>'
 
 
-def together(mark: Mark, session: Session) -> str:
+def experiment_html(mark: Mark, session: Session) -> str:
     """A group experiment: the question, the eight settings, where it runs."""
     one, how = EXPERIMENTS[mark.text], "the playground: your number is the seed; copy the result"
     settings = "".join(f"<li>{each}</li>" for each in one.settings)
@@ -285,28 +283,31 @@ def slides(session: Session) -> str:
                 listed = "".join(f"<li>{as_html(text)}</li>" for text, *_ in mark.options)
                 right = "".join(as_html(f"✔ {text}") for text, yes, _ in mark.options if yes)
                 found.append(f'{as_html(question)}<ol type="A">{listed}</ol>')
-                after = f"<p>{said_after(mark.tour, cells)}</p>"
-                found.append(shown(mark.tour, cells) + right + after)
+                after = f"<p>{sentence_after(mark.tour, cells)}</p>"
+                found.append(output_html(mark.tour, cells) + right + after)
             elif mark.kind == "show":
                 cells = figure_cells(mark)
-                found.append(f"{shown(mark.tour, cells)}<p>{said_after(mark.tour, cells)}</p>")
+                found.append(
+                    f"{output_html(mark.tour, cells)}<p>{sentence_after(mark.tour, cells)}</p>"
+                )
             elif mark.kind == "group":
-                found.append(together(mark, session))
+                found.append(experiment_html(mark, session))
             elif mark.kind == "do":
-                found += [f"<h2>In pairs</h2>{task(number)}" for number in mark.numbers]
+                found += [f"<h2>In pairs</h2>{task_html(number)}" for number in mark.numbers]
     return "".join(f"<section><div>{each}</div></section>" for each in found)
 
 
 def handout(session: Session) -> str:
     """Two pages of paper: terms and boxes for guesses; sheets, exercises, what to do if stuck."""
-    asked = [MARKUP.sub(r"\1", prediction(mark)[0]) for mark in session.marks("vote")]
-    asked += [EXPERIMENTS[mark.text].asks for mark in session.marks("group")]
-    boxes = "".join(f"<tr><td>{html.escape(each)}{3 * '</td><td>'}</td></tr>" for each in asked)
+    questions = [MARKUP.sub(r"\1", prediction(mark)[0]) for mark in session.marks("vote")]
+    questions += [EXPERIMENTS[mark.text].asks for mark in session.marks("group")]
+    empty = 3 * "</td><td>"
+    boxes = "".join(f"<tr><td>{html.escape(each)}{empty}</td></tr>" for each in questions)
     terms = "".join(as_html(f"**{term.name}**: {term.meaning}") for term in new_terms(session))
     sheets = [p for p in session.parts if p.title.startswith("Sheet")]
     back = [f'<h2>{p.title[8:]}</h2><div class="sheet">{as_html(p.text())}</div>' for p in sheets]
     for kind in ("do", "home"):
-        back += [f"<h2>{WHERE[kind]}</h2>", *map(task, session.exercises(kind))]
+        back += [f"<h2>{WHERE[kind]}</h2>", *map(task_html, session.exercises(kind))]
     return (
         f"<h1>Session {session.number} · {session.title}</h1>{as_html(session.parts[0].text())}"
         "<table><tr><th></th><th>my guess</th><th>after talking</th><th>measured</th></tr>"
@@ -326,29 +327,29 @@ def leader(session: Session) -> str:
             if isinstance(item, str):
                 lines.append(re.sub(r"^> ([^:]+:)(.*)", r"> **\1**\2\n>", item))
             else:
-                found.append(as_html("\n".join(lines)) + (marked(item, session) if item else ""))
+                found.append(as_html("\n".join(lines)) + (mark_html(item, session) if item else ""))
                 lines = []
     return "".join(found)
 
 
-def marked(mark: Mark, session: Session) -> str:
+def mark_html(mark: Mark, session: Session) -> str:
     """What a mark of the notes means, for the leader."""
     if mark.kind == "vote":
         question, cells = prediction(mark)
         listed = [f"- {text}{' ✔' * yes}: {why}".rstrip(": ") for text, yes, why in mark.options]
-        said = as_html(f"**Vote, {mark.tour}.** {question}\n\n" + "\n".join(listed))
-        said += f"<p>{said_after(mark.tour, cells)}</p>"
+        page = as_html(f"**Vote, {mark.tour}.** {question}\n\n" + "\n".join(listed))
+        page += f"<p>{sentence_after(mark.tour, cells)}</p>"
     elif mark.kind == "show":
-        said = as_html(f"**Show, {mark.tour}.** {figure_title(figure_cells(mark)[0].source)}")
+        page = as_html(f"**Show, {mark.tour}.** {figure_title(figure_cells(mark)[0].source)}")
     elif mark.kind == "group":
         drawn = io.BytesIO()
         lines.figure(mark.text, []).savefig(drawn, format="png", dpi=80)
-        said = f"{together(mark, session)}<p>Where nothing runs, show this:</p>"
-        said += picture(base64.b64encode(drawn.getvalue()).decode(), "Eight known runs")
+        page = f"{experiment_html(mark, session)}<p>Where nothing runs, show this:</p>"
+        page += image_html(base64.b64encode(drawn.getvalue()).decode(), "Eight known runs")
     else:
-        said = as_html(f"**{WHERE[mark.kind]}:** {', '.join(mark.numbers)}. {mark.text}")
-        said += "".join(task(number, True) for number in mark.numbers if mark.kind != "skip")
-    return f'<div class="mark">{said}</div>'
+        page = as_html(f"**{WHERE[mark.kind]}:** {', '.join(mark.numbers)}. {mark.text}")
+        page += "".join(task_html(number, True) for number in mark.numbers if mark.kind != "skip")
+    return f'<div class="mark">{page}</div>'
 
 
 def save(number: int, kind: str, path: Path) -> int:
@@ -364,7 +365,9 @@ def page(number: int, kind: str) -> str:
         made = {"slides": slides, "handout": handout, "leader": leader}[kind](session)
         about = f"{KINDS[kind]} {number} of 6", f"{session.title} A session of a reading group."
     else:
-        links = "".join(f' · <a href="\\1-{name}.html">{said}</a>' for name, said in KINDS.items())
+        links = "".join(
+            f' · <a href="\\1-{name}.html">{title}</a>' for name, title in KINDS.items()
+        )
         text = (NOTES / "README.md").read_text("utf-8")
         made = as_html(re.sub(r"\[(\d)\]\(\d\.md\)", rf"\1{links}", text))
         about = "A reading group in six sessions", "Slides, handouts and notes for eight people."

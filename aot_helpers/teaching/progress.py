@@ -12,6 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from filelock import FileLock
 
@@ -30,20 +31,19 @@ GROUP = ROOT / "docs" / "group"  # the notes of a reading group's sessions
 OFF = "off"  # AOT_PROGRESS of runs that no reader does: tests, and tools/notebooks.py
 
 
-@dataclass(frozen=True)
-class Exercise:
+class Exercise(NamedTuple):
     """One exercise of a tour: its number "03.1", its kind such as "write", the minutes it takes."""
 
     number: str
     kind: str
-    minutes: int
+    minutes: str
 
 
 @dataclass(frozen=True)
 class Progress:
     """The exercises of every tour and what came of them; a notebook shows it as a table."""
 
-    tours: dict[str, tuple[Exercise, ...]]  # by the tour's title, "03 · How does …"
+    tours: dict[str, list[Exercise]]  # by the tour's title, "03 · How does …"
     status: dict[str, str]  # by the exercise's number: "solved" or "tried"; others are open
     path: Path | None  # None: nothing is kept
 
@@ -55,12 +55,12 @@ class Progress:
     def summary(self) -> str:
         """How many are solved and tried, and where that is kept."""
         states = [self.of(each) for exercises in self.tours.values() for each in exercises]
-        said = f"{states.count('solved')} of {len(states)} exercises solved"
+        solved = f"{states.count('solved')} of {len(states)} exercises solved"
         where = "nothing is kept: AOT_PROGRESS is off"
         if self.path:
             inside = self.path.is_relative_to(ROOT)
             where = f"in {self.path.relative_to(ROOT).as_posix() if inside else self.path}"
-        return f"{said}, {states.count('tried')} tried ({where})"
+        return f"{solved}, {states.count('tried')} tried ({where})"
 
     def __str__(self):
         widest = max(map(len, self.tours.values()))
@@ -77,19 +77,19 @@ class Progress:
         rows = []
         for title, exercises in self.tours.items():
             boxes = "".join(
-                drawn(self.of(each), f"{each.number} ({each.kind}, {each.minutes} minutes): ")
+                box_html(self.of(each), f"{each.number} ({each.kind}, {each.minutes} minutes): ")
                 for each in exercises
             )
             cell = '<td style="text-align:left'
             rows.append(
                 f'<tr>{cell};white-space:nowrap">{boxes}</td>{cell}">{html.escape(title)}</td></tr>'
             )
-        key = " &nbsp; ".join(f"{drawn(status)}{status}" for status in BOXES)
+        key = " &nbsp; ".join(f"{box_html(status)}{status}" for status in BOXES)
         return f"<p>{html.escape(self.summary)}<br>{key}</p><table>{''.join(rows)}</table>"
 
 
-def drawn(status: str, what: str = "") -> str:
-    """A box in HTML; what: said before its status while the pointer is over it."""
+def box_html(status: str, what: str = "") -> str:
+    """A box in HTML; what: shown before its status while the pointer is over it."""
     size = "display:inline-block;width:11px;height:11px;margin-right:5px;border:1px solid"
     return f'<span title="{what}{status}" style="{size};{LOOKS[status]}"></span>'
 
@@ -102,11 +102,11 @@ def progress(session: str = "") -> Progress:
     """
     path = progress_path()
     status = {number: kept["status"] for number, kept in (read(path) if path else {}).items()}
-    found = tours(ROOT / "notebooks")
+    by_tour = tours(ROOT / "notebooks")
     if session:
         some = set(exercises_of(session))
-        found = {name: tuple(e for e in each if e.number in some) for name, each in found.items()}
-    return Progress({name: each for name, each in found.items() if each}, status, path)
+        by_tour = {tour: [e for e in each if e.number in some] for tour, each in by_tour.items()}
+    return Progress({tour: each for tour, each in by_tour.items() if each}, status, path)
 
 
 def exercises_of(session: str) -> list[str]:
@@ -119,8 +119,8 @@ def exercises_of(session: str) -> list[str]:
 
 def progress_path() -> Path | None:
     """The reader's file: AOT_PROGRESS, else my/progress.json; None where AOT_PROGRESS is "off"."""
-    told = os.environ.get("AOT_PROGRESS") or ROOT / "my" / "progress.json"
-    return None if str(told).lower() == OFF else Path(told).expanduser()
+    path = os.environ.get("AOT_PROGRESS") or ROOT / "my" / "progress.json"
+    return None if str(path).lower() == OFF else Path(path).expanduser()
 
 
 def keep(number: str, solved: bool) -> bool:
@@ -170,18 +170,17 @@ def read(path: Path) -> dict[str, dict]:
     return content
 
 
-def tours(folder: Path) -> dict[str, tuple[Exercise, ...]]:
+def tours(folder: Path) -> dict[str, list[Exercise]]:
     """The exercises of each tour in a folder, by its title. Raises ValueError without tours."""
-    found = {}
+    by_tour = {}
     for path in sorted(folder.glob("[0-9]*.ipynb")):
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         prose = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
         title = re.search(r"^# (.+)", prose, flags=re.M)
-        exercises = (Exercise(number, kind, int(n)) for number, kind, n in TASK.findall(prose))
-        found[title[1] if title else path.stem] = tuple(exercises)
-    if not found:
+        by_tour[title[1]] = [Exercise(*task) for task in TASK.findall(prose)]
+    if not by_tour:
         raise ValueError(f"there are no tours in {folder}: start from the project's folder")
-    return found
+    return by_tour
 
 
 if __name__ == "__main__":

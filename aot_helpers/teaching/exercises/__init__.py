@@ -1,4 +1,4 @@
-"""The notebooks' exercises: an answer is tried out, and what is still wrong is said."""
+"""The notebooks' exercises: an answer is tried out, and what is still wrong is named."""
 
 import dis
 import functools
@@ -30,15 +30,15 @@ class Verdict:
     """What is printed of an answer that was tried: its sign, in a notebook with a color."""
 
     sign: str
-    said: str
+    text: str
 
     def __repr__(self):
-        return f"{self.sign} {self.said}"
+        return f"{self.sign} {self.text}"
 
     def _repr_html_(self):
         look = f"border-left:4px solid {COLORS[self.sign]};padding-left:8px;white-space:pre-wrap"
         sign = f'<b style="color:{COLORS[self.sign]}">{self.sign}</b>'
-        return f'<div style="{look}">{sign} {html.escape(self.said)}</div>'
+        return f'<div style="{look}">{sign} {html.escape(self.text)}</div>'
 
 
 def attempted(answer):
@@ -83,24 +83,24 @@ def _try_out(number: str, answer: tuple, given: dict) -> bool:
         if any(part is ... for part in answer):
             raise NotAttempted
         measured = checks[number](*watched, **given)
-        said, right = f"solved ({measured})" if measured else "solved", True
+        verdict, right = f"solved ({measured})" if measured else "solved", True
     except NotAttempted:
-        said, tried = "not attempted", any(getattr(part, "forgot", False) for part in watched)
+        verdict, tried = "not attempted", any(getattr(part, "forgot", False) for part in watched)
         if tried:
-            said = "not yet. Nothing was returned: is a `return` missing?"
+            verdict = "not yet. Nothing was returned: is a `return` missing?"
     except NotYet as problem:
-        said = f"not yet. {problem}"
+        verdict = f"not yet. {problem}"
     except (Exception, SystemExit) as error:
-        place = _line_of(answer, error)
+        place, of_reader = _line_of(answer, error), getattr(error, "of_reader", None)
         if place is None and not any(map(callable, answer)) and "not callable" in str(error):
-            said = f"not yet. A function is wanted, got {answer[0]!r}"
-        elif place is None and not hasattr(error, "of_reader"):  # not the reader's code, but ours
+            verdict = f"not yet. A function is wanted, got {answer[0]!r}"
+        elif place is None and of_reader is None:  # not the reader's code, but ours
             raise
         else:
-            said = f"not yet. Your code raised {type(error).__name__}: {error}"
-            said += f" (in `{place}`)" if place else ""
-            said += f", for the arguments {error.of_reader}" if hasattr(error, "of_reader") else ""
-    _show(f"exercise {number}: {said}", right, tried)
+            verdict = f"not yet. Your code raised {type(error).__name__}: {error}"
+            verdict += f" (in `{place}`)" if place else ""
+            verdict += f", for the arguments {of_reader}" if of_reader is not None else ""
+    _show(f"exercise {number}: {verdict}", right, tried)
     if tried:
         try:
             if progress.keep(number, right):
@@ -110,14 +110,14 @@ def _try_out(number: str, answer: tuple, given: dict) -> bool:
     return right
 
 
-def _show(said: str, right: bool, tried: bool) -> None:
+def _show(text: str, right: bool, tried: bool) -> None:
     """Print a verdict, or show it in color where a notebook is running; a blank answer has none."""
     if not tried:
-        print(said)
+        print(text)
         return
     from IPython.display import display  # which prints it where no notebook is running
 
-    display(Verdict("✓" if right else "✗", said))
+    display(Verdict("✓" if right else "✗", text))
 
 
 def short(*arguments) -> str:
@@ -132,7 +132,7 @@ def short(*arguments) -> str:
 
 
 def _watched(part):
-    """The reader's function, which says itself what is wrong however it is called.
+    """The reader's function, which raises what is wrong however it is called.
 
     It is marked whether it returned nothing, and an error, for which arguments it came; a list that
     it changes and does not return is NotYet.
@@ -144,17 +144,17 @@ def _watched(part):
     def call(*arguments, **named):
         lists = [(each, each.copy()) for each in arguments if isinstance(each, list)]
         try:
-            found = part(*arguments, **named)
+            result = part(*arguments, **named)
         except (Exception, SystemExit) as error:
             error.of_reader = ", ".join(
                 [*map(short, arguments), *(f"{name}={short(each)}" for name, each in named.items())]
             )
             raise
         changed = (now for now, before in lists if [*map(id, now)] != [*map(id, before)])
-        if any(now is not found for now in changed):  # what is returned may be the changed list
+        if any(now is not result for now in changed):  # what is returned may be the changed list
             raise NotYet("Your code changes the list that it is given: make a new one.")
-        call.forgot = found is None and not _is_blank(part)
-        return found
+        call.forgot = result is None and not _is_blank(part)
+        return result
 
     return call
 

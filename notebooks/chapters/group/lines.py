@@ -41,16 +41,16 @@ class Row(NamedTuple):
     what: str
     by: str
     mine: int
-    said: dict[str, str]
+    values: dict[str, str]
     place: int
 
     def number(self, name: str) -> float:
         """A value as a number; NaN where it is none."""
         try:
-            found = float(self.said.get(name, "nan"))
+            number = float(self.values.get(name, "nan"))
         except ValueError:
             return math.nan
-        return found if math.isfinite(found) else math.nan
+        return number if math.isfinite(number) else math.nan
 
 
 @cache
@@ -62,22 +62,22 @@ def known() -> dict[str, dict]:
 # ---- the line ----
 
 
-def line(what: str, by: str, mine: int, **said) -> str:
+def line(what: str, by: str, mine: int, **values) -> str:
     """One result as a line for any chat: of what, whose, which number, what came out, and when.
 
     what: an experiment's name, "done" or "ready". by: a name or pseudonym, in any alphabet. Raises
     ValueError where it is empty, or mine is not 1 to 8.
     """
     check_whole("mine", mine, 1, MOST)
-    if {"by", "mine", "at"} & said.keys():
-        raise ValueError(f"a line has by, mine and at already: call them otherwise in {said}")
+    if {"by", "mine", "at"} & values.keys():
+        raise ValueError(f"a line has by, mine and at already: call them otherwise in {values}")
     name = "_".join(re.sub(r"[#=]", " ", unicodedata.normalize("NFC", str(by))).split())
     if not name:
         raise ValueError(f"by must be a name or pseudonym, got {by!r}")
-    told = {"by": name, "mine": mine} | said | {"at": f"{datetime.now():%H:%M}"}
-    told = {key: f"{each:.4g}" if isinstance(each, float) else each for key, each in told.items()}
+    pairs = {"by": name, "mine": mine} | values | {"at": f"{datetime.now():%H:%M}"}
+    pairs = {key: f"{each:.4g}" if isinstance(each, float) else each for key, each in pairs.items()}
     called = known()[what]["line"] if what in known() else what
-    body = " ".join([called, *(f"{key}={each}" for key, each in told.items())])
+    body = " ".join([called, *(f"{key}={each}" for key, each in pairs.items())])
     return f"aot {body} #{_checksum(body)}"
 
 
@@ -91,26 +91,26 @@ def gather(text: str) -> tuple[list[Row], list[str]]:
     Of each person, number and kind the last line counts: two people of one name are told apart by
     their numbers.
     """
-    text, found, whole = unicodedata.normalize("NFC", text), {}, set()
+    text, rows, whole = unicodedata.normalize("NFC", text), {}, set()
     for match in LINE.finditer(text):
         body = " ".join(f"{match[1]} {match[2]}".split())
         if row := _checksum(body) == match[3] and _row(body, match.start()):
-            found.pop(row[:3], None)  # the last one stands last
-            found[row[:3]] = row
+            rows.pop(row[:3], None)  # the last one stands last
+            rows[row[:3]] = row
             whole.add(match.start())
     damaged = [each[0].strip() for each in BEGUN.finditer(text) if each.start() not in whole]
-    return list(found.values()), damaged
+    return list(rows.values()), damaged
 
 
 def _row(body: str, place: int) -> Row | None:
     """A line whose checksum is right; None where it is not of this group all the same."""
     called, *pairs = body.split(" ")
-    said = dict(pair.split("=", 1) for pair in pairs)
+    values = dict(pair.split("=", 1) for pair in pairs)
     what = next((name for name, one in known().items() if called in (name, one["line"])), called)
-    by, mine = said.pop("by", "").replace("_", " ").strip(), said.pop("mine", "")
+    by, mine = values.pop("by", "").replace("_", " ").strip(), values.pop("mine", "")
     if not by or mine not in map(str, range(1, MOST + 1)):
         return None
-    row = Row(what, by, int(mine), said, place)
+    row = Row(what, by, int(mine), values, place)
     if what not in known():
         return row if what in ("done", "ready") else None
     needed = filter(None, (known()[what]["measure"], known()[what]["across"]))
@@ -137,17 +137,18 @@ def figure(name: str, rows: list[Row]):
     one, rows = known()[name], [row for row in rows if row.what == name]
     up, across, settings, gray = one["measure"], one["across"], one["settings"], "made before"
     is_text = not across and isinstance(settings[0], str)
-    x = range(1, MOST + 1) if is_text else settings
-    ours = [(row.number(across) if across else x[row.mine - 1], row.number(up)) for row in rows]
+    x, people = range(1, MOST + 1) if is_text else settings, names_of(rows)
     before = [(run[across] if across else x[i], run[up]) for i, run in enumerate(one["runs"])]
-    labels = names_of(rows)
+    ours = [(row.number(across) if across else x[row.mine - 1], row.number(up)) for row in rows]
+    labels = people
     if across:  # no axis says which setting a point is of
-        labels = [f"{who}: {settings[row.mine - 1]}" for who, row in zip(labels, rows, strict=True)]
-    pairs = zip(
-        names_of(rows), ((row.number("guess"), row.number(up)) for row in rows), strict=True
-    )
-    named = {who: pair for who, pair in pairs if not math.isnan(pair[0])}
-    guessed, beside = [*named.values()], "what was guessed, and what came"
+        labels = [f"{who}: {settings[row.mine - 1]}" for who, row in zip(people, rows, strict=True)]
+    guesses = {
+        who: (row.number("guess"), row.number(up))
+        for who, row in zip(people, rows, strict=True)
+        if not math.isnan(row.number("guess"))
+    }
+    guessed, beside = [*guesses.values()], "what was guessed, and what came"
     panels = {"by setting": {gray: before, "the group": ours}}
     panels |= {beside: {"the group": guessed}} if guessed else {}
     for groups in panels.values():
@@ -161,7 +162,7 @@ def figure(name: str, rows: list[Row]):
         width=10.5 if guessed else 8.6,
         height=4.2,
         colors={gray: plots.COLORS[4], "the group": plots.COLORS[1]},
-        names={"by setting": dict(zip(labels, ours, strict=True)), beside: named},
+        names={"by setting": dict(zip(labels, ours, strict=True)), beside: guesses},
     )
     if is_text:
         drawn.axes[0].set_xticks(x, settings, rotation=30, ha="right")
@@ -182,7 +183,7 @@ def verdict(rule: str, name: str, rows: list[Row], text: str) -> str:
     Only a rule that stands in the text before the first result is confirmed or refuted; another one
     holds or fails. Raises ValueError for what is no rule, and where nothing was measured.
     """
-    rows, found = [row for row in rows if row.what == name], []
+    rows, verdicts = [row for row in rows if row.what == name], []
     if not rows:
         raise ValueError(f"there is no result of {name!r} yet: a rule needs one")
     first = unicodedata.normalize("NFC", text)[: min(row.place for row in rows)]
@@ -202,8 +203,8 @@ def verdict(rule: str, name: str, rows: list[Row], text: str) -> str:
             unit=known()[name]["y"],
         )
         values = [row.number(parts[2] or known()[name]["measure"]) for row in rows]
-        found.append(rules.judge(one, {parts[2] or "": values}))
-    word = max(found, key=rules.WORDS[before].index)
+        verdicts.append(rules.judge(one, {parts[2] or "": values}))
+    word = max(verdicts, key=rules.WORDS[before].index)
     return f"{word}: {rule} ({len(rows)} results{'' if before else ', not declared before'})"
 
 
@@ -213,10 +214,10 @@ def board(rows: list[Row], session: str) -> str:
     rows, people = [row for row in rows if row.what in ("done", "ready")], {}
     for who, row in zip(names_of(rows), rows, strict=True):
         cells = people.setdefault(who, {})
-        cells |= {"ready": html.escape(row.said.get("os", "yes"))} if row.what == "ready" else {}
-        for number in set(numbers) & row.said.keys():
-            if state := re.fullmatch(r"([sto])(\d{,3})", row.said[number], re.ASCII):
-                cells[number] = progress.drawn(kinds[state[1]], f"{number}: ") + state[2]
+        cells |= {"ready": html.escape(row.values.get("os", "yes"))} if row.what == "ready" else {}
+        for number in set(numbers) & row.values.keys():
+            if state := re.fullmatch(r"([sto])(\d{,3})", row.values[number], re.ASCII):
+                cells[number] = progress.box_html(kinds[state[1]], f"{number}: ") + state[2]
     head = "".join(f"<th>{number}</th>" for number in ["", "ready", *numbers])
     body = "".join(
         f"<tr><th>{html.escape(who)}</th>"
@@ -231,11 +232,11 @@ def done_line(session: str, by: str, mine: int) -> str:
     """What my/progress.json holds of a session's exercises, as a line for the board."""
     path = progress.progress_path()
     kept = progress.read(path) if path else {}
-    said = {
+    states = {
         n: f"{kept[n]['status'][0]}{kept[n]['tries']}" if n in kept else "o"
         for n in progress.exercises_of(session)
     }
-    return line("done", by, mine, **said)
+    return line("done", by, mine, **states)
 
 
 def page(text: str, rule: str = "") -> str:
@@ -251,13 +252,13 @@ def page(text: str, rule: str = "") -> str:
         ours, picture = [row for row in rows if row.what == name], io.BytesIO()
         figure(name, ours).savefig(picture, format="png", dpi=110)
         source = f"data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()}"
-        table = pandas.DataFrame([{"mine": row.mine} | row.said for row in ours], names_of(ours))
+        table = pandas.DataFrame([{"mine": row.mine} | row.values for row in ours], names_of(ours))
         parts += [f'<img alt="{known()[name]["asks"]}" src="{source}">', table.to_html(border=0)]
-    numbers = {number for row in rows if row.what == "done" for number in row.said}
+    numbers = {number for row in rows if row.what == "done" for number in row.values}
     some = [each for each in "123456" if numbers & {*progress.exercises_of(each)}] or ["1"]
     parts += [board(rows, each) for each in some]
-    said = "Damaged and not counted; copy it again:"
-    parts += [f"<p>{said} {html.escape(each)}</p>" for each in damaged]
+    copy = "Damaged and not counted; copy it again:"
+    parts += [f"<p>{copy} {html.escape(each)}</p>" for each in damaged]
     main = f"<main><h1>The group</h1>{''.join(parts)}</main>"
     about = "The group", "What a reading group guessed, measured and solved, from its own lines."
     return standalone_page("group", about, main, STYLE, "")
@@ -302,16 +303,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--mine", type=int, default=1, help="your number, 1 to 8")
     parser.add_argument("--rule", default="", help='such as "max half <= 350"')
     parser.add_argument("-o", type=Path, default=Path("group.html"), help="default: group.html")
-    asked = parser.parse_args(arguments)
-    if asked.ready:
-        print(said := ready(asked.ready, asked.mine))
-        return int(said.startswith("not"))
-    if asked.chat is None:
+    options = parser.parse_args(arguments)
+    if options.ready:
+        print(report := ready(options.ready, options.mine))
+        return int(report.startswith("not"))
+    if options.chat is None:
         parser.error("give the file with the chat, or --ready NAME")
     aot.setup()  # fonts for names in any alphabet
-    text = asked.chat.read_text("utf-8", errors="replace")
-    save_page(asked.o, page(text, asked.rule))
-    print(f"{asked.o}: {len(gather(text)[0])} lines, {len(gather(text)[1])} damaged")
+    text = options.chat.read_text("utf-8", errors="replace")
+    save_page(options.o, page(text, options.rule))
+    print(f"{options.o}: {len(gather(text)[0])} lines, {len(gather(text)[1])} damaged")
     return 0
 
 

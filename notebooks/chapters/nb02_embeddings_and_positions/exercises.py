@@ -51,20 +51,20 @@ def _pairs(answer, model):
         raise NotYet(f"{min(unknown)!r} is none of the ten things.")
     if any(a == b for a, b in pairs):
         raise NotYet("A thing is always most similar to itself: pairs of two things are wanted.")
-    found = set(map(frozenset, pairs))
-    if len(found) < len(pairs):
+    guessed = set(map(frozenset, pairs))
+    if len(guessed) < len(pairs):
         raise NotYet("A pair is there twice: (a, b) and (b, a) are the same pair.")
-    if len(found) != len(sharing):
-        raise NotYet(f"{len(sharing)} pairs, please; yours are {len(found)}.")
-    if found == sharing:
+    if len(guessed) != len(sharing):
+        raise NotYet(f"{len(sharing)} pairs, please; yours are {len(guessed)}.")
+    if guessed == sharing:
         return "the columns know all of them, because each column says what comes before"
     at = [int(model.tokenizer.encode(" " + thing)[0]) for thing in things]
-    if found == _most_alike(model.W_E[at], things, len(sharing)):
+    if guessed == _most_alike(model.W_E[at], things, len(sharing)):
         raise NotYet(
             "These have the most similar rows. A row says what comes next, and the adjective came "
             "before."
         )
-    raise NotYet(f"{len(found & sharing)} of your 7 pairs share an adjective.")
+    raise NotYet(f"{len(guessed & sharing)} of your 7 pairs share an adjective.")
 
 
 def _order_gap(answer):

@@ -62,7 +62,7 @@ def torch_attention(x, W_Q, W_K, W_V, W_O, bias) -> tuple[Tensor, Tensor]:
 
 
 def _flaws(d_head: int, d_model: int, n_pos: int) -> dict[str, dict]:
-    """What to say: the mistake that it is said of."""
+    """The arguments of `flawed_attention` that make a mistake, by what to say of it."""
     return {
         "Your mask hides each token from itself as well: triu(1), not triu(0).": {"mask": "own"},
         f"You divide by √{n_pos}, the root of the number of positions; √d_head is √{d_head}.": {

@@ -37,7 +37,7 @@ def _wrong_losses(change, model, tokens):
 @torch.no_grad()
 def _copy_losses(answer, model, tokens):
     shorter = repeated_tokens(model.config.d_vocab, 7, 3, int(tokens[0, 0]), seed=5)
-    mistakes = {said: partial(_wrong_losses, f, model) for said, f in WRONG_LOSSES.items()}
+    mistakes = {message: partial(_wrong_losses, f, model) for message, f in WRONG_LOSSES.items()}
     against(partial(copy_losses, model), [(tokens,), (shorter,)], mistakes)(partial(answer, model))
     first, second = copy_losses(model, tokens)
     return f"the finished model: {first:.2f} nats, and {second:.2f} the second time"
@@ -139,17 +139,21 @@ def _as_tensor(walk):
     """The same descent, with its list of products as a tensor; what is no list stays."""
 
     def walked(*arguments):
-        found = walk(*arguments)
+        products = walk(*arguments)
         try:
-            return torch.tensor(found, dtype=torch.double) if isinstance(found, list) else found
+            return (
+                torch.tensor(products, dtype=torch.double)
+                if isinstance(products, list)
+                else products
+            )
         except (TypeError, ValueError):
-            raise NotYet(f"A list of numbers is wanted, got {found!r:.60}.") from None
+            raise NotYet(f"A list of numbers is wanted, got {products!r:.60}.") from None
 
     return walked
 
 
 def _descend(answer):
-    mistakes = {said: _as_tensor(walk) for said, walk in WRONG_DESCENTS.items()}
+    mistakes = {message: _as_tensor(walk) for message, walk in WRONG_DESCENTS.items()}
     trials = [(0.2, 0.5, 6, 0.1), (1.0, 0.01, 9, 0.2), (0.01, 0.01)]
     against(_as_tensor(descend), trials, mistakes)(_as_tensor(answer))
     half = next(i for i, product in enumerate(answer(0.01, 0.01)) if product >= 0.5)
@@ -173,8 +177,8 @@ def _honest_score(pattern, tokens, back, step=1, each=True):
     at = torch.arange(len(tokens))
     wanted = _keys_after_copies(tokens)
     wanted &= (at[:, None] - at != step * back) | (step == 0)
-    found = (pattern * wanted).sum(dim=1)
-    return found[wanted.any(dim=1)].mean() if each else found.mean()
+    weights = (pattern * wanted).sum(dim=1)
+    return weights[wanted.any(dim=1)].mean() if each else weights.mean()
 
 
 def _mean_key(pattern, tokens, back):

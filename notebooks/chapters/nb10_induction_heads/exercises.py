@@ -37,30 +37,32 @@ PAGES = {"10.1": key_matrix, "10.2": cut_key}
 def _key_check(answer):
     size, text = 10, [0, 7, 3, 9, 4, 7]
     wanted = key_matrix(size)
-    found = read_tensor(answer(size), *wanted.shape, name=f"For d_vocab = {size}")
+    given = read_tensor(answer(size), *wanted.shape, name=f"For d_vocab = {size}")
     for block, named in ((0, "token"), (2, "output")):
-        if torch.equal(found[block * size : (block + 1) * size], torch.eye(size)):
+        if torch.equal(given[block * size : (block + 1) * size], torch.eye(size)):
             raise NotYet(
                 f"Your keys read the block *{named}*; the previous token has its own block."
             )
     model = induction_model(size, n_ctx=8)
     with torch.no_grad():
-        model.blocks[1].attn.W_K[0] = found
+        model.blocks[1].attn.W_K[0] = given
         model.blocks[1].attn.W_K[0, 0, 0] = 1  # BOS
-        said = model(torch.tensor([text]))[0, -1].argmax().item()
-    if said != 3:
-        raise NotYet(f"With your W_K the model says {said} after {text}; 3 followed the first 7.")
-    if not torch.equal(found, wanted):
+        predicted = model(torch.tensor([text]))[0, -1].argmax().item()
+    if predicted != 3:
+        raise NotYet(
+            f"With your W_K the model says {predicted} after {text}; 3 followed the first 7."
+        )
+    if not torch.equal(given, wanted):
         raise NotYet("It works; but some entries that should be 0 are not, or ones are missing.")
     return "the query says I am A, the key says before me: A, and they match at B"
 
 
 def _cut_key(answer, k, z, W_O, W_K, head):
     part, wanted = z @ W_O @ W_K, cut_key(k, z, W_O, W_K, head)
-    found = answer(k.clone(), z.clone(), W_O.clone(), W_K.clone(), head)
-    found = read_tensor(found, *k.shape, name="Keys")
+    given = answer(k.clone(), z.clone(), W_O.clone(), W_K.clone(), head)
+    given = read_tensor(given, *k.shape, name="Keys")
     others = torch.arange(k.shape[2]) != head
-    if not torch.allclose(found[:, :, others], k[:, :, others], atol=1e-4):
+    if not torch.allclose(given[:, :, others], k[:, :, others], atol=1e-4):
         raise NotYet(f"The keys of other heads than number {head} have changed.")
     known = {
         "Nothing has changed.": k[:, :, head],
@@ -87,7 +89,7 @@ def _cut_key(answer, k, z, W_O, W_K, head):
             k[:, :, head] + part.mean(dim=(0, 1))
         ),
     }
-    compared(found[:, :, head], wanted[:, :, head], known)
+    compared(given[:, :, head], wanted[:, :, head], known)
     return "queries and values still read what the writer wrote; only the keys do not"
 
 
@@ -120,16 +122,18 @@ def _one_token_turns(first, second, model):
         last = model.run_with_cache(tokens)[1]["L1.pattern"][:, 0, -1]
     (b1, c1), (b2, c2) = ((row[b + 1].item(), row[c + 1].item()) for row in last)
     odds = (b1 / c1) / (b2 / c2)
-    found = f"the earlier place gets {b1:.2f}, then {b2:.2f}, the later one {c1:.2f}, then {c2:.2f}"
+    weights = (
+        f"the earlier place gets {b1:.2f}, then {b2:.2f}, the later one {c1:.2f}, then {c2:.2f}"
+    )
     if 1 / odds >= FACTOR:
-        raise NotYet(f"The other way round: {found}.")
+        raise NotYet(f"The other way round: {weights}.")
     if odds < FACTOR:
         before = [first[places[0] - 1], second[places[1] - 1]]
         hint = "try other numbers, since not all tokens match equally well."
         if before != [first[-2], second[-2]]:
             hint = "what do the notes say of the token before A, here and at both places?"
-        raise NotYet(f"The odds change by a factor of {odds:.1f} ({found}): {hint}")
-    return f"the odds change by a factor of {odds:.0f}: {found}"
+        raise NotYet(f"The odds change by a factor of {odds:.1f} ({weights}): {hint}")
+    return f"the odds change by a factor of {odds:.0f}: {weights}"
 
 
 CHECKS = {

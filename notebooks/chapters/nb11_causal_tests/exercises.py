@@ -83,14 +83,14 @@ def _which(answer, model):
                 tried.append(heads)
                 return box(heads)
 
-            found = answer(counted)
+            given = answer(counted)
             if not counts:
-                attempted(found)
-            if found not in ABLATIONS:
-                raise NotYet(f"One of {wanted} is wanted for every box, got {found!r:.40}.")
-            if found != way:
-                why = WHY.get(frozenset([found, way]), "What can only one of the two do?")
-                raise NotYet(f"You take a {way} box for a {found} box. {why}")
+                attempted(given)
+            if given not in ABLATIONS:
+                raise NotYet(f"One of {wanted} is wanted for every box, got {given!r:.40}.")
+            if given != way:
+                why = WHY.get(frozenset([given, way]), "What can only one of the two do?")
+                raise NotYet(f"You take a {way} box for a {given} box. {why}")
             counts.append(len(tried))
     return f"at most {max(counts)} experiments a box"
 

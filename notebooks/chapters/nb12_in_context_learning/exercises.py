@@ -92,11 +92,11 @@ _compare_distances = against(
 
 def _distances(answer):
     def listed(pattern):
-        found = answer(pattern)
+        given = answer(pattern)
         try:
-            return [int(each) for each in found] if isinstance(found, Iterable) else found
+            return [int(each) for each in given] if isinstance(given, Iterable) else given
         except (TypeError, ValueError, RuntimeError):
-            raise NotYet(f"A distance for each head is wanted, got {found!r:.60}.") from None
+            raise NotYet(f"A distance for each head is wanted, got {given!r:.60}.") from None
 
     return _compare_distances(listed)
 
