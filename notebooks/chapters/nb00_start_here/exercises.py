@@ -73,8 +73,9 @@ WRONG_SCORES = {  # of a pattern p and segments of n: the diagonal -k has the ke
 
 
 def _misleading(text, model, names):
+    text = read_text(text)
     for name in names:
-        if name in read_text(text):
+        if name in text:
             raise NotYet(f"{name!r} is in it: use something else.")
     tokens = model.tokenizer.encode(text, bos=True)
     if len(tokens) > MOST_TOKENS + 1:
