@@ -14,9 +14,9 @@ import book_ledger
 import book_pages
 import publish
 import which
-from aot_helpers.teaching.glossary import load_glossary
 from aot_helpers.teaching.ledger import ROOT, weights_of
 from aot_helpers.teaching.rules import load_claims
+from glossary import load_glossary
 
 README = (ROOT / "README.md").read_text("utf-8")
 TOURS, PROOFS = (which.numbered(ROOT / "notebooks", each) for each in ("tours", "evidence"))

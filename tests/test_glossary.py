@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aot_helpers.teaching.glossary import Term, load_glossary
+from glossary import Term, load_glossary
 from test_notebooks import ROOT, TOUR
 
 GLOSSARY = load_glossary()

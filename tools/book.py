@@ -26,9 +26,9 @@ import book_ledger
 import book_pages
 import group
 import here  # noqa: F401
-from aot_helpers.teaching.glossary import load_glossary
 from chapters.pages.playground import save_playground
 from chapters.pages.training import save_training_page
+from glossary import load_glossary
 from which import numbered
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,7 +14,7 @@ import nbformat
 
 import here  # noqa: F401
 import publish
-from aot_helpers.teaching.glossary import Term
+from glossary import Term
 
 SET_UP = (
     'Path("attention-only-transformers").exists()'  # stands in the set-up cell of every notebook

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import here  # noqa: F401
 from aot_helpers.base.files import DATA, tomllib
 
 

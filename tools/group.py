@@ -23,13 +23,13 @@ import here
 import lesson
 from aot_helpers import setup
 from aot_helpers.base import results
-from aot_helpers.teaching.glossary import load_glossary
 from aot_helpers.teaching.progress import TASK
 from book_pages import MARKUP, alt_text, figure_title, sentences, spoken
 from chapters.group import lines
 from chapters.group.experiments import EXPERIMENTS
 from chapters.pages.playground import measured as of_the_playground
 from chapters.pages.standalone import save_page, standalone_page
+from glossary import load_glossary
 
 ROOT = here.ROOT
 NOTES, PARTS = ROOT / "docs" / "group", ROOT / "tools" / "pages"

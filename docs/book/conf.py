@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 import book_math  # noqa: E402
 import book_pages  # noqa: E402
 import publish  # noqa: E402
-from aot_helpers.teaching.glossary import load_glossary  # noqa: E402
+from glossary import load_glossary  # noqa: E402
 
 project = html_title = "Attention-only transformers"
 author = copyright = "the contributors"
