@@ -26,7 +26,7 @@ from papermill.exceptions import PapermillException
 
 import here
 import publish
-from chapters.sweep.kernels import execute
+from chapters.sweep.kernels import execute, stop_like_ctrl_c
 from which import COLLECTIONS, changed, select
 
 ROOT = here.ROOT
@@ -190,11 +190,6 @@ def parameter_value(text: str):
         return text
 
 
-def stop(*_) -> None:
-    """End as Ctrl-C does: what only SIGTERM ended would leave its kernels behind."""
-    raise KeyboardInterrupt
-
-
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", nargs="+", default=[], metavar="PREFIX", help="such as 00 05")
@@ -234,7 +229,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         if ledger := publish.claims_file(kept, path):
             ledger.unlink(missing_ok=True)
     start = time.perf_counter()
-    signal.signal(signal.SIGTERM, stop)
+    stop_like_ctrl_c()
     try:
         results = run_all(notebooks, parameters, root / "runs", options.jobs)
     except KeyboardInterrupt:

@@ -1,12 +1,14 @@
 """Execute a notebook in a kernel of its own, whose sockets no other kernel can take."""
 
+import logging
 import os
+import signal
 import tempfile
 from pathlib import Path
 
 from traitlets.config import Config
 
-__all__ = ["execute"]
+__all__ = ["execute", "stop_like_ctrl_c"]
 STARTS = 3  # how often a kernel that dies before its first answer is started
 
 
@@ -49,3 +51,17 @@ def execute(notebook: Path, copy: Path, parameters: dict, timeout: float | None)
         except RuntimeError as error:
             if "before replying to kernel_info" not in str(error) or not tries_left:
                 raise
+
+
+def stop_like_ctrl_c() -> None:
+    """Let SIGTERM, which clusters send before they kill, end a process as Ctrl-C does.
+
+    What only SIGTERM ended would leave its kernels behind.
+    """
+    # What an interrupted notebook leaves behind in asyncio is no news: our own line tells it.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+
+    def stop(number, frame):
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)

@@ -8,7 +8,6 @@ number of workers on any number of machines may do so; what one dies over is tri
 import contextlib
 import hashlib
 import json
-import logging
 import math
 import multiprocessing
 import os
@@ -24,7 +23,7 @@ import pandas
 
 from aot_helpers.base.errors import check_whole, is_number, unknown_name
 from aot_helpers.base.files import check_writable, read_json, write_atomically
-from chapters.sweep.kernels import execute
+from chapters.sweep.kernels import execute, stop_like_ctrl_c
 from chapters.sweep.storage import (
     STORAGE_ERRORS,
     Patience,
@@ -156,17 +155,6 @@ def work(sweep: Sweep, log: Callable[[str], None] = say) -> None:
                 time.sleep(min(sweep.heartbeat, 5))
         for left in folder.glob("untold-*.json"):
             left.unlink(missing_ok=True)
-
-
-def stop_like_ctrl_c() -> None:
-    """Let SIGTERM, which clusters send before they kill, give the trial back as Ctrl-C does."""
-    # What an interrupted notebook leaves behind in asyncio is no news: our own line tells it.
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-
-    def stop(number, frame):
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, stop)
 
 
 def _work_in_a_crew(sweep: Sweep) -> None:
