@@ -19,8 +19,8 @@ from aot_helpers.teaching.rules import load_claims
 from glossary import load_glossary
 
 README = (ROOT / "README.md").read_text("utf-8")
-TOURS, PROOFS = (which.numbered(ROOT / "notebooks", each) for each in ("tours", "evidence"))
-NOTEBOOKS = [*PROOFS, *TOURS]
+TOURS, EVIDENCE = (which.numbered(ROOT / "notebooks", each) for each in ("tours", "evidence"))
+NOTEBOOKS = [*EVIDENCE, *TOURS]
 TITLES = {path.stem[:2]: book_pages.title_of(path) for path in TOURS}
 UNTRIED_TEXT = (
     "exercise 10.1: not attempted\n→ from here on, `key_matrix` is the package's version\n"
@@ -152,7 +152,7 @@ def test_the_routes_are_the_readmes():
     titles = {path.stem: book_pages.title_of(path) for path in TOURS}
     (first, stops, will), *_ = ways
     for here, then in zip(stops, [*stops[1:], None], strict=True):
-        foot = book_pages.route_line(here, ways, titles, proof=True)
+        foot = book_pages.route_line(here, ways, titles, has_evidence=True)
         assert f'href="evidence/{here}.html"' in foot
         assert (f'{first}: <a href="{then}.html">' if then else f"{first}: you are through") in foot
     cards = book.cards(README, titles)
@@ -197,7 +197,7 @@ def test_the_start_page_shows_a_loop_that_moves(tmp_path):
 
 
 def test_each_claim_has_its_numbers_and_its_place_in_the_evidence(ledger_rows, ledger_page, pages):
-    cells = [cell.source for path in PROOFS for cell in pages[path].cells]
+    cells = [cell.source for path in EVIDENCE for cell in pages[path].cells]
     places = set(re.findall(r'<span id="(claim-[\d-]+)">', "\n".join(cells)))
     assert [row.claim.id for row in ledger_rows] == list(load_claims())
     shown_claims = ledger_page.split('<details class="claim"')[1:]

@@ -197,7 +197,7 @@ def test_a_notebook_is_replaced_as_a_whole_or_not_at_all(project, monkeypatch):
 
 
 def test_an_owner_is_named_everywhere_at_once(project):
-    path, proof = write(project, "00_first"), write(project, "00_first", collection="evidence")
+    path, evidence = write(project, "00_first"), write(project, "00_first", collection="evidence")
     (project / "docs").mkdir()
     page = "git@github.com:OWNER/attention-only-transformers.git"
     page += " https://OWNER.github.io/attention-only-transformers/playground.html"
@@ -212,7 +212,7 @@ def test_an_owner_is_named_everywhere_at_once(project):
     assert publish.repository_name(project) == "made-up-name/attention-only-transformers"
     assert "https://made-up-name.github.io/" in (project / "docs/page.md").read_text()
     assert read(path).cells[1].source.endswith("made-up-name/attention-only-transformers'")
-    assert read(proof).cells[0].source == read(path).cells[0].source
+    assert read(evidence).cells[0].source == read(path).cells[0].source
     assert publish.set_owner(project, "made-up-name") == []
     for wrong in ("", "a/b", "-a", "a b", "x" * 40):
         with pytest.raises(ValueError, match=f"owner .*got '{wrong}'"):

@@ -131,7 +131,7 @@ def start_page(root: Path, source: Path, titles: dict[str, str]) -> str:
     return re.sub(r"\{\{ (\w+) \}\}", lambda match: filled[match[1]], text)
 
 
-def evidence_page(proofs: list[Path], titles: dict[str, str]) -> str:
+def evidence_page(evidence: list[Path], titles: dict[str, str]) -> str:
     """The list of the evidence, which stands behind the tours."""
     lines = [
         "# Evidence",
@@ -139,21 +139,21 @@ def evidence_page(proofs: list[Path], titles: dict[str, str]) -> str:
         "Behind each tour stands a notebook with more seeds, controls, and audits of the sources.",
         "",
     ]
-    lines += [f"- [{titles[p.stem]}](notebooks/evidence/{p.stem}.ipynb)" for p in proofs]
-    entries = "\n".join(f"notebooks/evidence/{p.stem}" for p in proofs)
+    lines += [f"- [{titles[p.stem]}](notebooks/evidence/{p.stem}.ipynb)" for p in evidence]
+    entries = "\n".join(f"notebooks/evidence/{p.stem}" for p in evidence)
     return "\n".join([*lines, "", f"```{{toctree}}\n:hidden:\n\n{entries}\n```", ""])
 
 
 def write_source(root: Path, source: Path) -> list[str]:
     """Write the book's source from what is committed; the pages that the book must have."""
     shutil.rmtree(source, ignore_errors=True)
-    tours, proofs = (numbered(root / "notebooks", each) for each in ("tours", "evidence"))
+    tours, evidence = (numbered(root / "notebooks", each) for each in ("tours", "evidence"))
     docs = [root / "docs" / f"{name}.md" for name in DOCS]
-    inside = {path.resolve() for path in (*tours, *proofs, *docs)}
+    inside = {path.resolve() for path in (*tours, *evidence, *docs)}
     titles = {path.stem: book_pages.title_of(path) for path in tours}
     ways = book_pages.routes((root / "README.md").read_text("utf-8"))
-    behind = {path.stem for path in proofs}
-    for path in (*tours, *proofs):
+    behind = {path.stem for path in evidence}
+    for path in (*tours, *evidence):
         to = source / path.relative_to(root)
         to.parent.mkdir(parents=True, exist_ok=True)
         is_tour = path in tours
@@ -170,16 +170,16 @@ def write_source(root: Path, source: Path) -> list[str]:
         (source / "docs" / path.name).write_text(text, "utf-8")
     stems = {path.stem[:2]: path.stem for path in tours}
     by_number = {number: titles[stem] for number, stem in stems.items()}
-    known = {path.stem: book_pages.title_of(path) for path in proofs}
+    known = {path.stem: book_pages.title_of(path) for path in evidence}
     pages = {
         "index": start_page(root, source, titles),
-        "evidence": evidence_page(proofs, known),
+        "evidence": evidence_page(evidence, known),
         "ledger": book_ledger.ledger_page(root, stems, by_number),
         "glossary": book_pages.glossary_page(load_glossary(), stems),
     }
     for name, text in pages.items():
         (source / f"{name}.md").write_text(text, "utf-8")
-    built = [path.relative_to(root).with_suffix(".html").as_posix() for path in (*tours, *proofs)]
+    built = [path.relative_to(root).with_suffix(".html").as_posix() for path in (*tours, *evidence)]
     built += [f"docs/{name}.html" for name in DOCS]
     return [*built, *(f"{name}.html" for name in pages), "search.html"]
 
