@@ -152,7 +152,7 @@ def test_the_routes_are_the_readmes():
     titles = {path.stem: book_pages.title_of(path) for path in TOURS}
     (first, stops, will), *_ = ways
     for here, then in zip(stops, [*stops[1:], None], strict=True):
-        foot = book_pages.route_line(here, ways, titles, has_evidence=True)
+        foot = book_pages.route_line(here, ways, titles)
         assert f'href="evidence/{here}.html"' in foot
         assert (f'{first}: <a href="{then}.html">' if then else f"{first}: you are through") in foot
     cards = book.cards(README, titles)

@@ -152,14 +152,10 @@ def write_source(root: Path, source: Path) -> list[str]:
     inside = {path.resolve() for path in (*tours, *evidence, *docs)}
     titles = {path.stem: book_pages.title_of(path) for path in tours}
     ways = book_pages.routes((root / "README.md").read_text("utf-8"))
-    behind = {path.stem for path in evidence}
     for path in (*tours, *evidence):
         to = source / path.relative_to(root)
         to.parent.mkdir(parents=True, exist_ok=True)
-        is_tour = path in tours
-        foot = (
-            book_pages.route_line(path.stem, ways, titles, path.stem in behind) if is_tour else ""
-        )
+        foot = book_pages.route_line(path.stem, ways, titles) if path in tours else ""
         nbformat.write(book_pages.page_of(path, root, inside, foot), to)
     for folder in ("notebooks/badges", "data/results/figures"):
         if (root / folder).is_dir():

@@ -238,7 +238,7 @@ def routes(readme: str) -> list[tuple[str, list[str], str]]:
     ]
 
 
-def route_line(stem: str, ways: list, titles: dict[str, str], has_evidence: bool) -> str:
+def route_line(stem: str, ways: list, titles: dict[str, str]) -> str:
     """The foot of a tour: the next stop of every route that it is on, and its evidence."""
     said = []
     for have, stops, _ in ways:
@@ -247,9 +247,7 @@ def route_line(stem: str, ways: list, titles: dict[str, str], has_evidence: bool
             name = re.split(r" (?:of|alone)\b", have)[0]
             step = f'<a href="{then[0]}.html">{titles[then[0]]}</a>' if then else "you are through"
             said.append(f"<li>{html.escape(name)}: {step}</li>")
-    if has_evidence:
-        said.append(f'<li>behind this tour: <a href="evidence/{stem}.html">its evidence</a></li>')
-    said = said or ['<li><a href="../index.html">the start page</a></li>']
+    said.append(f'<li>behind this tour: <a href="evidence/{stem}.html">its evidence</a></li>')
     return f'<nav class="routes" aria-label="routes"><ul>{"".join(said)}</ul></nav>'
 
 
