@@ -93,8 +93,8 @@ def cards(readme: str, titles: dict[str, str]) -> str:
 def picture(root: Path, source: Path) -> str:
     """The README's first picture for the start page, as HTML; its files come to `source`.
 
-    picture.png is it, or the last frame of a loop; a loop moves, as picture.webp, which is half as
-    large, unless the reader's system asks for less motion.
+    It is a loop: picture.webp, which is half as large; picture.png is its last frame, for readers
+    whose system asks for less motion.
     """
     alt, file = re.search(
         r"!\[([^]]{30,})\]\((\S+)\)", (root / "README.md").read_text("utf-8")
@@ -104,13 +104,11 @@ def picture(root: Path, source: Path) -> str:
         times = [f.info.get("duration", 100) for f in ImageSequence.Iterator(image)]
     wide, high = frames[-1].size
     frames[-1].quantize(256, dither=0).save(source / "picture.png", optimize=True)
-    shown = f'<img src="picture.png" alt="{html.escape(alt)}" width="{wide}" height="{high}">'
-    if len(frames) == 1:
-        return shown
     loop = {"save_all": True, "append_images": frames[1:], "duration": times, "loop": 0}
     frames[0].save(source / "picture.webp", lossless=True, method=4, **loop)
     still = '<source media="(prefers-reduced-motion: reduce)" srcset="picture.png">'
-    return f"<picture>{still}{shown.replace('picture.png', 'picture.webp')}</picture>"
+    moving = f'<img src="picture.webp" alt="{html.escape(alt)}" width="{wide}" height="{high}">'
+    return f"<picture>{still}{moving}</picture>"
 
 
 def start_page(root: Path, source: Path, titles: dict[str, str]) -> str:
@@ -131,17 +129,13 @@ def start_page(root: Path, source: Path, titles: dict[str, str]) -> str:
     return re.sub(r"\{\{ (\w+) \}\}", lambda match: filled[match[1]], text)
 
 
-def evidence_page(evidence: list[Path], titles: dict[str, str]) -> str:
+def evidence_page(evidence: list[Path]) -> str:
     """The list of the evidence, which stands behind the tours."""
-    lines = [
-        "# Evidence",
-        "",
-        "Behind each tour stands a notebook with more seeds, controls, and audits of the sources.",
-        "",
-    ]
-    lines += [f"- [{titles[p.stem]}](notebooks/evidence/{p.stem}.ipynb)" for p in evidence]
-    entries = "\n".join(f"notebooks/evidence/{p.stem}" for p in evidence)
-    return "\n".join([*lines, "", f"```{{toctree}}\n:hidden:\n\n{entries}\n```", ""])
+    told = (
+        "Behind each tour stands a notebook with more seeds, controls, and audits of the sources."
+    )
+    entries = "\n".join(f"notebooks/evidence/{path.stem}" for path in evidence)
+    return f"# Evidence\n\n{told}\n\n```{{toctree}}\n:titlesonly:\n\n{entries}\n```\n"
 
 
 def write_source(root: Path, source: Path) -> list[str]:
@@ -166,10 +160,9 @@ def write_source(root: Path, source: Path) -> list[str]:
         (source / "docs" / path.name).write_text(text, "utf-8")
     stems = {path.stem[:2]: path.stem for path in tours}
     by_number = {number: titles[stem] for number, stem in stems.items()}
-    known = {path.stem: book_pages.title_of(path) for path in evidence}
     pages = {
         "index": start_page(root, source, titles),
-        "evidence": evidence_page(evidence, known),
+        "evidence": evidence_page(evidence),
         "ledger": book_ledger.ledger_page(root, stems, by_number),
         "glossary": book_pages.glossary_page(load_glossary(), stems),
     }
