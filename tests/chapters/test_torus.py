@@ -13,7 +13,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from chapters.torus import figures, figures_in_space, naming
+from chapters.torus import figures, figures_in_space
 from chapters.torus import networks as torus
 from chapters.torus.journey import STAGES, Journey
 from chapters.torus.networks import TorusNets, init_nets
@@ -307,11 +307,8 @@ def test_the_journey_begins_flat_and_ends_on_the_cells_of_the_unembedding(journe
 
 
 def test_figures_can_be_read():
-    colors = figures.tinted(torch.arange(16).view(4, 4) % 5, torch.linspace(0, 1, 16).view(4, 4))
-    dots = ([0.1, 3.0], [2.0, 6.2], [0, 1])
     resid = torus.attend(NET, *torus.pairs(NET)).residual[0]
     check_figures(
-        figures.color_maps([colors] * 3, ["a", "b", "c"], 2, dots, THETA),
         figures_in_space.gluing(PREDICT, title="title"),
         figures_in_space.torus_in_space(PREDICT, THETA, FACTS, "a", [(1, 1)]),
         figures_in_space.globe(NET.W_U[0], resid, FACTS, "a"),
@@ -334,7 +331,7 @@ process.stdout.write(JSON.stringify(questions.map(([angles, outputs, scores]) =>
 
 @pytest.fixture(scope="module")
 def view():
-    return TorusView(NET, FACTS, figures.color_maps([np.ones((4, 4, 3))], ["a"]))
+    return TorusView(NET, FACTS, Figure())
 
 
 def in_node(view, questions) -> list[dict]:
@@ -377,11 +374,3 @@ def test_a_page_holds_its_script_its_data_and_a_picture_and_loads_nothing(view):
     for path in (*CHAPTERS.glob("torus/*.js"), *CHAPTERS.glob("nb14*/*.js")):
         script = path.read_text(encoding="utf-8").lower()
         assert not any(w in script for w in ("http", "//cdn", "import ", "fetch(", "url("))
-
-
-def test_names_of_networks_and_of_what_sums_them_up():
-    assert naming.nets("sum", ["head 0", "head 1"], n_nets=1) == [
-        "sum net 0 head 0",
-        "sum net 0 head 1",
-    ]
-    assert naming.summed_up("words3", ["mean"], n_nets=2) == ["words3 nets 0 to 1, mean"]

@@ -69,13 +69,11 @@ def init_nets(seeds: list[int], d_vocab: int = 5, n_heads: int = 3, d_head: int 
     check_whole("d_vocab", d_vocab, 2, MOST_WORDS)
     check_whole("n_heads", n_heads, 1)
     check_whole("d_head", d_head, 1)
+    # The scores are small, so that at first a head attends to both words alike.
     shapes = {  # name: (shape, standard deviation)
         "W_E": ((d_vocab, 3), 1.0),
         "W_pos": ((2, 3), 1.0),
-        "W_Q": (
-            (n_heads, 3, d_head),
-            1 / 3,
-        ),  # small scores: at first a head attends to both words alike
+        "W_Q": ((n_heads, 3, d_head), 1 / 3),
         "W_K": ((n_heads, 3, d_head), 1 / 3),
         "W_V": ((n_heads, 3, d_head), 1 / math.sqrt(3)),
         "W_O": ((n_heads, d_head, 3), 1 / math.sqrt(d_head * n_heads)),

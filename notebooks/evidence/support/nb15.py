@@ -12,7 +12,7 @@ from matplotlib.tri import Triangulation
 from torch import Tensor
 
 from aot_helpers.showing.plots import Interval
-from chapters.torus.figures import painting
+from chapters.torus.color_maps import painting
 from chapters.torus.networks import TorusNets, attend, is_correct, pairs
 
 Answers = Bool[Tensor, "net head pair"]
