@@ -56,14 +56,14 @@ def stories_and_names(
 
 
 def logs(
-    names: list[str], first: int = 100, last: int = 1500
+    names: list[str],
 ) -> tuple[Int[Tensor, " step"], Float[Tensor, "run step"], Float[Tensor, "run step"]]:
-    """Of runs in training: the steps, the loss on unread stories, the gap on random tokens.
+    """Steps 100 to 1,500 of runs in training: the steps, the loss on unread stories, the gap.
 
-    The loss is that of windows of 128 tokens, the gap that of segments of 63.
+    The loss is that of windows of 128 tokens, the gap that of random segments of 63.
     """
     runs = [load_measurements(name) for name in names]
-    kept = [i for i, step in enumerate(runs[0]["steps"]) if first <= step <= last]
+    kept = [i for i, step in enumerate(runs[0]["steps"]) if 100 <= step <= 1500]
     loss, once, again = (
         torch.tensor([[run["measured"][i][quantity] for i in kept] for run in runs])
         for quantity in LOGGED

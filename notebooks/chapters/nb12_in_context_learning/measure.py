@@ -56,17 +56,18 @@ class Cast(NamedTuple):
     friend: Bool[Tensor, "text query key"]
 
 
-def cast(tokenizer, renamed: bool = False, n_texts: int = 60, n_words: int = 3) -> Cast:
+def cast(tokenizer, renamed: bool = False, n_texts: int = 60) -> Cast:
     """The beginnings of unread stories: BOS and up to 127 tokens, filled up with BOS.
 
-    renamed: the friend, who never opens a story, is called by words that stand nowhere else in it.
+    renamed: the friend, who never opens a story, is called by three words that stand nowhere else
+    in it.
     """
     found = load_corpus("stories", "test", quiet=True)
     rng, rows, follows = random.Random(0), [], []
     for text, (hero, friend) in zip(found.texts, found.truth.names, strict=True):
         if text.startswith(friend) or set(hero.split()) & set(friend.split()):
             continue
-        words = rng.sample([word for word in WORDS if word not in text], n_words)
+        words = rng.sample([word for word in WORDS if word not in text], 3)
         name = " ".join(words) if renamed else friend
         tokens = tokenizer.encode(text.replace(friend, name), bos=True)[: LENGTH + 1]
         rows.append(F.pad(tokens, (0, LENGTH + 1 - len(tokens)), value=tokenizer.bos))
