@@ -6,39 +6,13 @@ import pytest
 import torch
 
 from aot_helpers.models.checkpoints import load_checkpoint
-from aot_helpers.models.handmade import induction_model
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.circuits import k_composition_circuit
 from aot_helpers.reading.heads import induction_scores
-from aot_helpers.reading.interventions import cut_path
 from aot_helpers.text.batches import repeated_tokens
 from chapters.nb10_induction_heads import figures
 from chapters.nb10_induction_heads import measure as induction_circuit
 from figure_checks import check_figures
-
-
-@pytest.fixture(scope="module")
-def hand():
-    return induction_model(d_vocab=30, n_ctx=64)
-
-
-def test_the_hand_set_model_has_one_wire_that_carries_the_stripe(hand):
-    torch.manual_seed(0)
-    segment = 1 + torch.randperm(29)[:10]
-    tokens = torch.cat([torch.zeros(1, dtype=torch.long), segment, segment])[None]
-    writer, reader = Head(0, 0), Head(1, 0)
-    whole = induction_circuit.edited_score(hand, tokens, reader, {})
-    for route, least, most in (("Q", -1e-4, 1e-4), ("K", 0.9, 1.0), ("V", -1e-4, 1e-4)):
-        edits = cut_path(hand, tokens, writer, reader, route, "mean")
-        left = induction_circuit.edited_score(hand, tokens, reader, edits)
-        assert least <= 1 - left / whole <= most
-
-
-def test_the_score_without_edits_is_the_packages():
-    model = load_checkpoint("stories-2l")
-    tokens = repeated_tokens(1024, 12, 4, model.tokenizer.bos, seed=3)
-    score = induction_circuit.edited_score(model, tokens, Head(1, 2), {})
-    assert score == pytest.approx(float(induction_scores(model, tokens)[1, 2]), abs=0.01)
 
 
 def test_sentences_name_two_people_whose_surnames_begin_alike():

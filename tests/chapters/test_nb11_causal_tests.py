@@ -107,15 +107,6 @@ def test_the_head_of_the_threshold_is_found(model, texts):
     assert by_zero > 0.5 > 0.3 > max(by_mean, no_match)
 
 
-def test_what_each_induction_head_costs_alone_and_both_when_they_lie(model, texts):
-    tokens, others = texts
-    both, whole = [Head(1, 0), Head(1, 2)], copy_losses(model, tokens)[1]
-    for head in both:
-        assert copy_losses(model, tokens, ablate(model, [head], "mean", others))[1] > whole + 1
-    lying = ablate(model, both, "resample", others)
-    assert copy_losses(model, tokens, lying)[1] > whole + 9
-
-
 def test_random_vectors_are_as_long_as_those_given():
     given = torch.tensor([[3.0, 4, 0], [0, 0, 1]])
     drawn = causal_tests.as_long_as(given, torch.Generator().manual_seed(0))

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aot_helpers.models.protocol import Edits, Head, Model, all_heads
+from aot_helpers.models.protocol import Head, Model, all_heads
 from aot_helpers.reading.circuits import qk_circuit
 from aot_helpers.reading.heads import head_output
 from aot_helpers.reading.paths import check_additive
@@ -16,14 +16,8 @@ from aot_helpers.text.corpora import load_corpus
 BIAS = ("position", "position")  # the relative bias, as a term of the scores
 
 
-def edited_score(model: Model, tokens: Int[Tensor, "batch pos"], head: Head, edits: Edits) -> float:
-    """A head's induction score while activations are edited."""
-    with torch.no_grad():
-        pattern = model.run_with_cache(tokens, edits=edits)[1][f"L{head.layer}.pattern"]
-    return _score(pattern[:, head.head])
-
-
-def _score(pattern: Float[Tensor, "batch query key"]) -> float:
+def induction_score(pattern: Float[Tensor, "batch query key"]) -> float:
+    """The mean attention of a head to what followed, on segments written twice after BOS."""
     length = (pattern.shape[-1] - 1) // 2
     query = torch.arange(length + 1, 2 * length + 1)
     return pattern[:, query, query - length + 1].mean().item()
@@ -84,7 +78,7 @@ def roles(model: Model, tokens: Int[Tensor, "batch pos"]) -> tuple[int, int, lis
         for back in (1, 2)
     )
     heads = range(cache["L1.pattern"].shape[1])
-    return one, two, [h for h in heads if _score(cache["L1.pattern"][:, h]) >= 0.4]
+    return one, two, [h for h in heads if induction_score(cache["L1.pattern"][:, h]) >= 0.4]
 
 
 def score_terms(
