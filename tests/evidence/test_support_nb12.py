@@ -1,9 +1,10 @@
 """Evidence of notebook 12: what context is worth, a copying rule, and both over training."""
 
+import pandas as pd
 import pytest
 import torch
 
-from aot_helpers.models.checkpoints import load_checkpoint, load_measurements
+from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.text.batches import repeated_tokens
@@ -71,8 +72,8 @@ def test_a_copier_brings_a_blind_model_far_and_a_rule_that_is_never_right_nothin
     group = support.trust_groups(pieces, never.long(), two.config.d_vocab)
     same = support.mixed_losses((-losses.double()).exp(), never, group)
     assert torch.allclose(same, losses.double(), atol=1e-5)  # every w is 0
-    assert support.share_of_way(losses, losses, helped) == 0
-    assert support.share_of_way(helped, losses, helped) == 1
+    assert support.fraction_of_gap(losses, losses, helped) == 0
+    assert support.fraction_of_gap(helped, losses, helped) == 1
 
 
 def test_roles_share_out_all_heads_and_their_removal_flattens_the_context(two, pieces):
@@ -85,15 +86,11 @@ def test_roles_share_out_all_heads_and_their_removal_flattens_the_context(two, p
     assert left < 0.3 * whole
 
 
-def test_logs_give_scores_at_a_step_and_the_largest_gain_in_a_stretch():
-    score, induction, copied = support.at_step("stories-2l", 1500)
+def test_logs_are_those_of_the_runs_by_step():
+    score, induction, copied = support.logged("stories-2l").loc[1500]
     assert score < -1.3 and induction > 0.8 and copied > 0.9
-    copies = [
-        support.largest_gain(name, lambda found: found["copy accuracy"]["24"])
-        for name in ("stories-1l", "stories-1l-smeared")
-    ]
-    assert copies[0] < 0.1 < 0.5 < copies[1]
-    assert support.largest_gain("stories-1l", lambda found: -found["text"], 4000) > 2
+    smeared = support.logged("stories-1l-smeared")["copy accuracy"]
+    assert support.largest_rise(smeared)[0] > 0.5
 
 
 def test_a_loss_that_falls_evenly_by_the_log_of_the_index_saves_as_much_at_each_doubling():
@@ -104,18 +101,18 @@ def test_a_loss_that_falls_evenly_by_the_log_of_the_index_saves_as_much_at_each_
 
 
 def test_the_largest_rise_is_sought_within_its_steps():
-    steps, values = [0, 100, 200, 500, 600], [0.0, 0.1, 0.5, 1.5, 1.4]
-    assert support.largest_rise(steps, values) == (0.5, 0)
-    assert support.largest_rise(steps, values, within=300) == (1.0, 200)
+    values = pd.Series([0.0, 0.1, 0.5, 1.5, 1.4], [0, 100, 200, 500, 600])
+    assert support.largest_rise(values) == (0.5, 0)
+    assert support.largest_rise(values, within=300) == (1.0, 200)
 
 
 def test_turns_of_paths_that_are_known():
     steps = [0, 200, 400, 600]
     path = torch.tensor([[0.0, 0], [1, 0], [1, 2], [1, 5]])
-    assert support.turn(steps, path, at=200) == pytest.approx(90)
-    assert support.turn(steps, path, at=400) == pytest.approx(0, abs=0.1)
+    assert support.turning_angle(steps, path, at=200) == pytest.approx(90)
+    assert support.turning_angle(steps, path, at=400) == pytest.approx(0, abs=0.1)
     with pytest.raises(ValueError, match="no step 800"):
-        support.turn(steps, path, at=600)
+        support.turning_angle(steps, path, at=600)
 
 
 def test_exponentials_are_fitted_each_at_its_own_pace_and_a_jump_is_not():
@@ -140,56 +137,17 @@ def test_the_plane_holds_what_lies_in_a_plane():
     assert torch.allclose(again, flat @ axes + 3, atol=1e-4)
 
 
-def test_drawn_tokens_are_different_places_and_the_same_for_a_seed():
-    drawn = support.drawn_tokens(5, 10, 127, seed=1)
-    assert torch.equal(drawn, support.drawn_tokens(5, 10, 127, seed=1))
-    assert all(len(set(row.tolist())) == 10 for row in drawn) and drawn.max() < 127
-
-
-def test_farther_context_comes_at_once_and_the_path_turns_there_without_the_start(pieces):
-    steps = [100, 300, 500, 700, 1000, 4000]
-    models = [load_checkpoint("stories-2l", step) for step in steps]
-    slopes = [support.context_slope(model, pieces) for model in models]
-    rise, begins = support.largest_rise(steps, slopes)
-    assert begins == 300 and rise > 0.5 * slopes[-1]
-    mixed = torch.cat([pieces[:, :1], pieces[:, 1:112].flip(1), pieces[:, 112:]], dim=1)
-    assert support.context_slope(models[-1], pieces, mixed) < 0.5 * slopes[-1]
-    path = torch.stack([study.losses_of(model, pieces).flatten() for model in models])
-    mean, axes, _ = support.plane(path)
-    null = support.at_its_own_pace(steps, path)
-    angles = [support.turn(steps, (each - mean) @ axes.T, at=500) for each in (path, null)]
-    assert angles[0] > 45 > 30 > angles[1]
-
-
-def test_who_continues_a_friend_called_by_words_and_who_could(two):
-    renamed = study.cast(two.tokenizer, renamed=True, n_texts=6)
-    models = {"many": two} | {
-        name: load_checkpoint(f"stories-2l-{name}") for name in ("fixed-length", "no-repeats")
-    }
-    alone, told, short = (
-        {
-            name: support.continued(model, renamed.tokens, renamed.friend, edits)
-            for name, model in models.items()
-        }
-        for edits in (None, *(support.told_where(renamed.friend, back) for back in (0, 1)))
-    )
-    assert alone["many"] > 0.8 > 0.2 > alone["fixed-length"] and alone["no-repeats"] == 0
-    assert told["fixed-length"] > 0.8 > 0.2 > told["no-repeats"]
-    assert max(short.values()) < 0.2  # the token that stands there already
-    first, later = support.first_and_later(two, renamed.tokens, renamed.friend)
-    assert first > 5 > 1 > later
-
-
 def test_where_names_go_on_is_counted_and_told_by_hand():
     follows = torch.zeros(1, 6, 6, dtype=torch.bool)
     follows[0, 4, 2] = follows[0, 5, 2] = follows[0, 5, 3] = True  # the last query asks no more
     tokens = torch.tensor([[0, 1, 2, 3, 1, 2]])
     logits = torch.nn.functional.one_hot(torch.tensor([[9, 9, 9, 9, 2, 9]]), 10).float()
-    assert support.continued(lambda texts, edits: logits, tokens, follows) == 1
-    assert support.continued(lambda texts, edits: logits.roll(1, dims=-1), tokens, follows) == 0
+    assert support.name_copy_accuracy(lambda texts, edits: logits, tokens, follows) == 1
+    other = logits.roll(1, dims=-1)
+    assert support.name_copy_accuracy(lambda texts, edits: other, tokens, follows) == 0
     before = torch.full((1, 2, 6, 6), 0.25)
     for back in (0, 1):
-        told = support.told_where(follows, back)["L1.pattern"](before)
+        told = support.forced_attention(follows, back)["L1.pattern"](before)
         assert torch.equal(told[:, :, :4], before[:, :, :4])
         assert told[0, 1, 4].tolist() == [1.0 if key == 2 - back else 0 for key in range(6)]
         assert told[0, 0, 5].sum() == 1 and told[0, 0, 5, 3 - back] == 0.5
@@ -197,15 +155,10 @@ def test_where_names_go_on_is_counted_and_told_by_hand():
 
 def test_half_way_steps_are_those_of_fractions_of_the_change():
     names = ["stories-2l", "stories-2l-seed1"]
-    for quantity, found in support.half_way_steps(names).items():
-        for name, half in zip(names, found, strict=True):
-            log = load_measurements(name)
-            run = {
-                step: support.CHANGES[quantity](each)
-                for step, each in zip(log["steps"], log["measured"], strict=True)
-            }
+    for name, halves in support.half_way_steps(names).iterrows():
+        for quantity, run in support.logged(name).items():
             done = {s: (v - run[200]) / (run[1500] - run[200]) for s, v in run.items()}
-            assert done[half] >= 0.5
-            assert max(done[s] for s in run if 200 <= s < half) < 0.5
+            assert done[halves[quantity]] >= 0.5
+            assert max(done[s] for s in done if 200 <= s < halves[quantity]) < 0.5
     with pytest.raises(ValueError, match="stories-1l has .* 0.01 .*0.4 or more"):
         support.half_way_steps([*names, "stories-1l"])

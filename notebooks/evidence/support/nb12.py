@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import pandas as pd
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -15,41 +16,46 @@ from aot_helpers.reading.heads import earlier_copies, head_scores, induction_sco
 from chapters.nb12_in_context_learning.measure import LENGTH, Losses, Texts, losses_of
 
 N_LAST = 8  # the tokens that are predicted with every length of context
-SKILLS = {  # of an entry of a run's log; higher is better
-    "score": lambda found: -found["in-context score"],
-    "copying": lambda found: found["copy accuracy"]["32"],
-}
-CHANGES = {  # of an entry of a run's log: what changes abruptly
-    "in-context score": lambda found: found["in-context score"],
-    "induction score": lambda found: max(found["induction"][-1]),  # of the last layer's heads
-    "copy accuracy": lambda found: found["copy accuracy"]["32"],
-}
 RANGES = ((1, 2), (2, 3), (3, 5), (5, 9), (9, 17), (17, 33), (33, 65), (65, 128))  # of the index
 NEAR, FAR = 8, 64  # tokens of context
 PACES = torch.logspace(math.log10(20), math.log10(20_000), 80, dtype=torch.float64)  # in steps
 WEIGHTS = torch.tensor([0, *(0.01 + i * 0.0245 for i in range(41))], dtype=torch.float64)
 
 
-def half_way_steps(names: list[str], last: int = 1500) -> dict[str, list[int]]:
-    """For each of three quantities, of each run: the first measured step at which half of its
-    change from step 200 to `last` is done. Runs may differ in their steps.
+def logged(name: str) -> pd.DataFrame:
+    """What a run wrote down while it trained, by step.
+
+    induction score: the best of the last layer's heads. copy accuracy: of 32 random tokens.
+    """
+    log = load_measurements(name)
+    rows = [
+        {
+            "in-context score": found["in-context score"],
+            "induction score": max(found["induction"][-1]),
+            "copy accuracy": found["copy accuracy"]["32"],
+        }
+        for found in log["measured"]
+    ]
+    return pd.DataFrame(rows, index=log["steps"])
+
+
+def half_way_steps(names: list[str], last: int = 1500) -> pd.DataFrame:
+    """For each run and column of `logged`: the first measured step at which half of its change from
+    step 200 to `last` is done. Runs may differ in their steps.
 
     Raises ValueError for a run whose induction score is below 0.4 at step `last`: nothing changed.
     """
-    halves = {quantity: [] for quantity in CHANGES}
-    for (quantity, read), name in itertools.product(CHANGES.items(), names):
-        log = load_measurements(name)
-        steps = [step for step in log["steps"] if 200 <= step <= last]
-        values = [read(log["measured"][log["steps"].index(step)]) for step in steps]
-        start, end = values[0], values[-1]
-        if quantity == "induction score" and end < 0.4:
+    halves = {}
+    for name in names:
+        log = logged(name).loc[200:last]
+        start, end = log.iloc[0], log.iloc[-1]
+        if end["induction score"] < 0.4:
             raise ValueError(
-                f"{name} has an induction score of {end:.2f} at step {last}, so there is no "
-                "half-way step: take runs with 0.4 or more"
+                f"{name} has an induction score of {end['induction score']:.2f} at step {last}, so "
+                "there is no half-way step: take runs with 0.4 or more"
             )
-        done = (s for s, v in zip(steps, values, strict=True) if (v - start) / (end - start) >= 0.5)
-        halves[quantity].append(next(done))
-    return halves
+        halves[name] = ((log - start) / (end - start) >= 0.5).idxmax()
+    return pd.DataFrame(halves).T
 
 
 @torch.no_grad()
@@ -129,7 +135,7 @@ def with_copier(losses: Losses, texts: Texts, d_vocab: int) -> Losses:
     return mixed_losses((-losses.double()).exp(), right, trust_groups(texts, matched, d_vocab))
 
 
-def share_of_way(reached: Tensor, one: Tensor, two: Tensor) -> float:
+def fraction_of_gap(reached: Tensor, one: Tensor, two: Tensor) -> float:
     """How far from one model to another: 0 is as the one, 1 as the two. Each a mean of losses."""
     return round(((one.mean() - reached.mean()) / (one.mean() - two.mean())).item(), 3) + 0.0
 
@@ -146,7 +152,7 @@ def roles(model: Model, repeats: Texts) -> tuple[list[Head], list[Head], list[He
     return induction, previous, others
 
 
-def continued(
+def name_copy_accuracy(
     model: Model,
     texts: Texts,
     follows: Bool[Tensor, "text query key"],
@@ -159,7 +165,7 @@ def continued(
     return right[again].float().mean().item()
 
 
-def told_where(follows: Bool[Tensor, "text query key"], back: int = 0) -> Edits:
+def forced_attention(follows: Bool[Tensor, "text query key"], back: int = 0) -> Edits:
     """Edits that put the attention of layer 1, where a name goes on, on what followed last time.
 
     back: so many places before that.
@@ -183,27 +189,10 @@ def first_and_later(
     return losses[text, first - 1].mean().item(), losses[text, query].mean().item()
 
 
-def at_step(name: str, step: int, length: int = 32) -> tuple[float, float, float]:
-    """What a run had at a step: in-context score, best induction score, copy accuracy.
-
-    The score is late minus early loss; the copies are of so many random tokens, as logged.
-    """
-    log = load_measurements(name)
-    found = log["measured"][log["steps"].index(step)]
-    best = max(map(max, found["induction"]))
-    return found["in-context score"], best, found["copy accuracy"][str(length)]
-
-
-def largest_rise(steps: list[int], values: list[float], within: int = 200) -> tuple[float, int]:
-    """The largest rise between two steps at most so far apart, and where it begins."""
-    pairs = itertools.combinations(zip(steps, values, strict=True), 2)
+def largest_rise(values: pd.Series, within: int = 200) -> tuple[float, int]:
+    """The largest rise of values by step between two at most so far apart, and where it begins."""
+    pairs = itertools.combinations(values.items(), 2)
     return max((v - u, s) for (s, u), (t, v) in pairs if t - s <= within)
-
-
-def largest_gain(name: str, value_of, within: int = 200) -> float:
-    """The most that a run gained within so many steps. value_of: of one entry of its log."""
-    log = load_measurements(name)
-    return largest_rise(log["steps"], list(map(value_of, log["measured"])), within)[0]
 
 
 def losses_by_step(name: str, texts: Tensor) -> tuple[list[int], Float[Tensor, "step text pos"]]:
@@ -242,12 +231,12 @@ def plane(vectors: Float[Tensor, "point token"]) -> tuple[Tensor, Tensor, list[f
     return mean, directions[:2], shares[:2].tolist()
 
 
-def turn(steps: list[int], path: Float[Tensor, "step axis"], at: int, reach: int = 200) -> float:
-    """The angle (degrees) between the ways from `at` - reach to `at` and on to `at` + reach.
+def turning_angle(steps: list[int], path: Float[Tensor, "step axis"], at: int) -> float:
+    """The angle (degrees) between the ways from `at` - 200 to `at` and on to `at` + 200.
 
     Raises ValueError where one of the three is no step of the path.
     """
-    wanted = [at - reach, at, at + reach]
+    wanted = [at - 200, at, at + 200]
     if missing := [step for step in wanted if step not in steps]:
         raise ValueError(f"the path has no step {missing[0]}; it has {steps}")
     before, here, after = (path[steps.index(step)] for step in wanted)
@@ -274,9 +263,10 @@ def at_its_own_pace(
     return fitted.float()
 
 
-def drawn_tokens(n_texts: int, n_each: int, length: int, seed: int) -> Int[Tensor, "text drawn"]:
-    """So many different places in each text, by lot: a fixed set of tokens."""
+def random_positions(
+    n_texts: int, n_each: int, length: int, seed: int
+) -> Int[Tensor, "text position"]:
+    """So many different positions in each text, drawn at random: a fixed set of tokens."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.stack(
-        [torch.randperm(length, generator=generator)[:n_each] for _ in range(n_texts)]
-    )
+    rows = [torch.randperm(length, generator=generator)[:n_each] for _ in range(n_texts)]
+    return torch.stack(rows)
