@@ -73,7 +73,7 @@ def test_a_pair_is_kept_from_half_of_the_way_on():
     share = torch.tensor([[0.1, 0.4], [0.4, 0.1]]).double()  # after 0: 1 has 0.8, by chance 0.5
     for p, kept in ((0.64, False), (0.66, True), (0.9, True), (0.4, False)):
         table = torch.tensor([[1 - p, p], [p, 1 - p]]).log()
-        assert (support.half_way(table, share) == kept).all()
+        assert (support.at_least_half_way(table, share) == kept).all()
 
 
 def test_a_rule_is_held_against_the_pairs_that_break_it():

@@ -63,15 +63,17 @@ def test_the_price_is_the_loss_above_the_floor(model, written):
     shape = (len(tokens), tokens.shape[1] - 1)
     floor, here = measure.floors(truth, shape), measure.of_kind(truth, "repeat", shape)
     by_hand = next_token_losses(model(tokens), tokens)[here].mean() - floor[here].mean()
-    assert support.above_floor(model, here, tokens, floor) == pytest.approx(
+    assert support.excess_loss(model, here, tokens, floor) == pytest.approx(
         float(by_hand), abs=1e-5
     )
-    swapped = support.above_floor(model, here, tokens, floor, on=tokens.flip(0))
+    swapped = support.excess_loss(model, here, tokens, floor, on=tokens.flip(0))
     assert swapped != pytest.approx(float(by_hand), abs=1e-3)
 
 
 def test_a_head_looks_afresh_and_takes_over_the_words_of_another(model):
-    young, again, other = (support.woken(model, 1, draw, like=0, sign=-1) for draw in (3, 3, 4))
+    young, again, other = (
+        support.with_new_attention(model, 1, draw, like=0, sign=-1) for draw in (3, 3, 4)
+    )
     attn, before = young.blocks[0].attn, model.blocks[0].attn
     for name, expected in (("W_V", before.W_V[0]), ("W_O", -before.W_O[0])):
         assert torch.equal(getattr(attn, name)[1], expected)
@@ -81,12 +83,12 @@ def test_a_head_looks_afresh_and_takes_over_the_words_of_another(model):
     assert attn.b_rel[1].abs().max() < 0.1 < before.b_rel[1].abs().max()
     assert torch.equal(attn.W_Q, again.blocks[0].attn.W_Q)
     assert not torch.equal(attn.W_Q[1], other.blocks[0].attn.W_Q[1])
-    assert torch.equal(support.woken(model, 1, 3).blocks[0].attn.W_V[1], before.W_V[1])
+    assert torch.equal(support.with_new_attention(model, 1, 3).blocks[0].attn.W_V[1], before.W_V[1])
 
 
 def test_a_head_looks_from_one_word_as_another_does_from_another(model):
     number = word_ids(model.tokenizer)
-    young = support.looking_like(model, 1, 0, number["at"], number["in"])
+    young = support.attending_like(model, 1, 0, number["at"], number["in"])
     at, within = (
         model.tokenizer.encode(f"ada keep so then {word}", bos=True)[None] for word in ("at", "in")
     )

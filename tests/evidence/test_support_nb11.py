@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 import torch
 
-from aot_helpers.models.handmade import induction_model
 from aot_helpers.models.losses import copy_losses, next_token_losses
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate, freeze_patterns, merge
@@ -32,14 +31,14 @@ def pair(model):
 
 
 def test_the_head_that_says_always_the_same_is_found(model, texts):
-    shares = support.constant_shares(model, texts[0], 0)
+    shares = support.constant_fractions(model, texts[0], 0)
     assert shares.argmax() == 2 and ((shares >= 0) & (shares <= 1)).all()
 
 
 def test_a_direction_at_random_is_as_long_as_the_mean(model, texts):
     tokens, others = texts
     head = Head(0, 2)
-    rise = support.rise_at_random(model, tokens, others, head, n_draws=2, seed=0)
+    rise = support.loss_rise_with_random_constants(model, tokens, others, head, n_draws=2, seed=0)
     mean = model.run_with_cache(others)[1]["L0.z"][:, :, 2].mean(dim=(0, 1))
     generator, expected = torch.Generator().manual_seed(0), []
     for _ in range(2):
@@ -53,21 +52,6 @@ def test_a_direction_at_random_is_as_long_as_the_mean(model, texts):
         edited, whole = (copy_losses(model, tokens, edits)[0] for edits in ({"L0.z": say}, {}))
         expected.append(edited - whole)
     assert rise == pytest.approx(sum(expected) / 2, abs=1e-4)
-
-
-def test_vectors_at_random_stand_at_every_place_as_long_as_the_means(model, texts):
-    tokens, others = texts
-    reference = model.run_with_cache(others)[1]
-    heads = [Head(0, 1), Head(0, 2)]
-    edits = support.at_random(reference, heads, torch.Generator().manual_seed(0))
-    said, whole = (model.run_with_cache(tokens, edits=e)[1]["L0.z"] for e in (edits, {}))
-    for _, head in heads:
-        same = said[:, :, head].flatten(0, 1)
-        assert (same == same[0]).all()
-        mean = reference["L0.z"][:, :, head].mean(dim=(0, 1))
-        assert same[0].norm().item() == pytest.approx(mean.norm().item(), rel=1e-4)
-        assert torch.cosine_similarity(same[0], mean, dim=0).abs() < 0.8
-    assert torch.equal(said[:, :, [0, 3]], whole[:, :, [0, 3]])
 
 
 class OfPatterns:
@@ -94,16 +78,6 @@ def test_how_often_a_head_leaves_the_first_token():
     assert found == ([0, 0.5], [0, 0.5])
 
 
-def test_a_constant_keeps_accidents_out_and_lets_matches_in(model):
-    segments = [torch.randperm(1023, generator=torch.Generator().manual_seed(i)) for i in range(8)]
-    tokens = torch.stack([torch.cat([torch.zeros(1), 1 + s[:20], 1 + s[:20]]) for s in segments])
-    heads, tokens = [Head(1, 0), Head(1, 2)], tokens.long()
-    for by, low, high in (("mean", 0, 0.1), ("zero", 0.4, 1)):
-        edits = ablate(model, [Head(0, 2)], by, tokens.roll(1, dims=0))
-        accidents, matches = support.leaves_first(model, tokens, heads, edits)
-        assert all(low <= share <= high for share in accidents) and min(matches) > 0.9
-
-
 def test_with_resampled_induction_heads_the_other_text_is_said(model, texts):
     said = partial(support.predicts_others, model, *texts)
     assert said([Head(1, 0), Head(1, 2)]) > 0.9
@@ -123,13 +97,12 @@ def test_losses_are_a_function_of_the_lead(model, texts):
 def test_one_fact_of_two_prompts_differs(model, pair):
     prompts, (right, wrong) = pair
     say = model.tokenizer.decode
-    assert (
-        say(prompts["clean"][0, 1:]) == "Then Mira Soken met Pelo Balis near the river. Then Mira"
-    )
-    assert say(prompts["what"][0, 1:]) == "Then Mira Balis met Pelo Soken near the river. Then Mira"
-    assert (
-        say(prompts["where"][0, 1:]) == "Then Pelo Soken met Mira Balis near the river. Then Mira"
-    )
+    for kind, met in (
+        ("clean", "Mira Soken met Pelo Balis"),
+        ("what", "Mira Balis met Pelo Soken"),
+        ("where", "Pelo Soken met Mira Balis"),
+    ):
+        assert say(prompts[kind][0, 1:]) == f"Then {met} near the river. Then Mira"
     assert [say(each[0]) for each in (right, wrong)] == [" Sok", " Bal"]
 
 
@@ -149,28 +122,12 @@ def test_fitting_names_make_meetings(model):
 def test_both_ways_of_patching_agree_in_the_last_layer(model, pair):
     both = [Head(1, 0), Head(1, 2)]
     for fact in ("what", "where"):
-        noising = support.share_moved(model, *pair, fact, both)
+        noising = support.patching_effect(model, *pair, fact, both)
         assert noising == pytest.approx(1, abs=0.1)
-        assert support.share_moved(model, *pair, fact, both, "denoising") == pytest.approx(noising)
-    assert abs(support.share_moved(model, *pair, "what", [Head(0, 3)])) < 0.01
-    assert support.share_moved(model, *pair, "where", [Head(0, 3)]) > 0.5
-
-
-def test_the_trajectory_of_a_model_set_by_hand():
-    model = induction_model(d_vocab=30, n_ctx=128)
-    torch.manual_seed(0)
-    segments = torch.stack([1 + torch.randperm(29)[:10] for _ in range(4)])
-    start = torch.zeros(4, 1, dtype=torch.long)
-    repeats = torch.cat([start, segments, segments], dim=1)
-    running = torch.cat([start, torch.randint(1, 30, (4, 127))], dim=1)
-    others = {"repeats": repeats.roll(1, dims=0), "running": running.roll(1, dims=0)}
-    found = support.trajectory(lambda step: model, [0, 1], repeats, running, others)
-    assert set(found) == {(by, keep) for by in ("zero", "mean") for keep in (False, True)}
-    for (by, keep), rises in found.items():
-        assert rises.shape == (2, 2, 2) and torch.equal(rises[0], rises[1])
-        first, second = rises[0, :, 0]
-        assert second > 1, by  # without the induction head nothing is copied
-        assert first.abs() < 1e-3 if keep else first > 1
+        denoising = support.patching_effect(model, *pair, fact, both, "denoising")
+        assert denoising == pytest.approx(noising)
+    assert abs(support.patching_effect(model, *pair, "what", [Head(0, 3)])) < 0.01
+    assert support.patching_effect(model, *pair, "where", [Head(0, 3)]) > 0.5
 
 
 def test_the_trajectory_agrees_with_the_packages_ablations(model, texts):

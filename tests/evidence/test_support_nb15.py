@@ -25,12 +25,12 @@ def test_terms_add_up_to_the_logits():
 @pytest.mark.parametrize("residual", [True, False])
 def test_a_head_alone_is_the_network_with_shares_for_one(residual):
     alone = support.right_alone(NETS, FACTS, residual)
-    expected = support.is_correct_with_shares(NETS, FACTS, torch.eye(3), residual)
+    expected = support.mixture_is_correct(NETS, FACTS, torch.eye(3), residual)
     assert torch.equal(alone, expected)
 
 
 def test_without_a_head_is_the_network_with_shares_for_the_others():
-    expected = support.is_correct_with_shares(NETS, FACTS, 1 - torch.eye(3))
+    expected = support.mixture_is_correct(NETS, FACTS, 1 - torch.eye(3))
     assert torch.equal(support.right_without(NETS, FACTS), expected)
     heads, _ = support.terms(NETS)
     by_mean = support.right_without(NETS, FACTS, by_mean=True)[:, 1]
@@ -62,7 +62,7 @@ def test_what_is_known_alone_and_what_is_lost():
     whole = torus.logits(nets, *torus.pairs(nets))[0].argmax(dim=-1) == facts[0]
     for head in range(3):
         others = 1 - torch.eye(3)[head]
-        kept = support.is_correct_with_shares(nets, facts, others[None])[0, 0]
+        kept = support.mixture_is_correct(nets, facts, others[None])[0, 0]
         assert torch.equal(lost[head], whole & ~kept)
     found = support.known_and_lost(nets, facts)
     assert found.known_alone == pytest.approx(alone.sum() / 3)
@@ -87,12 +87,12 @@ def test_right_with_shares_is_right_of_the_logits_with_these_shares():
     asked = targets("random", [0, 1])
     shares = torch.tensor([[1.0, 1, 1], [0.2, 0.3, 0.5], [1, 0, 0]])
     for residual in (True, False):
-        found = support.is_correct_with_shares(nets, asked, shares, residual)
+        found = support.mixture_is_correct(nets, asked, shares, residual)
         for i, each in enumerate(shares):
             logits = torus.logits(nets, *torus.pairs(nets), each, residual)
             assert torch.equal(found[:, i], torus.is_correct(logits, asked))
-    scaled = support.is_correct_with_shares(nets, asked, 5 * shares, residual=False)
-    assert torch.equal(scaled, support.is_correct_with_shares(nets, asked, shares, residual=False))
+    scaled = support.mixture_is_correct(nets, asked, 5 * shares, residual=False)
+    assert torch.equal(scaled, support.mixture_is_correct(nets, asked, shares, residual=False))
 
 
 def test_figures_can_be_read():
@@ -107,7 +107,7 @@ DIVIDED, GOALS, OWNERS = load_run("specialists-by-word").nets, MADE.targets(), M
 
 
 def test_heads_asked_to_be_right_alone_take_the_step_of_owners():
-    ours = support.asked(NETS, FACTS, owners("word", FACTS, [0, 1], 3), steps=1)
+    ours = support.trained_with_owners(NETS, FACTS, owners("word", FACTS, [0, 1], 3), steps=1)
     theirs = train_nets(NETS, FACTS, 1, owners=owners("word", FACTS, [0, 1], 3)).nets
     for name, W in theirs.tensors().items():
         assert torch.allclose(W, ours.tensors()[name], atol=1e-6)
@@ -117,7 +117,9 @@ def test_heads_asked_to_be_right_alone_take_the_step_of_owners():
 def test_heads_asked_to_be_removable_are_more_so(missing):
     start, goals = init_nets([0, 1, 2]), targets("random", [0, 1, 2])
     its = owners("word", goals, [0, 1, 2], 3)
-    made = (support.asked(start, goals, its, each, steps=150) for each in ("", missing))
+    made = (
+        support.trained_with_owners(start, goals, its, each, steps=150) for each in ("", missing)
+    )
     before, after = (
         support.lost_of_owned(nets, goals, its, missing == "mean")["others"].mean() for nets in made
     )
@@ -126,7 +128,7 @@ def test_heads_asked_to_be_removable_are_more_so(missing):
 
 def test_an_unknown_way_to_leave_out_a_head_is_refused():
     with pytest.raises(ValueError, match='"zero", "mean" or "", got \'median\''):
-        support.asked(NETS, FACTS, FACTS % 3, "median")
+        support.trained_with_owners(NETS, FACTS, FACTS % 3, "median")
 
 
 def test_losses_are_counted_pair_by_pair():

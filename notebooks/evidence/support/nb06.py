@@ -151,7 +151,7 @@ def unlike_chance(
     return (share >= 2 * chance) & (chance > 0), (share <= chance / 2) & (chance > 0)
 
 
-def half_way(table: Table, share: Table) -> Bool[Tensor, "present next"]:
+def at_least_half_way(table: Table, share: Table) -> Bool[Tensor, "present next"]:
     """True where a table of logits has come at least half of the way from chance to the text.
 
     The way leads from the frequency of the next letter to its probability after the present one.

@@ -89,7 +89,7 @@ def looks_at_verbs(
     return own.mean().item(), ((shares * verbs).sum(dim=1) - own).mean().item()
 
 
-def woken(
+def with_new_attention(
     model: AttentionOnlyTransformer,
     head: int,
     draw: int,
@@ -115,7 +115,7 @@ def woken(
 
 
 @torch.no_grad()
-def looking_like(
+def attending_like(
     model: AttentionOnlyTransformer, head: int, like: int, here: int, there: int
 ) -> AttentionOnlyTransformer:
     """A copy of a one-layer model in which one head looks from `here` as `like` does from `there`.
@@ -144,7 +144,7 @@ def trained_on(
     return young.requires_grad_(False)
 
 
-def above_floor(
+def excess_loss(
     model: Model,
     words: Bool[Tensor, "text word"],
     texts: Int[Tensor, "text pos"],

@@ -20,7 +20,7 @@ OtherTexts = Int[Tensor, "other_text other_pos"]
 EARLY, LATE = (4, 12), (96, 127)  # losses of an in-context score, as in notebook 09
 
 
-def constant_shares(model: Model, tokens: Texts, layer: int) -> Float[Tensor, " head"]:
+def constant_fractions(model: Model, tokens: Texts, layer: int) -> Float[Tensor, " head"]:
     """For each head of a layer: the squared length of its mean output, by its mean squared length.
 
     1: it says the same at every place of every text. 0: its mean is nothing.
@@ -30,7 +30,7 @@ def constant_shares(model: Model, tokens: Texts, layer: int) -> Float[Tensor, " 
     return z.mean(dim=0).square().sum(dim=-1) / z.square().sum(dim=-1).mean(dim=0)
 
 
-def at_random(reference: dict, heads: list[Head], generator: torch.Generator) -> Edits:
+def random_constants(reference: dict, heads: list[Head], generator: torch.Generator) -> Edits:
     """Edits that put, for each head, a vector at random in place of what it says.
 
     It is the same at every place, and as long as the head's mean in the cache `reference`.
@@ -43,19 +43,19 @@ def at_random(reference: dict, heads: list[Head], generator: torch.Generator) ->
     return edits
 
 
-def rise_at_random(
+def loss_rise_with_random_constants(
     model: Model, tokens: Texts, others: OtherTexts, head: Head, n_draws: int, seed: int
 ) -> float:
     """By how much the first copy's loss rises with a constant in place of what a head says.
 
-    Mean over n_draws constants; see `at_random`.
+    Mean over n_draws constants; see `random_constants`.
     """
     with torch.no_grad():
         reference = model.run_with_cache(others)[1]
     generator = torch.Generator().manual_seed(seed)
     whole, rises = copy_losses(model, tokens)[0], []
     for _ in range(n_draws):
-        edits = at_random(reference, [head], generator)
+        edits = random_constants(reference, [head], generator)
         rises.append(copy_losses(model, tokens, edits)[0] - whole)
     return sum(rises) / n_draws
 
@@ -164,7 +164,7 @@ def logit_difference(
     return (logits.gather(1, right) - logits.gather(1, wrong))[:, 0]
 
 
-def share_moved(
+def patching_effect(
     model: Model,
     prompts: dict[str, Texts],
     answers: tuple,

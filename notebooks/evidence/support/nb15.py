@@ -136,7 +136,7 @@ def simplex(n: int) -> Float[Tensor, "point 3"]:
     return torch.tensor(counts) / n
 
 
-def is_correct_with_shares(
+def mixture_is_correct(
     nets: TorusNets,
     targets: Int[Tensor, "#net pair"],
     shares: Float[Tensor, "point head"],
@@ -185,7 +185,7 @@ def _nats(logits: Float[Tensor, "*at word"], targets: Int[Tensor, "*#at"]) -> Fl
 
 
 @torch.enable_grad()
-def asked(
+def trained_with_owners(
     nets: TorusNets,
     targets: Int[Tensor, "net pair"],
     owners: Int[Tensor, "net pair"],
