@@ -14,7 +14,7 @@ from PIL import Image
 import here
 from aot_helpers.base.files import write_atomically
 from aot_helpers.base.results import RESULTS
-from chapters.torus.journey import Journey
+from chapters.nb13_torus_network.journey import Journey
 from chapters.torus.runs import list_runs, load_run
 from evidence.support.nb09.dragged import film, read_name
 

@@ -29,13 +29,13 @@ from playwright.sync_api import expect
 from aot_helpers.models.losses import copy_accuracy
 from aot_helpers.reading.heads import induction_scores
 from aot_helpers.text.batches import repeated_tokens
+from chapters.nb13_torus_network.views import TorusView
 from chapters.pages.playground import playground_view, save_playground
 from chapters.pages.training import save_training_page
 from chapters.pages.weights import load_playground
 from chapters.torus import networks as torus
 from chapters.torus.figures import predictor
 from chapters.torus.runs import list_runs, load_run
-from chapters.torus.views import TorusView
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOK = ROOT / "build" / "book"

@@ -1,26 +1,19 @@
-"""The networks on a torus: logits, training, the shipped runs, pictures and the live page."""
+"""The networks on a torus: logits, training, the shipped runs and maps."""
 
-import base64
 import dataclasses
 import json
 import math
-import shutil
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from matplotlib.figure import Figure
 
-from chapters.torus import figures, figures_in_space
+from chapters.torus import figures
 from chapters.torus import networks as torus
-from chapters.torus.journey import STAGES, Journey
 from chapters.torus.networks import TorusNets, init_nets
 from chapters.torus.runs import TARGETS, TorusRun, list_runs, load_run, owners, targets
 from chapters.torus.training import boost, train_nets, train_run
-from chapters.torus.views import TorusView
-from figure_checks import check_figures
 
 SHAPES = [(5, 3, 3), (2, 1, 1), (12, 2, 2), (7, 4, 5)]  # d_vocab, n_heads, d_head
 SEEDS = [0, 1]
@@ -252,125 +245,3 @@ def test_the_painted_map_has_the_winners_colors_and_is_pale_where_unsure():
     colors = figures.painted(ask, cells=4)
     assert np.allclose(colors[:, :2], figures.CLASS_COLORS[1], atol=1e-6)
     assert np.allclose(colors[:, 2:], 1)
-
-
-def test_a_scene_shows_the_nearest_sheet_in_its_colors():
-    view = figures_in_space.camera(90, -90)  # from above: x to the right, y up
-    assert np.allclose(view, np.eye(3))
-    across, up = np.meshgrid(np.linspace(-1, 1, 3), np.linspace(-1, 1, 3))
-    sheet, red = np.stack([across, up, 0 * up], -1), np.array([1.0, 0, 0])
-    colors = np.where(np.arange(4)[:, None, None] < 2, red, red[::-1])  # the first rows are red
-    scene = figures_in_space.Scene(view, 20, 20, reach=2)
-    scene.sheet(sheet, np.broadcast_to(colors, (4, 4, 3)))
-    assert np.isfinite(scene.depth).sum() == 20 * 20
-    picture = scene.picture()
-    assert (
-        picture[0, 0].min() == 1 and picture[13, 10].argmax() == 0 and picture[6, 10].argmax() == 2
-    )
-    assert not scene.pearl([0, 0, -1], red, 0.3) and scene.pearl([0, 0, 1], red, 0.3)
-    scene.sheet(sheet + [0, 0, 0.5], np.full((4, 4, 3), 0.5))
-    assert scene.depth[20, 12] == pytest.approx(0.5)
-
-
-def test_a_folded_map_is_closed_in_the_end():
-    theta1, theta2 = figures_in_space.angles_around(9, 9)
-    closed = figures_in_space.folded(theta1, theta2, 1, 1)
-    assert np.allclose(closed[0], closed[-1]) and np.allclose(closed[:, 0], closed[:, -1])
-    x, y, z = np.moveaxis(figures_in_space.ring(theta1, theta2), -1, 0)
-    assert np.allclose((np.hypot(x, y) - 1) ** 2 + z**2, figures_in_space.TUBE**2)
-    assert np.allclose(np.sort(closed[..., 2], axis=None), np.sort(z, axis=None))
-
-
-@pytest.fixture(scope="module")
-def journey():
-    return Journey(NET, FACTS, n=12)
-
-
-def test_the_journey_begins_flat_and_ends_on_the_cells_of_the_unembedding(journey):
-    mesh, pearls = journey.shape(0)
-    assert np.abs(mesh[..., 2]).max() < 0.01 and np.ptp(mesh[..., 0]) == pytest.approx(
-        np.ptp(mesh[..., 1]), rel=0.01
-    )
-    # as on every map, the first word runs to the right and the second up
-    view = figures_in_space.camera(*STAGES[0])
-    for axis, along in ((0, mesh @ view[0]), (1, mesh @ view[1])):
-        steps = np.diff(along, axis=1 - axis)
-        assert (steps > 0).all() and np.abs(np.diff(along, axis=axis)).max() < 0.02 * steps.min()
-    heads = torus.attend(NET.double(), *torus.on_grid(12))
-    stream = (heads.out.sum(dim=1) + heads.residual)[0].view(12, 12, 3).numpy() @ journey.turned.T
-    assert np.abs(journey.place(3, *journey.grid, journey.heads)[:-1, :-1] - stream).max() < 1e-6
-    mesh, pearls = journey.shape(5)
-    assert np.allclose(np.linalg.norm(mesh, axis=-1), 1)
-    assert (pearls @ journey.cells().T).argmax(-1).tolist() == FACTS.tolist()
-    (picture, long), *_ = journey.film(side=40, frames=60)
-    assert picture.shape == (40, 40, 3) and long == 800
-
-
-def test_figures_can_be_read():
-    resid = torus.attend(NET, *torus.pairs(NET)).residual[0]
-    check_figures(
-        figures_in_space.gluing(PREDICT, title="title"),
-        figures_in_space.torus_in_space(PREDICT, THETA, FACTS, "a", [(1, 1)]),
-        figures_in_space.globe(NET.W_U[0], resid, FACTS, "a"),
-    )
-
-
-# ---- the live page ----
-
-CHAPTERS = Path(torus.__file__).parent.parent
-SCRIPT = (CHAPTERS / "torus" / "torus.js").read_text(encoding="utf-8")
-ASK = """
-const [data, questions] = JSON.parse(require("fs").readFileSync(0, "utf8"));
-const network = SCRIPT(null, data);
-process.stdout.write(JSON.stringify(questions.map(([angles, outputs, scores]) => {
-  outputs.forEach((s, h) => { network.outputs[h] = s; });
-  scores.forEach((s, h) => { network.scores[h] = s; });
-  return network.answer(...angles); })));
-"""
-
-
-@pytest.fixture(scope="module")
-def view():
-    return TorusView(NET, FACTS, Figure())
-
-
-def in_node(view, questions) -> list[dict]:
-    """The script's answers to [angles, factors of what heads write, factors of their scores]."""
-    if shutil.which("node") is None:
-        pytest.skip("no node on this machine to run the script; `make browser` runs it, too")
-    program = ASK.replace("SCRIPT", f"({SCRIPT[SCRIPT.index('(root') :].strip()})")
-    given = json.dumps([view.data, questions])
-    done = subprocess.run(["node", "-e", program], input=given, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def test_the_script_computes_the_network_of_pytorch(view):
-    names = [field.name for field in dataclasses.fields(TorusNets)]
-    sent = {name: torch.tensor(view.data[name], dtype=torch.float64)[None] for name in names}
-    net, angles, rng = TorusNets(**sent), view.data["theta"], np.random.default_rng(0)
-    questions = [[[t, s], [1, 1, 1], [1, 1, 1]] for t in angles for s in angles]
-    questions += [
-        [rng.uniform(0, 2 * np.pi, 2).tolist(), *rng.uniform(0, 3, (2, 3)).tolist()]
-        for _ in range(75)
-    ]
-    answers = in_node(view, questions)
-    for (asked, outputs, scores), answer in zip(questions, answers, strict=True):
-        factors = torch.tensor(scores, dtype=torch.float64)[:, None, None]
-        changed = dataclasses.replace(net, W_Q=net.W_Q * factors)
-        places = [torus.circle(torch.tensor([[t]], dtype=torch.float64)) for t in asked]
-        logits = torus.logits(changed, *places, torch.tensor(outputs, dtype=torch.float64))[0, 0]
-        assert np.allclose(answer["shares"], torus.attend(changed, *places).a1.flatten(), atol=1e-6)
-        assert np.allclose(answer["chances"], logits.softmax(dim=-1), atol=1e-6)
-        assert answer["best"] == logits.argmax()
-    assert [answer["best"] for answer in answers[:25]] == FACTS.tolist()
-
-
-def test_a_page_holds_its_script_its_data_and_a_picture_and_loads_nothing(view):
-    bundle = view._repr_mimebundle_()
-    page, picture = bundle["text/html"], bundle["image/png"]
-    assert base64.b64decode(picture) == view.picture()
-    assert picture in page and json.dumps(view.data) in page
-    for path in (*CHAPTERS.glob("torus/*.js"), *CHAPTERS.glob("nb14*/*.js")):
-        script = path.read_text(encoding="utf-8").lower()
-        assert not any(w in script for w in ("http", "//cdn", "import ", "fetch(", "url("))

@@ -23,13 +23,19 @@ from chapters.torus.figures import (
     letter_color,
     painted,
     predictor,
-    show_facts,
     show_map,
     tinted,
 )
 
 SIGNED = LinearSegmentedColormap.from_list("signed", ["#0072B2", "#F7F7F7", "#D55E00"])
 DASHED = {"color": "white", "lw": 2.2, "ls": (0, (2, 1.6)), "zorder": 3}
+
+
+def show_facts(axis, theta, facts: Int[np.ndarray, " pair"], size: float, letter: bool = True):
+    """The facts as dots in the color of their next word."""
+    theta = np.asarray(theta) % TURN
+    for i, fact in enumerate(np.asarray(facts)):
+        dot(axis, (theta[i // len(theta)], theta[i % len(theta)]), fact, size, letter)
 
 
 def class_map(

@@ -136,10 +136,3 @@ def dot(axis, place, word: int, size: float, letter: bool = True) -> None:
         look = {"fontsize": max(9, 0.65 * size**0.5), "weight": "bold", "zorder": 6}
         look |= {"ha": "center", "va": "center_baseline", "color": letter_color(word)}
         axis.text(*place, NAMES[word], **look)
-
-
-def show_facts(axis, theta, facts: Int[np.ndarray, " pair"], size: float, letter: bool = True):
-    """The facts as dots in the color of their next word."""
-    theta = np.asarray(theta) % TURN
-    for i, fact in enumerate(np.asarray(facts)):
-        dot(axis, (theta[i // len(theta)], theta[i % len(theta)]), fact, size, letter)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from chapters.nb13_torus_network.figures_in_space import TUBE, Scene, angles_around, camera, folded
 from chapters.torus import networks as torus
 from chapters.torus.figures import CLASS_COLORS, painted, predictor
-from chapters.torus.figures_in_space import TUBE, Scene, angles_around, camera, folded
 
 # The elevation and azimuth from which the mesh is seen at times 0, 1, 2 …
 STAGES = (
