@@ -5,7 +5,6 @@ import torch
 
 from chapters.torus import networks as torus
 from evidence.support import nb13 as support
-from figure_checks import check_figures
 
 NETS = torus.init_nets([0, 1])
 
@@ -61,8 +60,3 @@ def test_boundaries_that_are_a_heads_edges_lie_near_them():
     assert along.item() > 2 * anywhere.item()
     flat = torus.TorusNets(**heads | still | {"W_Q": 0 * heads["W_Q"]})
     assert support.near_edges(flat).tolist() == [[0], [0]]
-
-
-def test_the_figure_of_capacity_can_be_read():
-    by_heads, by_words = ({n: torch.rand(4) for n in each} for each in ((1, 3), (2, 5)))
-    check_figures(support.capacity(by_heads, by_words, [0.5, 0.4], title="a"))

@@ -65,13 +65,13 @@ def test_what_is_known_alone_and_what_is_lost():
         kept = support.mixture_is_correct(nets, facts, others[None])[0, 0]
         assert torch.equal(lost[head], whole & ~kept)
     found = support.known_and_lost(nets, facts)
-    assert found.known_alone == pytest.approx(alone.sum() / 3)
-    assert found.lost_without_it == pytest.approx(lost.sum() / 3)
+    assert found["known alone"] == pytest.approx(alone.sum() / 3)
+    assert found["lost without it"] == pytest.approx(lost.sum() / 3)
     n_knowing = alone.sum(dim=0).expand(3, 25)
     for share, kind in (
-        (found.lost_of_what_only_it_knows, alone & (n_knowing == 1)),
-        (found.lost_of_what_others_know_too, alone & (n_knowing > 1)),
-        (found.lost_of_what_it_does_not_know, ~alone),
+        (found["only it knows"], alone & (n_knowing == 1)),
+        (found["others know too"], alone & (n_knowing > 1)),
+        (found["it does not know"], ~alone),
     ):
         assert share == pytest.approx(lost[kind].float().mean())
 

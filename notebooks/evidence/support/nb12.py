@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aot_helpers.models.checkpoints import checkpoint_steps, load_checkpoint, load_measurements
+from aot_helpers.models.checkpoints import load_measurements
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Edits, Head, Model, all_heads
 from aot_helpers.reading.heads import earlier_copies, head_scores, induction_scores
@@ -195,12 +195,6 @@ def largest_rise(values: pd.Series, within: int = 200) -> tuple[float, int]:
     return max((v - u, s) for (s, u), (t, v) in pairs if t - s <= within)
 
 
-def losses_by_step(name: str, texts: Tensor) -> tuple[list[int], Float[Tensor, "step text pos"]]:
-    """The losses (nats) of every shipped snapshot of a run on the same texts."""
-    steps = checkpoint_steps(name)
-    return steps, torch.stack([losses_of(load_checkpoint(name, step), texts) for step in steps])
-
-
 def per_doubling(losses: Float[Tensor, "*step text pos"]) -> Float[Tensor, "*step range"]:
     """How much the loss falls with each doubling of the token's index, between RANGES.
 
@@ -261,12 +255,3 @@ def at_its_own_pace(
         fitted = torch.where(error < best, found, fitted)
         best = torch.minimum(best, error)
     return fitted.float()
-
-
-def random_positions(
-    n_texts: int, n_each: int, length: int, seed: int
-) -> Int[Tensor, "text position"]:
-    """So many different positions in each text, drawn at random: a fixed set of tokens."""
-    generator = torch.Generator().manual_seed(seed)
-    rows = [torch.randperm(length, generator=generator)[:n_each] for _ in range(n_texts)]
-    return torch.stack(rows)

@@ -1,17 +1,12 @@
 """Evidence of notebook 13: what winds the boundaries, random networks, capacity."""
 
 import math
-from collections.abc import Mapping, Sequence
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
-from matplotlib.figure import Figure
 from torch import Tensor
 
-from aot_helpers.showing import plots
 from chapters.torus import networks as torus
-from chapters.torus.figures import PALE
 from chapters.torus.networks import HEAD_WEIGHTS, TorusNets
 
 QK, OV = ("W_Q", "W_K"), ("W_V", "W_O")
@@ -100,36 +95,3 @@ def near_edges(nets: TorusNets, n: int = 120) -> Float[Tensor, "2 net"]:
 def _turns(values):
     """Where values [.., n, n] differ from those one step before, along either angle."""
     return (values != values.roll(1, -1)) | (values != values.roll(1, -2))
-
-
-def capacity(
-    by_heads: Mapping[int, Float[Tensor, " net"]],
-    by_words: Mapping[int, Float[Tensor, " net"]],
-    tables: Sequence[float],
-    *,
-    title: str,
-) -> Figure:
-    """Accuracy of every network by the number of heads and by the number of words.
-
-    by_heads, by_words: {how many: accuracies}. tables: the accuracy of the best table of the second
-    word, for each number of words, drawn as a dashed line.
-    """
-    flat = [tables[list(by_words).index(5)]] * len(by_heads)
-    note = "Networks: median and range of 50. Best table: of the second word alone."
-    panels = {}
-    for name, groups, table in (("five words", by_heads, flat), ("three heads", by_words, tables)):
-        runs = np.stack([np.asarray(each) for each in groups.values()], axis=1)
-        panels[name] = {"networks": (list(groups), runs), "best table": (list(groups), table)}
-    figure = plots.lines(
-        panels,
-        title,
-        "number of heads",
-        "fraction of facts known",
-        colors={"best table": PALE},
-        styles={"best table": "--"},
-        y_range=(0, 1.05),
-        width=10,
-        note=note,
-    )
-    figure.axes[1].set_xlabel("number of words")
-    return figure

@@ -54,27 +54,22 @@ def needed(nets: TorusNets, targets: Int[Tensor, "net pair"], by_mean: bool = Fa
     return whole[:, None] & ~right_without(nets, targets, by_mean)
 
 
-class KnownAndLost(NamedTuple):
+def known_and_lost(nets: TorusNets, targets: Int[Tensor, "net pair"]) -> dict[str, float]:
     """Means over heads: pairs that a head knows alone, and pairs that are lost without it.
 
-    The shares of lost pairs are of the pairs that only this head knows alone, of those that another
-    head knows alone, too, and of those that it does not know alone.
+    And the fractions that are lost without it: of the pairs that only it knows alone, of those that
+    others know, too, and of those that it does not know alone.
     """
-
-    known_alone: float
-    lost_without_it: float
-    lost_of_what_only_it_knows: float
-    lost_of_what_others_know_too: float
-    lost_of_what_it_does_not_know: float
-
-
-def known_and_lost(nets: TorusNets, targets: Int[Tensor, "net pair"]) -> KnownAndLost:
-    """What heads know alone, and what is lost without them: over all heads of all networks."""
     alone, lost = right_alone(nets, targets), needed(nets, targets)
     shared = alone & (alone.sum(dim=1, keepdim=True) > 1)
-    kinds = alone & ~shared, shared, ~alone
-    per_head = (each.sum(dim=-1).float().mean().item() for each in (alone, lost))
-    return KnownAndLost(*per_head, *((lost[kind].sum() / kind.sum()).item() for kind in kinds))
+    kinds = {
+        "only it knows": alone & ~shared,
+        "others know too": shared,
+        "it does not know": ~alone,
+    }
+    per_head = {"known alone": alone, "lost without it": lost}
+    means = {name: each.sum(dim=-1).float().mean().item() for name, each in per_head.items()}
+    return means | {name: (lost[of].sum() / of.sum()).item() for name, of in kinds.items()}
 
 
 def covered(answers: Answers) -> Float[Tensor, " net"]:
