@@ -30,6 +30,12 @@ SMALL = dict(d_vocab=11, n_layers=2, d_model=8, n_heads=2, d_head=4, n_ctx=10)
 
 
 @pytest.fixture
+def seeded():
+    """Draws that are the same in every run."""
+    torch.manual_seed(0)
+
+
+@pytest.fixture
 def make_model():
     """A tiny model whose gains, biases and relative biases are not 0 or 1, as they start."""
     from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig

@@ -10,10 +10,7 @@ from chapters.nb02_embeddings_and_positions import figures, measure
 from chapters.nb02_embeddings_and_positions.exercises import order_gap
 from figure_checks import check_figures
 
-
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("seeded")
 
 
 def test_the_kinds_are_words_of_one_token_each(stories):

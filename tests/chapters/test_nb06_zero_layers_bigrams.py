@@ -8,10 +8,7 @@ from chapters.nb06_zero_layers_bigrams import measure as bigrams
 from evidence.support.nb06 import markov_chain
 from figure_checks import check_figures
 
-
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("seeded")
 
 
 def test_letters_are_the_space_vowels_and_consonants_of_a_text(tmp_path):

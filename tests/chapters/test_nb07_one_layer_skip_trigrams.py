@@ -12,10 +12,7 @@ from chapters.nb07_one_layer_skip_trigrams import figures
 from chapters.nb07_one_layer_skip_trigrams import measure as one_layer
 from figure_checks import check_figures
 
-
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("seeded")
 
 
 @pytest.fixture(scope="session")

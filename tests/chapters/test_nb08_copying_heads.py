@@ -14,10 +14,7 @@ from chapters.nb08_copying_heads import exercises, figures
 from chapters.nb08_copying_heads import measure as copying_heads
 from figure_checks import check_figures
 
-
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("seeded")
 
 
 @pytest.fixture(scope="session")

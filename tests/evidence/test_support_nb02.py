@@ -7,10 +7,7 @@ from aot_helpers.reading.heads import head_scores
 from chapters.nb02_embeddings_and_positions.measure import random_model
 from evidence.support import nb02 as support
 
-
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("seeded")
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,7 @@ import torch
 
 from evidence.support import nb06 as support
 
-
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("seeded")
 
 
 def test_the_chain_is_stationary_and_its_entropies_are_those_of_its_samples():

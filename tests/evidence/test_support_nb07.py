@@ -18,10 +18,7 @@ from evidence.support import nb07 as support
 
 close = torch.testing.assert_close
 
-
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("seeded")
 
 
 @pytest.fixture(scope="session")

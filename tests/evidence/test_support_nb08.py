@@ -11,10 +11,7 @@ from aot_helpers.reading.factored import FactoredMatrix
 from chapters.nb08_copying_heads import measure
 from evidence.support import nb08 as support
 
-
-@pytest.fixture(autouse=True)
-def seeded():
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("seeded")
 
 
 def test_guesses_are_the_best_of_the_group():

@@ -13,7 +13,7 @@ def questions(couples):
     """
     things = [(adjective, noun) for adjective, nouns in THINGS.items() for noun in nouns]
     people = list(dict.fromkeys(name for couple in couples for name in couple))[:16]
-    asked = {
+    questions = {
         "which place?": [(f"She walked from the {a} to the", b) for a, b in ROADS.items()],
         "which thing?": [
             (f"One night Mila Golun found a {a} {noun}. She carried the", a) for a, noun in things
@@ -24,19 +24,19 @@ def questions(couples):
     }
     half = {  # both things of an adjective are in one half
         kind: [i // (1 + (kind == "which thing?")) % 2 for i in range(len(each))]
-        for kind, each in asked.items()
+        for kind, each in questions.items()
     }
     return {
         kind: [[q for q, h in zip(each, half[kind], strict=True) if h == part] for part in (1, 0)]
-        for kind, each in asked.items()
+        for kind, each in questions.items()
     }
 
 
 @torch.no_grad()
-def left_without_each_head(model, tokenizer, asked):
+def left_without_each_head(model, tokenizer, questions):
     """The share of the answers' probability that is left without each head of layer 0, [head]."""
     sums = torch.zeros(model.config.n_heads + 1)
-    for prompt, answer in asked:
+    for prompt, answer in questions:
         ids, first = tokenizer.encode(prompt, bos=True), tokenizer.encode(f" {answer}")[0]
         for out in range(len(sums)):  # the last: no head is out
             keep = (torch.arange(model.config.n_heads) != out)[:, None]
@@ -54,14 +54,15 @@ def one_head_each(left, run):
     after it) and its names.
     """
     order = {kind: choosing.argsort().tolist() for kind, (choosing, _) in left.items()}
-    heads = {"chosen head": {}, "next head": {}}, {"chosen head": {}, "next head": {}}
+    values, of, control, control_of = ({"chosen head": [], "next head": []} for _ in range(4))
     for kind, (chosen, following, *rest) in order.items():
-        elsewhere = {order[k][0] for k in order} - {chosen}
-        for group, own, other in zip(heads[0], (chosen, following), (elsewhere, rest), strict=True):
-            heads[0][group][kind], heads[1][group][kind] = [own], sorted(other)
-    found = []
-    for groups in heads:
-        pairs = {g: [(k, h) for k in left for h in of_kind[k]] for g, of_kind in groups.items()}
-        found.append({g: [left[k][1][h].item() for k, h in each] for g, each in pairs.items()})
-        found.append({g: [f"{run} L0H{h} {k}" for k, h in each] for g, each in pairs.items()})
-    return found
+        tested, elsewhere = left[kind][1], {order[k][0] for k in order} - {chosen}
+        for group, own, others in (
+            ("chosen head", chosen, elsewhere),
+            ("next head", following, rest),
+        ):
+            values[group].append(tested[own].item())
+            of[group].append(f"{run} L0H{own} {kind}")
+            control[group] += [tested[head].item() for head in sorted(others)]
+            control_of[group] += [f"{run} L0H{head} {kind}" for head in sorted(others)]
+    return values, of, control, control_of
