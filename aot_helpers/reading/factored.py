@@ -1,6 +1,5 @@
 """Products of two thin matrices that are too large to multiply out, kept as their factors."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -17,8 +16,7 @@ BLOCK_ENTRIES = 2**22  # entries of a product that are held at once; 16 MB
 class FactoredMatrix:
     """The matrix A @ B, kept as its two factors.
 
-    A circuit of 50,000 × 50,000 tokens is 10 GB, its factors through one head are 25 MB. Methods
-    that look at every entry make as many rows at a time as fit in 16 MB.
+    A circuit of 50,000 × 50,000 tokens is 10 GB, its factors through one head are 25 MB.
     """
 
     A: Float[Tensor, "rows rank"]
@@ -61,10 +59,6 @@ class FactoredMatrix:
         """These rows of the product."""
         return self.A[index] @ self.B
 
-    def columns(self, index: Int[Tensor, " n"]) -> Float[Tensor, "rows n"]:
-        """These columns of the product."""
-        return self.A @ self.B[:, index]
-
     def diagonal(self) -> Float[Tensor, " rows"]:
         """The diagonal of a square matrix."""
         self._check_square("diagonal()")
@@ -90,23 +84,22 @@ class FactoredMatrix:
         """Each row minus its mean over the columns."""
         return FactoredMatrix(self.A, self.B - self.B.mean(dim=1, keepdim=True))
 
-    def row_blocks(self) -> Iterator[tuple[int, Tensor]]:
-        """(number of the first row, those rows [some, columns]), for all rows in order."""
-        block = block_rows(self.shape[1])
-        for start in range(0, self.shape[0], block):
-            yield start, self.A[start : start + block] @ self.B
-
     def row_maxima(self) -> tuple[Tensor, Tensor]:
-        """The largest entry of each row, and the column it stands in: two tensors [rows]."""
-        maxima = [part.max(dim=1) for _, part in self.row_blocks()]
+        """The largest entry of each row, and the column it stands in: two tensors [rows].
+
+        As many rows are made at a time as fit in 16 MB.
+        """
+        at_once = max(1, BLOCK_ENTRIES // max(1, self.shape[1]))
+        maxima = [(rows @ self.B).max(dim=1) for rows in self.A.split(at_once)]
         return tuple(map(torch.cat, zip(*maxima, strict=True)))
 
     def dense(self) -> Float[Tensor, "rows columns"]:
         """The whole matrix. Raises ValueError above 4096 × 4096 entries."""
         rows, columns = self.shape
         if rows * columns > DENSE_LIMIT:
-            use = "rows(), columns() or row_maxima()"
-            raise ValueError(f"{rows} × {columns} entries are too many to build; use {use}")
+            raise ValueError(
+                f"{rows} × {columns} entries are too many to build; use rows() or row_maxima()"
+            )
         return self.A @ self.B
 
     def _check_square(self, what: str) -> None:
@@ -124,8 +117,3 @@ def solvable(name: str, matrix: Tensor) -> Tensor:
     """The matrix as LAPACK takes it: not in half precision. Raises ValueError unless finite."""
     check_finite(name, matrix)
     return matrix.float() if matrix.dtype in (torch.float16, torch.bfloat16) else matrix
-
-
-def block_rows(n_columns: int) -> int:
-    """How many rows of a product are made at once."""
-    return max(1, BLOCK_ENTRIES // max(1, n_columns))
