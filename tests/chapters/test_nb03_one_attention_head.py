@@ -63,8 +63,6 @@ ANSWERS = [
     ("03.1", ([0.2] * 5, THIRDS), "not yet"),
     ("03.1", ([0, 1, 0, 0, 0], THIRDS), "positions 1 and 4 have equal scores"),
     ("03.1", (HALVES, [0.3, 0.3, 0.3, 0]), "5 numbers"),
-    ("03.2", exercises.attention_head, "solved"),
-    ("03.2", lambda *_: None, "not attempted"),
     ("03.2", lambda x, *_: x, "not yet"),
     ("03.2", flawed(mask="none"), "causal mask"),
     ("03.2", flawed(mask="after"), "after the softmax"),

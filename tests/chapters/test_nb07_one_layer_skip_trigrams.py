@@ -112,7 +112,6 @@ GIVEN = {"07.3": lambda: {"forced": FORCED}}
 ANSWERS = [
     ("07.1", lambda A, OV: 2 * table(A, OV), "not yet"),
     ("07.1", lambda A, OV: table(A, OV)[0], "not yet"),
-    ("07.1", lambda A, OV: ..., "not attempted"),
     ("07.1", lambda A, OV: A[:, :, None] * OV, "its mean over the outs"),
     ("07.1", lambda A, OV: A[:, :, None] * (OV - OV.mean(0)), "the last dimension"),
     ("07.1", lambda A, OV: A[:, :, None] * (OV - OV.mean()), "one mean of all"),

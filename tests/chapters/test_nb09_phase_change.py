@@ -128,7 +128,6 @@ ANSWERS = [
     ("09.2", SHIFTS | {"values of the token after": ...}, "not yet"),
     ("09.2", {"keys of the token before": "copies"}, "not yet"),
     ("09.2", dict.fromkeys(SHIFTS, ...), "not attempted"),
-    ("09.3", lambda a, b, steps=150, rate=0.1: None, "not attempted"),
     ("09.3", lambda a, b, steps=150, rate=0.1: [a * b] * steps, "not yet"),
     ("09.3", lambda *start, **how: [[1, 2], [3]], "A list of numbers is wanted"),
     *(("09.3", wrong, said) for said, wrong in exercises.WRONG_DESCENTS.items()),

@@ -63,7 +63,6 @@ ANSWERS = [
     ("11.1", dict(zip(WEIGHTS, (0.01, 0.67, 0.97), strict=True)), "weights of BOS"),
     ("11.1", dict.fromkeys(WEIGHTS, ...), "not attempted"),
     ("11.2", by_lies, "solved (at most 2 experiments"),
-    ("11.2", lambda box: None, "not attempted"),
     ("11.2", lambda box: LIES[PAGES["11.2"](box)], "The mean leaves that"),
     ("11.2", lambda box: "mean" if PAGES["11.2"](box) != "zero" else "zero", "something false"),
     ("11.2", lambda box: 7, "for every box, got 7"),

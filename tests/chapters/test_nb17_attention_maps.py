@@ -7,7 +7,6 @@ from aot_helpers.models.protocol import Head
 from aot_helpers.models.sampling import generate
 from aot_helpers.reading.heads import head_scores
 from aot_helpers.text.batches import repeated_tokens
-from chapters.nb17_attention_maps import exercises as solutions
 from chapters.nb17_attention_maps import figures as drawings
 from chapters.nb17_attention_maps import measure as study
 from figure_checks import check_figures
@@ -148,12 +147,10 @@ def waits():
 
 GIVEN = {"17.1": liking, "17.2": asleep, "17.3": waits}
 ANSWERS = [
-    ("17.1", solutions.rival, "solved"),
     ("17.1", lambda words: [1] * len(words), "*topic* itself"),
     ("17.1", lambda words: [0] * len(words), "not yet"),
     ("17.1", lambda words: [len(words) - 1] * len(words), "not yet"),
     ("17.1", lambda words: [1], "not yet"),
-    ("17.1", lambda words: None, "not attempted"),
     ("17.2", "I liked it.\nYou will, too.", "solved"),
     ("17.2", "This movie is great.", "not yet"),
     ("17.2", "This movie is great. " * 30, "not yet"),
