@@ -10,13 +10,7 @@ import torch
 
 from aot_helpers.base.files import DATA
 from aot_helpers.teaching import ledger, rules
-from aot_helpers.teaching.ledger import (
-    PUBLISHED,
-    claim,
-    claims_table,
-    differences,
-    read_ledger,
-)
+from aot_helpers.teaching.ledger import PUBLISHED, claim, differences, read_ledger
 from aot_helpers.teaching.rules import Claim, judge, load_claims
 
 FINDING = {
@@ -111,8 +105,8 @@ def test_the_rules_decide(values, control, verdict):
     assert judge(one, values, control) == verdict
     if isinstance(control, list):
         strong = {"holds": "confirmed", "holds in part": "partly", "fails": "refuted"}
-        foretold = Claim("07.1", **FINDING, before=True)
-        assert judge(foretold, values, control) == strong.get(verdict, verdict)
+        declared_before = Claim("07.1", **FINDING, before=True)
+        assert judge(declared_before, values, control) == strong.get(verdict, verdict)
 
 
 @pytest.mark.parametrize(
@@ -339,7 +333,7 @@ def test_the_ledger_has_the_hashes_of_the_weights_that_are_shipped(number):
 def test_a_tour_ends_with_the_published_table(number):
     (tour,) = NOTEBOOKS.glob(f"{number}_*.ipynb")
     (cell,) = [c for c in cells(tour) if "claims_table(" in "".join(c["source"])]
-    assert "".join(cell["outputs"][0]["data"]["text/markdown"]) == claims_table(number).data
+    assert "".join(cell["outputs"][0]["data"]["text/markdown"]) == ledger.claims_table(number).data
 
 
 @pytest.mark.parametrize("use", [lambda id: claim(id, 1), ledger.describe])

@@ -180,16 +180,14 @@ def compared(given, expected: Tensor, mistakes: dict[str, Tensor], within: float
     mistakes: {what to say: what comes out with it}. Raises as `read_tensor`, and NotYet of other
     numbers, with what to say of a known mistake.
     """
-    whole = isinstance(given, Tensor) and not given.is_floating_point()
-    kind = given.dtype if whole else None
-    given = _as_floats(given, expected.shape).to(expected.dtype)
-    gaps = (given - expected).abs()
+    numbers = _as_floats(given, expected.shape).to(expected.dtype)
+    gaps = (numbers - expected).abs()
     if gaps.max() <= within:
         return gaps.max().item()
-    check_mistakes(given, mistakes, within)
-    if kind:
-        raise NotYet(f"A tensor of floats is wanted, yours has {kind}.")
-    problem = _worst(given, expected)
+    check_mistakes(numbers, mistakes, within)
+    if not given.is_floating_point():
+        raise NotYet(f"A tensor of floats is wanted, yours has {given.dtype}.")
+    problem = _worst(numbers, expected)
     raise NotYet(f"{problem[0].upper()}{problem[1:]}.")
 
 
