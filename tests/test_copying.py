@@ -6,9 +6,9 @@ from aot_helpers.text.corpora import load_corpus
 from aot_helpers.text.tokenization import train_bpe
 from aot_helpers.training.copying import (
     copying_recipe,
+    init_tied,
+    init_two_sided,
     learn_to_copy,
-    tied_start,
-    two_sided_start,
 )
 
 TEXT = "Ο ήλιος ανατέλλει κάθε μέρα πάνω από τη θάλασσα. " * 40
@@ -19,7 +19,7 @@ def test_the_recipe_puts_repeats_first_and_gives_heads_a_start():
     stream = token_stream([tokenizer.encode(TEXT)], tokenizer.bos)
     model, windows, training = copying_recipe(stream, tokenizer, steps=600, seed=1)
     assert isinstance(windows, Windows) and training.steps == 600
-    assert [windows.repeat_share_at(step) for step in (0, 349, 350, 599)] == [0.9, 0.9, 0.2, 0.2]
+    assert [windows.repeat_fraction_at(step) for step in (0, 349, 350, 599)] == [0.9, 0.9, 0.2, 0.2]
     factor = model.W_U / model.W_E.T
     torch.testing.assert_close(factor, factor.mean().expand_as(factor))
     back = model.blocks[0].attn.b_rel
@@ -32,7 +32,7 @@ def test_the_recipe_puts_repeats_first_and_gives_heads_a_start():
 def test_a_tied_start_leaves_open_where_heads_look(linear):
     model = linear()
     before = {name: p.clone() for name, p in model.named_parameters()}
-    tied_start(model)
+    init_tied(model)
     changed = [name for name, p in model.named_parameters() if not torch.equal(p, before[name])]
     assert changed == ["W_U"]
     torch.testing.assert_close(model.W_U.std(), before["W_U"].std())
@@ -43,7 +43,7 @@ def test_a_tied_start_leaves_open_where_heads_look(linear):
 def test_a_two_sided_start_is_the_same_on_both_sides(linear):
     model = linear(causal=False, n_heads=4)
     model.blocks[0].attn.b_rel.data.zero_()
-    two_sided_start(model)
+    init_two_sided(model)
     bias = model.blocks[0].attn.relative_bias(9)[:, 4]  # [head, key], of the middle query
     assert (bias.argmax(dim=1) - 4).tolist() == [-1, 1, -2, 2]
     torch.testing.assert_close(bias.sum(dim=0), bias.sum(dim=0).flip(0))

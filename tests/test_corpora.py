@@ -51,12 +51,12 @@ def split_segments(row, low, high):
 
 
 def test_a_batch_depends_on_seed_and_step_alone():
-    a, b = windows(repeat_share=0.5), windows(repeat_share=0.5)
+    a, b = windows(repeat_fraction=0.5), windows(repeat_fraction=0.5)
     later = a[7]
     assert torch.equal(b[7], later) and torch.equal(a[7], later)
     assert not torch.equal(a[8], later)
     for step in range(5, 10):  # another seed is other data, not the same data a little later
-        assert not torch.equal(windows(repeat_share=0.5, seed=1)[step], later)
+        assert not torch.equal(windows(repeat_fraction=0.5, seed=1)[step], later)
 
 
 def test_windows_are_bos_and_pieces_of_the_stream():
@@ -67,32 +67,36 @@ def test_windows_are_bos_and_pieces_of_the_stream():
     assert len({tuple(row.tolist()) for row in batch}) > 30  # and not always the same piece
 
 
-@pytest.mark.parametrize("random_share", [0.0, 1.0])
-def test_repeated_windows_are_segments_written_twice(random_share):
+@pytest.mark.parametrize("random_fraction", [0.0, 1.0])
+def test_repeated_windows_are_segments_written_twice(random_fraction):
     low, high = 4, 9
-    batch = windows(repeat_share=1.0, repeat_lengths=(low, high), random_share=random_share)[0]
+    batch = windows(
+        repeat_fraction=1.0, repeat_lengths=(low, high), random_fraction=random_fraction
+    )[0]
     assert (batch[:, 0] == 0).all()
     lengths = [split_segments(row[1:], low, high) for row in batch]
     assert None not in lengths
     firsts = {row[0] for row in lengths}
     assert len(firsts) > 3 and firsts <= set(range(low, high + 1))
     for row, (length, *_) in zip(batch, lengths, strict=True):
-        assert in_stream(row[1 : 1 + length]) == (random_share == 0)
+        assert in_stream(row[1 : 1 + length]) == (random_fraction == 0)
 
 
-def test_shares_are_shares():
-    half = windows(batch_size=400, repeat_share=0.3, repeat_lengths=(5, 5))[0]
+def test_fractions_are_fractions():
+    half = windows(batch_size=400, repeat_fraction=0.3, repeat_lengths=(5, 5))[0]
     repeated = (half[:, 1:6] == half[:, 6:11]).all(dim=1).float().mean().item()
     assert abs(repeated - 0.3) < 4.5 * math.sqrt(0.3 * 0.7 / 400)
-    mixed = windows(batch_size=400, repeat_share=1.0, repeat_lengths=(15, 15), random_share=0.25)[0]
+    mixed = windows(
+        batch_size=400, repeat_fraction=1.0, repeat_lengths=(15, 15), random_fraction=0.25
+    )[0]
     drawn = (mixed[:, 1:] > 20).any(dim=1).float().mean().item()  # the text has ids 1 to 20 only
     assert abs(drawn - 0.25) < 4.5 * math.sqrt(0.25 * 0.75 / 400) + 0.01
 
 
 def test_a_schedule_of_repeats_is_that_of_its_last_line():
-    scheduled = windows(repeat_share=((0, 1.0), (7, 0.25)), seed=3)
-    for step, share in ((0, 1.0), (6, 1.0), (7, 0.25), (900, 0.25)):
-        assert torch.equal(scheduled[step], windows(repeat_share=share, seed=3)[step])
+    scheduled = windows(repeat_fraction=((0, 1.0), (7, 0.25)), seed=3)
+    for step, fraction in ((0, 1.0), (6, 1.0), (7, 0.25), (900, 0.25)):
+        assert torch.equal(scheduled[step], windows(repeat_fraction=fraction, seed=3)[step])
 
 
 # ---- token tensors ----
@@ -238,15 +242,18 @@ def test_articles_come_without_markup_and_are_not_called_wikitext(monkeypatch, t
         (lambda: windows(n_ctx=500), "500 tokens .*few.* n_ctx = 500"),
         (lambda: windows(d_vocab=20), "no token 20: .*0 … 19"),
         (lambda: windows(batch_size=0), "batch_size .*>= 1, got 0"),
-        (lambda: windows(repeat_share=1.5), r"repeat_share .*between 0 and 1.*1\.5"),
-        (lambda: windows(repeat_share=((5, 0.9), (9, 0.2))), "begin at 0 and rise"),
-        (lambda: windows(repeat_share="0.5"), "repeat_share must be between 0 and 1, got '0.5'"),
+        (lambda: windows(repeat_fraction=1.5), r"repeat_fraction .*between 0 and 1.*1\.5"),
+        (lambda: windows(repeat_fraction=((5, 0.9), (9, 0.2))), "begin at 0 and rise"),
+        (
+            lambda: windows(repeat_fraction="0.5"),
+            "repeat_fraction must be between 0 and 1, got '0.5'",
+        ),
         (lambda: windows(stream=[1, 2]), "stream must be token ids, .*got list"),
         (lambda: windows(repeat_lengths=8), "two whole numbers .*got 8"),
-        (lambda: windows(random_share=-0.1), r"random_share .*between 0 and 1.*-0\.1"),
+        (lambda: windows(random_fraction=-0.1), r"random_fraction .*between 0 and 1.*-0\.1"),
         (lambda: windows(repeat_lengths=(9, 8)), r"lowest, highest.*\(9, 8\)"),
         (lambda: MaskedWindows(windows(), 3), "mask = 3 .*no text has"),
-        (lambda: MaskedWindows(windows(), 98, share=0.0), "share .*got 0"),
+        (lambda: MaskedWindows(windows(), 98, fraction=0.0), "fraction .*got 0"),
         (lambda: repeated_tokens(9, 0, 2), "length .*>= 1, got 0"),
         (lambda: repeated_tokens(9, 3, 2, bos=9), "bos .*from 0 to 8, got 9"),
         (lambda: pad_batch([], pad=0), "leave empty ones out"),

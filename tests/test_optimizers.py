@@ -72,7 +72,7 @@ def test_a_step_of_muon_has_the_size_of_its_rate_and_decays(make_model):
 
 def test_muon_learns_to_copy_in_fewer_steps(make_model):
     stream = torch.randint(1, 11, (500,), generator=torch.Generator().manual_seed(0))
-    windows = Windows(stream, 10, 16, d_vocab=11, repeat_share=1.0, repeat_lengths=(3, 5))
+    windows = Windows(stream, 10, 16, d_vocab=11, repeat_fraction=1.0, repeat_lengths=(3, 5))
     losses = {}
     for optimizer in ("adamw", "muon"):
         config = TrainConfig(150, optimizer=optimizer, warmup_steps=5)

@@ -47,22 +47,22 @@ def test_a_list_is_said_twice_and_costs_nothing_the_second_time():
     for said in lists:
         at = said.index(";")
         assert said[1:at] == said[at + 1 :] and len(set(said[1:at])) == at - 1
-    assert TRUTH.floor("repeat") == 0
+    assert TRUTH.irreducible_loss("repeat") == 0
 
 
 def test_floors_are_the_exact_entropies_up_to_sampling():
     p, n = planted.LOYALTY, len(planted.NAMES) - 1
-    assert TRUTH.floor("copy") == pytest.approx(
+    assert TRUTH.irreducible_loss("copy") == pytest.approx(
         -p * math.log(p) - (1 - p) * math.log((1 - p) / n), abs=0.15
     )
-    assert TRUTH.floor("bug") == pytest.approx(
+    assert TRUTH.irreducible_loss("bug") == pytest.approx(
         -p * math.log(p) - (1 - p) * math.log(1 - p), abs=0.15
     )
     kinds = Counter(kind for kinds in TRUTH.kinds for kind in kinds)
-    parts = sum(TRUTH.floor(kind) * n for kind, n in kinds.items())
-    assert TRUTH.floor() == pytest.approx(parts / kinds.total())
+    parts = sum(TRUTH.irreducible_loss(kind) * n for kind, n in kinds.items())
+    assert TRUTH.irreducible_loss() == pytest.approx(parts / kinds.total())
     with pytest.raises(ValueError, match="'rhyme'.*bigram"):
-        TRUTH.floor("rhyme")
+        TRUTH.irreducible_loss("rhyme")
 
 
 def test_a_word_is_a_token_and_the_corpus_says_it_is_synthetic():

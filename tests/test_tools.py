@@ -26,7 +26,7 @@ def test_recipes_take_a_template_and_make_a_run_for_each_seed():
     text = """
     [templates.small]
     steps = 5
-    repeat_share = [[0, 0.9], [3, 0.1]]
+    repeat_fraction = [[0, 0.9], [3, 0.1]]
     [templates.wide]
     like = "small"
     d_model = 256
@@ -35,11 +35,11 @@ def test_recipes_take_a_template_and_make_a_run_for_each_seed():
     "two-seed{}" = { like = "small", shipped = false, seeds = [0, 3] }
     """
     found = recipes.read_recipes(text, "runs")
-    shares = ((0, 0.9), (3, 0.1))
+    schedule = ((0, 0.9), (3, 0.1))
     assert found == {
-        "one": recipes.Run(steps=7, repeat_share=shares, d_model=256),
-        "two-seed0": recipes.Run(steps=5, repeat_share=shares, shipped=False),
-        "two-seed3": recipes.Run(steps=5, repeat_share=shares, shipped=False, seed=3),
+        "one": recipes.Run(steps=7, repeat_fraction=schedule, d_model=256),
+        "two-seed0": recipes.Run(steps=5, repeat_fraction=schedule, shipped=False),
+        "two-seed3": recipes.Run(steps=5, repeat_fraction=schedule, shipped=False, seed=3),
     }
 
 

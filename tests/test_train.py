@@ -92,7 +92,7 @@ def test_losses_are_minus_log_p_of_the_next_token():
 
 
 def test_learning_rate_warms_up_and_decays_linearly():
-    config = TrainConfig(steps=100, learning_rate=2.0, warmup_steps=10, final_share=0.1)
+    config = TrainConfig(steps=100, learning_rate=2.0, warmup_steps=10, final_fraction=0.1)
     rates = [config.learning_rate_at(step) for step in range(100)]
     for step, rate in enumerate(rates):
         decay = 2.0 + (0.2 - 2.0) * step / 100
@@ -158,7 +158,7 @@ def test_log_lines_and_watch_come_every_log_every_steps(make_model, capsys):
         ("learning_rate", math.inf),
         ("clip_norm", -1.0),
         ("weight_decay", -1.0),
-        ("final_share", -3.0),
+        ("final_fraction", -3.0),
         ("optimizer", "moon"),
         ("objective", "all"),
         ("bf16", "no"),

@@ -23,10 +23,10 @@ from chapters.torus.runs import TorusRun
 class Run:
     """One training run. gpt2_init: every weight starts as a normal number of sd 0.02.
 
-    repeat_share of the windows (a number, or a schedule of (from step, share)) are segments of
-    repeat_lengths tokens written twice, random_share of them random. copying_start and
-    two_sided_start: see these functions. masked: the model sees both sides and guesses the 15 % of
-    tokens that it cannot see.
+    repeat_fraction of the windows (a number, or a schedule of (from step, fraction)) are segments
+    of repeat_lengths tokens written twice, random_fraction of them random. copying_start: weights
+    by init_copying, two_sided_start: by init_two_sided. masked: the model sees both sides and
+    guesses the 15 % of tokens that it cannot see.
     shipped: the last weights, and those of the steps that are kept; else it is only measured.
     fine: measured every 50 steps until step 4,000, else until step 1,000.
     """
@@ -44,15 +44,15 @@ class Run:
     n_ctx: int = 128
     batch_size: int = 16
     learning_rate: float = 4e-3
-    repeat_share: float | tuple[tuple[int, float], ...] = 0.3
+    repeat_fraction: float | tuple[tuple[int, float], ...] = 0.3
     repeat_lengths: tuple[int, int] = (8, 64)
     smeared_keys: bool = False
     gpt2_init: bool = False
     copying_start: bool = False
     two_sided_start: bool = False
     optimizer: str = "adamw"
-    final_share: float = 0.1
-    random_share: float = 0.5
+    final_fraction: float = 0.1
+    random_fraction: float = 0.5
     masked: bool = False
     positions: str = "relative"
     d_mlp: int = 0
@@ -96,9 +96,9 @@ def training_windows(stream: torch.Tensor, bos: int, run: Run) -> Windows:
         run.batch_size,
         bos,
         run.d_vocab,
-        run.repeat_share,
+        run.repeat_fraction,
         run.repeat_lengths,
-        random_share=run.random_share,
+        random_fraction=run.random_fraction,
         seed=run.seed,
     )
 

@@ -36,7 +36,7 @@ from aot_helpers.text.batches import MaskedWindows, repeated_tokens, token_strea
 from aot_helpers.text.corpora import Corpus, load_corpus
 from aot_helpers.text.tokenization import Tokenizer, train_bpe
 from aot_helpers.training.config import TrainConfig
-from aot_helpers.training.copying import copying_start, two_sided_start
+from aot_helpers.training.copying import init_copying, init_two_sided
 from aot_helpers.training.objectives import OBJECTIVES
 from aot_helpers.training.train import History, train
 from chapters.nb19_induction_both_ways.repeats import KINDS, hidden_accuracy, induction_map, repeats
@@ -113,7 +113,7 @@ def make(name: str) -> None:
     training = TrainConfig(
         steps=run.steps,
         learning_rate=run.learning_rate,
-        final_share=run.final_share,
+        final_fraction=run.final_fraction,
         optimizer=run.optimizer,
         log_every=50,
         objective="masked token" if run.masked else "next token",
@@ -146,9 +146,9 @@ def new_model(run: Run) -> AttentionOnlyTransformer:
         for parameter in model.parameters():
             nn.init.normal_(parameter, std=0.02)
     if run.copying_start:
-        copying_start(model)
+        init_copying(model)
     if run.two_sided_start:
-        two_sided_start(model)
+        init_two_sided(model)
     return model
 
 
@@ -156,17 +156,18 @@ def provenance_of(
     name: str, run: Run, corpus: Corpus, n_tokens: int, training: TrainConfig, history: History
 ) -> dict:
     """How a run was made: command, text, windows, seed, start, settings, versions, seconds."""
-    schedule = run.repeat_share if isinstance(run.repeat_share, tuple) else ((0, run.repeat_share),)
-    shares = [f"from step {at} on {share:.0%}" if at else f"{share:.0%}" for at, share in schedule]
+    given = run.repeat_fraction
+    schedule = given if isinstance(given, tuple) else ((0, given),)
+    repeats = [f"from step {at} on {part:.0%}" if at else f"{part:.0%}" for at, part in schedule]
     lowest, highest = run.repeat_lengths
-    random = {0.5: "half", 1.0: "all"}.get(run.random_share, f"{run.random_share:.0%}")
+    random = {0.5: "half", 1.0: "all"}.get(run.random_fraction, f"{run.random_fraction:.0%}")
     twice = f"segments of {lowest} to {highest} tokens written twice, {random} of them random"
     launcher = f"torchrun --nproc-per-node {n}" if (n := parallel.world_size()) > 1 else "python"
     starts = {n: getattr(run, n) for n in ("gpt2_init", "copying_start", "two_sided_start")}
     return {
         "command": f"{launcher} tools/train.py {name}",
         "processes": parallel.world_size(),
-        "corpus": f"{run.corpus}, {n_tokens:,} tokens; {', '.join(shares)} of the windows are "
+        "corpus": f"{run.corpus}, {n_tokens:,} tokens; {', '.join(repeats)} of the windows are "
         + twice,
         "source": corpus.source,
         "corpus_sha256": corpus.sha256,

@@ -30,7 +30,7 @@ from aot_helpers.reading.heads import (
 )
 from aot_helpers.reading.interventions import ROUTES
 from aot_helpers.reading.norms import check_norm, frozen_norm
-from aot_helpers.training.objectives import NOT_ASKED
+from aot_helpers.training.objectives import IGNORE_INDEX
 
 PARTS = {  # the parts of the table, and the columns that each fills
     "attention": ["previous", "current", "first", "duplicate", "induction"],
@@ -115,7 +115,7 @@ def _missing(model) -> dict[str, str]:
 
 def _attention(model, tokens, labels, draw) -> dict:
     columns = {}
-    true = tokens if labels is None else torch.where(labels == NOT_ASKED, tokens, labels)
+    true = tokens if labels is None else torch.where(labels == IGNORE_INDEX, tokens, labels)
     for name in PARTS["attention"]:
         scores, null = head_scores(model, tokens, HEAD_PATTERNS[name](true))
         columns |= {name: scores, f"{name} null": null}

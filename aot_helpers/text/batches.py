@@ -67,11 +67,11 @@ def _random_tokens(size: tuple, d_vocab: int, bos: int, generator) -> Int[Tensor
 class Windows:
     """Training batches: windows[step] is [batch_size, n_ctx + 1], given seed and step alone.
 
-    Every window begins with BOS. A share `repeat_share` of them is not running text but segments
-    of `repeat_lengths` (lowest, highest) tokens, each written twice: what an induction head
-    predicts and nothing else can. A schedule of (from step, share) such as ((0, 0.9), (300, 0.2))
-    has repeats first, text later. A share `random_share` of the segments is uniform random tokens,
-    the others are cut from the text.
+    Every window begins with BOS. A fraction `repeat_fraction` of them is not running text but
+    segments of `repeat_lengths` (lowest, highest) tokens, each written twice: what an induction
+    head predicts and nothing else can. A schedule of (from step, fraction) such as
+    ((0, 0.9), (300, 0.2)) has repeats first, text later. A fraction `random_fraction` of the
+    segments is uniform random tokens, the others are cut from the text.
     """
 
     stream: Int[Tensor, " n_tokens"]
@@ -79,9 +79,9 @@ class Windows:
     batch_size: int = 16
     bos: int = 0
     d_vocab: int = 1024
-    repeat_share: float | tuple[tuple[int, float], ...] = 0.0
+    repeat_fraction: float | tuple[tuple[int, float], ...] = 0.0
     repeat_lengths: tuple[int, int] = (8, 64)
-    random_share: float = 1.0
+    random_fraction: float = 1.0
     seed: int = 0
 
     def __post_init__(self):
@@ -96,13 +96,16 @@ class Windows:
         whole = all(len(each) == 2 and all(map(is_number, each)) for each in pairs)
         steps = [step for step, _ in pairs] if whole else []
         rising = steps[:1] == [0] and steps == sorted(set(steps))
-        if not (rising and all(0 <= share <= 1 for _, share in self._schedule)):
+        if not (rising and all(0 <= fraction <= 1 for _, fraction in self._schedule)):
             raise ValueError(
-                f"repeat_share must be between 0 and 1, got {self.repeat_share!r}; or a schedule "
-                "of (from step, share) whose steps begin at 0 and rise: ((0, 0.9), (300, 0.2))"
+                f"repeat_fraction must be between 0 and 1, got {self.repeat_fraction!r}; or a "
+                "schedule of (from step, fraction) whose steps begin at 0 and rise: "
+                "((0, 0.9), (300, 0.2))"
             )
-        if not is_number(self.random_share) or not 0 <= self.random_share <= 1:
-            raise ValueError(f"random_share must be between 0 and 1, got {self.random_share!r}")
+        if not is_number(self.random_fraction) or not 0 <= self.random_fraction <= 1:
+            raise ValueError(
+                f"random_fraction must be between 0 and 1, got {self.random_fraction!r}"
+            )
         ends = self.repeat_lengths if isinstance(self.repeat_lengths, tuple | list) else ()
         whole = len(ends) == 2 and all(type(end) is int for end in ends)
         if not whole or not 1 <= ends[0] <= ends[1] < n:
@@ -113,13 +116,13 @@ class Windows:
 
     @property
     def _schedule(self) -> tuple[tuple[int, float], ...]:
-        """(from step, share) in turn, also where one share holds for all steps."""
-        share = self.repeat_share
-        return tuple(share) if isinstance(share, tuple | list) else ((0, share),)
+        """(from step, fraction) in turn, also where one fraction holds for all steps."""
+        fraction = self.repeat_fraction
+        return tuple(fraction) if isinstance(fraction, tuple | list) else ((0, fraction),)
 
-    def repeat_share_at(self, step: int) -> float:
-        """The share of windows that are repeats at a step: that of the schedule's last line."""
-        return [share for start, share in self._schedule if start <= step][-1]
+    def repeat_fraction_at(self, step: int) -> float:
+        """The fraction of windows that are repeats at a step, by the schedule."""
+        return [fraction for start, fraction in self._schedule if start <= step][-1]
 
     def __getitem__(self, step: int) -> Int[Tensor, "batch pos"]:
         check_whole("step", step, 0)
@@ -128,7 +131,7 @@ class Windows:
         starts = torch.randint(n_starts, (n, 1), generator=generator)
         windows = torch.full((n, self.n_ctx + 1), self.bos)
         windows[:, 1:] = self.stream[starts + torch.arange(self.n_ctx)]
-        repeated = torch.rand(n, generator=generator) < self.repeat_share_at(step)
+        repeated = torch.rand(n, generator=generator) < self.repeat_fraction_at(step)
         for row in repeated.nonzero()[:, 0]:
             windows[row, 1:] = self._segments(generator)
         return windows
@@ -137,7 +140,7 @@ class Windows:
         parts, n_tokens, (low, high) = [], 0, self.repeat_lengths
         while n_tokens < self.n_ctx:
             length = int(torch.randint(low, high + 1, (1,), generator=generator))
-            if torch.rand(1, generator=generator) < self.random_share:
+            if torch.rand(1, generator=generator) < self.random_fraction:
                 segment = _random_tokens((length,), self.d_vocab, self.bos, generator)
             else:
                 start = int(torch.randint(len(self.stream) - length, (1,), generator=generator))
@@ -151,20 +154,22 @@ class Windows:
 class MaskedWindows:
     """Batches for the objective "masked token": masked[step] is [batch_size, 2 · n_ctx].
 
-    The first half is what the model sees: the windows, of which a share of the tokens (never the
+    The first half is what the model sees: the windows, of which a fraction of the tokens (never the
     first, BOS) is replaced by the token `mask`. The second half is the windows themselves.
     """
 
     windows: Windows
     mask: int
-    share: float = 0.15
+    fraction: float = 0.15
 
     def __post_init__(self):
         if not isinstance(self.windows, Windows):
             raise ValueError(f"windows must be Windows(…), got a {type(self.windows).__name__}")
         check_whole("mask", self.mask, 0)
-        if not is_number(self.share) or not 0 < self.share < 1:
-            raise ValueError(f"share must be between 0 and 1, such as 0.15, got {self.share!r}")
+        if not is_number(self.fraction) or not 0 < self.fraction < 1:
+            raise ValueError(
+                f"fraction must be between 0 and 1, such as 0.15, got {self.fraction!r}"
+            )
         if (self.windows.stream == self.mask).any():
             raise ValueError(
                 f"mask = {self.mask} stands in the text: give an id that no text has, such as "
@@ -175,7 +180,7 @@ class MaskedWindows:
         # Other numbers than those that the windows are drawn with.
         generator = torch.Generator().manual_seed(self.windows.seed * 10_000_019 + step + 5_000_000)
         tokens = self.windows[step][:, :-1]
-        hidden = torch.rand(tokens.shape, generator=generator) < self.share
+        hidden = torch.rand(tokens.shape, generator=generator) < self.fraction
         hidden[:, 0] = False
         return torch.cat([tokens.masked_fill(hidden, self.mask), tokens], dim=1)
 

@@ -122,9 +122,9 @@ def _stories(split: str) -> Corpus:
 def _docstrings(split: str) -> Corpus:
     """Every tenth file is for testing, without the texts that a training file has too."""
     files, source = _docstring_files()
-    texts = sum(_share(files, 10, split), [])
+    texts = sum(_split_of(files, 10, split), [])
     if split == "test":
-        known = set(sum(_share(files, 10, "train"), []))
+        known = set(sum(_split_of(files, 10, "train"), []))
         texts = [text for text in texts if text not in known]
     return Corpus("docstrings", split, texts, source, "BSD-3")
 
@@ -175,19 +175,19 @@ def _hub(name: str, split: str) -> Corpus:
         if name != "imdb":
             texts = read_articles(file)
             what = f": {len(texts)} Wikipedia articles, not WikiText; every tenth is test"
-            return _share(texts, 10, split), what
+            return _split_of(texts, 10, split), what
         with file.open(encoding="utf-8", newline="") as lines:
             rows = [row for row in csv.DictReader(lines) if row["source"] == "imdb"]
         texts = [row["text"].replace("<br />", "\n") for row in rows]
         what = f": IMDB's {len(texts):,} training reviews, of which every fifth is test here"
-        return _share(texts, 5, split), what
+        return _split_of(texts, 5, split), what
 
     (texts, told), source = network.fetch(f"The corpus {name}", where, read_hub, read_file)
     return Corpus(name, split, texts, source + told, license)
 
 
-def _share(items: list, n: int, split: str) -> list:
-    """Every n-th item for testing, the others for training."""
+def _split_of(items: list, n: int, split: str) -> list:
+    """Of "test", every n-th item; of "train", the others."""
     return [item for i, item in enumerate(items) if (i % n == n - 1) == (split == "test")]
 
 

@@ -42,7 +42,7 @@ P_VERB = dict.fromkeys(VERBS, 1 / 12) | dict.fromkeys(BUG_VERBS, 1 / 6)
 P_TAIL = dict.fromkeys([*OBJECTS, *BUG_PREPOSITIONS], 0.16) | {"again": 0.2}
 LOYALTY = 0.9  # probability of the planted word; the rest is shared by the others of its kind
 P_GAP_GOES_ON = 0.5
-P_REPEAT = 0.25  # share of the clauses that are a list, said twice
+P_REPEAT = 0.25  # the probability that a clause is a list, said twice
 LIST_LENGTHS = (3, 4, 5, 6)
 N_CLAUSES = (3, 4, 5)
 
@@ -73,11 +73,12 @@ class PlantedTruth:
     log_probs: list[list[float]] = field(default_factory=list)
     kinds: list[list[str]] = field(default_factory=list)
 
-    def floor(self, kind: str | None = None) -> float:
-        """Nats per word, of one kind or of all.
+    def irreducible_loss(self, kind: str | None = None) -> float:
+        """The mean of -log p under the true distribution (nats per word), of one kind or of all.
 
-        Over all words no model can have a lower expected loss. Over one kind it can, by a little,
-        if the kind shows only once the word has come: to expect fillers too often pays at them.
+        Over all words no model can have a lower expected loss: it is the entropy of the text, up to
+        sampling. Over one kind a model can, by a little, if the kind shows only once the word has
+        come: to expect fillers too often pays at them.
         """
         kinds = list(chain(*self.kinds))
         pairs = zip(chain(*self.log_probs), kinds, strict=True)

@@ -11,7 +11,7 @@ from aot_helpers.training.objectives import OBJECTIVES
 class TrainConfig:
     """How to train: the optimizer and its rates, a linear warm-up, then a linear decay.
 
-    final_share: of learning_rate; the rate would reach it one step after the last.
+    final_fraction: of learning_rate; the rate would reach it one step after the last.
     optimizer: "adamw", or "muon": orthogonalized momentum for the matrices of heads at
         learning_rate_heads, AdamW for the rest (see optimizers.Muon).
     learning_rate_relative: a factor for relative position biases, which start at 0 and go far.
@@ -24,7 +24,7 @@ class TrainConfig:
     steps: int = 1000
     learning_rate: float = 4e-3
     warmup_steps: int = 50
-    final_share: float = 0.1
+    final_fraction: float = 0.1
     weight_decay: float = 0.01
     betas: tuple[float, float] = (0.9, 0.98)
     clip_norm: float = 1.0
@@ -48,15 +48,15 @@ class TrainConfig:
             value = getattr(self, name)
             if not is_number(value) or not 0 < value < math.inf:
                 raise ValueError(f"{name} must be a number above 0, got {value!r}")
-        shares = {"final_share": self.final_share, "weight_decay": self.weight_decay}
+        fractions = {"final_fraction": self.final_fraction, "weight_decay": self.weight_decay}
         if not isinstance(self.betas, tuple | list) or len(self.betas) != 2 or 1 in self.betas:
             raise ValueError(f"betas must be two numbers from 0 to below 1, got {self.betas!r}")
-        shares |= {f"betas[{i}]": beta for i, beta in enumerate(self.betas)}
-        for name, value in shares.items():
+        fractions |= {f"betas[{i}]": beta for i, beta in enumerate(self.betas)}
+        for name, value in fractions.items():
             if not is_number(value) or not 0 <= value <= 1:
                 raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}")
 
     def learning_rate_at(self, step: int) -> float:
         """The learning rate of a step, counted from 0."""
         warm = min(1.0, (step + 1) / max(self.warmup_steps, 1))
-        return self.learning_rate * warm * (1 - (1 - self.final_share) * step / self.steps)
+        return self.learning_rate * warm * (1 - (1 - self.final_fraction) * step / self.steps)

@@ -13,18 +13,18 @@ from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.train import train
 
 
-def copying_start(model: AttentionOnlyTransformer) -> None:
+def init_copying(model: AttentionOnlyTransformer) -> None:
     """Give a new model with relative positions a start at copying, in place.
 
-    That of `tied_start`. And head h of layer 0 starts out looking h tokens back, so that a
+    That of `init_tied`. And head h of layer 0 starts out looking h tokens back, so that a
     previous-token head need not be found first.
     """
-    tied_start(model)
+    init_tied(model)
     with torch.no_grad():
         model.blocks[0].attn.b_rel.diagonal().add_(3.0)
 
 
-def tied_start(model: AttentionOnlyTransformer) -> None:
+def init_tied(model: AttentionOnlyTransformer) -> None:
     """Let W_U start as W_E's transpose, scaled, in place.
 
     What a head copies is then nearly the logit of the same token; where heads look is left open.
@@ -33,13 +33,13 @@ def tied_start(model: AttentionOnlyTransformer) -> None:
         model.W_U.copy_(model.W_E.T * (model.W_U.std() / model.W_E.std()))
 
 
-def two_sided_start(model: AttentionOnlyTransformer) -> None:
+def init_two_sided(model: AttentionOnlyTransformer) -> None:
     """Give a new model that sees both sides a start at finding hidden tokens, in place.
 
-    That of `tied_start`. And the heads of layer 0 start out looking one token back, one ahead, two
+    That of `init_tied`. And the heads of layer 0 start out looking one token back, one ahead, two
     back, two ahead, and so on: the same on both sides.
     """
-    tied_start(model)
+    init_tied(model)
     b_rel = model.blocks[0].attn.b_rel  # one number per head and distance query - key
     with torch.no_grad():
         for head in range(len(b_rel)):
@@ -57,23 +57,23 @@ def copying_recipe(
     """A new model, its windows and its settings, for an induction head on any text in few steps.
 
     For about 350 of 600 steps 90 % of the windows are segments written twice, half of them random
-    tokens; then 20 %, and the model learns the text. Without `copying_start` some seeds learn
+    tokens; then 20 %, and the model learns the text. Without `init_copying` some seeds learn
     nothing in these steps.
     """
     torch.manual_seed(seed)
     config = ModelConfig(tokenizer.d_vocab, n_ctx=64, positions="relative", layer_norm=False)
     model = AttentionOnlyTransformer(config)
     model.tokenizer = tokenizer
-    copying_start(model)
+    init_copying(model)
     windows = Windows(
         stream,
         config.n_ctx,
         32,
         tokenizer.bos,
         config.d_vocab,
-        repeat_share=((0, 0.9), (max(1, steps * 7 // 12), 0.2)),
+        repeat_fraction=((0, 0.9), (max(1, steps * 7 // 12), 0.2)),
         repeat_lengths=(4, 31),
-        random_share=0.5,
+        random_fraction=0.5,
         seed=seed,
     )
     rate = 6e-3 if optimizer == "adamw" else 0.02

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-NOT_ASKED = -100  # a target that no loss counts: PyTorch's ignore_index
+IGNORE_INDEX = -100  # a target that no loss counts: PyTorch's ignore_index
 
 
 def next_token(batch: Int[Tensor, "batch pos"]) -> tuple[Tensor, Tensor]:
@@ -19,10 +19,10 @@ def masked_token(batch: Int[Tensor, "batch pos"]) -> tuple[Tensor, Tensor]:
     batch: as MaskedWindows makes it, the tokens as they are seen and then as they are.
     """
     seen, tokens = batch.chunk(2, dim=1)
-    return seen, tokens.masked_fill(seen == tokens, NOT_ASKED)
+    return seen, tokens.masked_fill(seen == tokens, IGNORE_INDEX)
 
 
-# Objective: batch to (what the model sees [batch, pos], targets [batch, pos] or NOT_ASKED).
+# Objective: batch to (what the model sees [batch, pos], targets [batch, pos] or IGNORE_INDEX).
 OBJECTIVES = {"next token": next_token, "masked token": masked_token}
 
 

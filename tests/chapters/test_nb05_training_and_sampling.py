@@ -69,7 +69,7 @@ def test_forty_losses_are_those_of_train_at_a_constant_rate():
         torch.manual_seed(1)
         return AttentionOnlyTransformer(config)
 
-    how = TrainConfig(40, learning_rate=0.01, warmup_steps=0, final_share=1.0)
+    how = TrainConfig(40, learning_rate=0.01, warmup_steps=0, final_fraction=1.0)
     theirs = train(new_model(), batches, how, quiet=True).losses
     ours = measure.forty_losses(new_model, batches, 0.01)
     # In `train` embeddings and positions have no weight decay, so the two part slowly.

@@ -35,7 +35,7 @@ def test_floors_and_kinds_are_those_of_the_truth(written):
     for kind in ("bigram", "skip-trigram"):
         here = one_layer.of_kind(truth, kind, shape)
         assert here.sum() == sum(row.count(kind) for row in truth.kinds)
-        assert floor[here].mean() == pytest.approx(truth.floor(kind), abs=1e-5)
+        assert floor[here].mean() == pytest.approx(truth.irreducible_loss(kind), abs=1e-5)
 
 
 def test_a_skip_trigram_table_is_what_a_head_adds_for_its_source(model):

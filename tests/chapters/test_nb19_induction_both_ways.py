@@ -10,7 +10,7 @@ from aot_helpers.reading.heads import uniform_score
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.text.batches import MaskedWindows, Windows
 from aot_helpers.training.config import TrainConfig
-from aot_helpers.training.objectives import NOT_ASKED, OBJECTIVES
+from aot_helpers.training.objectives import IGNORE_INDEX, OBJECTIVES
 from aot_helpers.training.train import train
 from chapters.nb19_induction_both_ways import figures as drawings
 from chapters.nb19_induction_both_ways import measure as heads
@@ -201,26 +201,26 @@ def test_bad_input_is_named(text):
 
 def masked_windows(**changes):
     stream = torch.randint(1, SMALL, (500,), generator=torch.Generator().manual_seed(0))
-    windows = Windows(stream, 32, 4, 0, SMALL, repeat_share=0.5, repeat_lengths=(3, 9))
+    windows = Windows(stream, 32, 4, 0, SMALL, repeat_fraction=0.5, repeat_lengths=(3, 9))
     return MaskedWindows(windows, **{"mask": SMALL, **changes})
 
 
 def test_the_objective_asks_for_hidden_tokens_alone():
-    batches = masked_windows(share=0.3)
+    batches = masked_windows(fraction=0.3)
     seen, targets = OBJECTIVES["masked token"](batches[5])
     whole = batches.windows[5][:, :-1]
     hidden = seen == SMALL
     assert torch.equal(torch.where(hidden, targets, seen), whole)
-    assert (targets[~hidden] == NOT_ASKED).all() and not hidden[:, 0].any()
+    assert (targets[~hidden] == IGNORE_INDEX).all() and not hidden[:, 0].any()
     assert 0.15 < hidden.float().mean() < 0.45
-    assert torch.equal(batches[5], masked_windows(share=0.3)[5])
+    assert torch.equal(batches[5], masked_windows(fraction=0.3)[5])
     assert not torch.equal(batches[5] == SMALL, batches[6] == SMALL)
 
 
 def test_training_on_masked_tokens_lowers_just_that_loss():
     net, batches = small_model(), masked_windows()
     seen, targets = OBJECTIVES["masked token"](batches[0])
-    at = targets != NOT_ASKED
+    at = targets != IGNORE_INDEX
     by_hand = -net(seen).log_softmax(-1)[at].gather(-1, targets[at][:, None]).mean()
     config = TrainConfig(steps=40, log_every=100, objective="masked token")
     history = train(net, batches, config, quiet=True)
@@ -229,8 +229,8 @@ def test_training_on_masked_tokens_lowers_just_that_loss():
 
 
 def test_masked_windows_and_objectives_refuse_what_cannot_be():
-    with pytest.raises(ValueError, match=r"share must be between 0 and 1.*got 1\.5"):
-        masked_windows(share=1.5)
+    with pytest.raises(ValueError, match=r"fraction must be between 0 and 1.*got 1\.5"):
+        masked_windows(fraction=1.5)
     with pytest.raises(ValueError, match="mask = 7 stands in the text"):
         masked_windows(mask=7)
     with pytest.raises(ValueError, match="masked tokens"):

@@ -60,7 +60,7 @@ def few_texts(name, split="train"):
 
 def tiny_runs():
     shape = dict(d_vocab=98, d_model=16, n_heads=2, d_head=8, n_ctx=24, batch_size=8)
-    return {"tiny": recipes.Run("planted", 1, steps=50, kept=(0,), repeat_share=0, **shape)}
+    return {"tiny": recipes.Run("planted", 1, steps=50, kept=(0,), repeat_fraction=0, **shape)}
 
 
 # ---- what the processes do ----

@@ -68,7 +68,7 @@ def rates(rate: float) -> dict:
     torch.manual_seed(0)
     model = aot.AttentionOnlyTransformer(shipped.config)
     stream = aot.token_stream(tokenizer.encode_many(stories.texts), tokenizer.bos)
-    how = aot.TrainConfig(300, rate, final_share=0, learning_rate_relative=1)
+    how = aot.TrainConfig(300, rate, final_fraction=0, learning_rate_relative=1)
     history = aot.train(model, aot.Windows(stream, 128, 8, d_vocab=1024), how, quiet=True)
     line = aot.token_stream(tokenizer.encode_many(unread.texts), tokenizer.bos)[: 100 * 128]
     with torch.no_grad():
@@ -108,7 +108,7 @@ def seeds(seed: int) -> dict:
     stories = aot.load_corpus("stories", quiet=True)
     stream = aot.token_stream(tokenizer.encode_many(stories.texts), tokenizer.bos)
     batches = aot.Windows(
-        stream, n_ctx=65, repeat_share=0.3, repeat_lengths=(8, 32), random_share=0.5
+        stream, n_ctx=65, repeat_fraction=0.3, repeat_lengths=(8, 32), random_fraction=0.5
     )
     torch.manual_seed(seed)
     model = aot.AttentionOnlyTransformer(

@@ -12,7 +12,7 @@ from aot_helpers.models.pretrained import load_pretrained
 from aot_helpers.models.protocol import Model
 from aot_helpers.text.batches import repeat_segments, repeated_tokens
 from aot_helpers.text.corpora import load_corpus
-from aot_helpers.training.objectives import NOT_ASKED
+from aot_helpers.training.objectives import IGNORE_INDEX
 
 LONGEST = 48  # tokens of a passage
 N_TEXTS = 4
@@ -71,14 +71,14 @@ def inputs_and_targets(
     mask = backend and backend.token_to_id("[MASK]")
     if model.W_U is None or (mask is None and not model.config.causal):
         return twice, None
-    targets = torch.full_like(twice, NOT_ASKED)
+    targets = torch.full_like(twice, IGNORE_INDEX)
     if model.config.causal:
         targets[:, half + 1 : -1] = twice[:, half + 2 :]
         return twice, targets
     draw = torch.Generator().manual_seed(seed)
     hidden = torch.rand(twice.shape, generator=draw) < HIDDEN
     hidden[:, : half + 1], hidden[:, -1] = False, True  # the last one, so that there is always one
-    return twice.masked_fill(hidden, mask), torch.where(hidden, twice, NOT_ASKED)
+    return twice.masked_fill(hidden, mask), torch.where(hidden, twice, IGNORE_INDEX)
 
 
 def strings(model: Model, tokens: Int[Tensor, " pos"]) -> list[str]:

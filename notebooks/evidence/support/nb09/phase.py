@@ -72,7 +72,12 @@ def trainings(seed: int) -> Iterator[Run]:
     stories = tokenizer.encode_many(load_corpus("stories", quiet=True).texts)
     stream = token_stream(stories, tokenizer.bos)
     windows = Windows(
-        stream, n_ctx=65, repeat_share=0.3, repeat_lengths=(8, 32), random_share=0.5, seed=seed
+        stream,
+        n_ctx=65,
+        repeat_fraction=0.3,
+        repeat_lengths=(8, 32),
+        random_fraction=0.5,
+        seed=seed,
     )
     setup(seed=seed)
     edits = {"L0.k": shift}
@@ -112,7 +117,7 @@ def grown(
         steps,
         learning_rate=0.02,
         warmup_steps=warmup,
-        final_share=0.4,
+        final_fraction=0.4,
         optimizer="muon",
         log_every=every,
     )
