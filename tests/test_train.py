@@ -11,7 +11,6 @@ from safetensors.torch import load_file
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from aot_helpers.models.losses import next_token_losses
-from aot_helpers.text.batches import MaskedWindows, Windows
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.history import History
 from aot_helpers.training.stopping import stop_button
@@ -122,6 +121,7 @@ def test_batches_may_be_a_list_or_a_tensor(run, kind):
         ([torch.zeros(2, 9)] * 12, r"integers.*got torch.float32 \[2, 9\]"),
         ([[[1, 2, 3]]] * 12, "got <class 'list'>"),
         (torch.zeros(12, 9, dtype=torch.long), r"got torch.int64 \[9\]"),
+        ([(torch.zeros(2, 9, dtype=torch.long), None)] * 12, "got <class 'NoneType'>"),
     ],
 )
 def test_batches_that_cannot_be_used_are_refused_before_training(make_model, batches, message):
@@ -160,7 +160,6 @@ def test_log_lines_and_watch_come_every_log_every_steps(make_model, capsys):
         ("weight_decay", -1.0),
         ("final_fraction", -3.0),
         ("optimizer", "moon"),
-        ("objective", "all"),
         ("bf16", "no"),
     ],
 )
@@ -352,12 +351,3 @@ def test_a_model_that_sees_both_ways_learns_no_next_token(make_model):
     batches = torch.randint(11, (2, 3, 9))
     with pytest.raises(ValueError, match="sees both ways"):
         train(make_model(causal=False), batches, TrainConfig(steps=2))
-
-
-@pytest.mark.parametrize("objective", ["next token", "masked token"])
-def test_windows_are_those_of_the_objective(make_model, objective):
-    windows = Windows(torch.randint(1, 9, (99,)), n_ctx=4, batch_size=2)
-    if objective == "next token":
-        windows = MaskedWindows(windows, mask=10)
-    with pytest.raises(ValueError, match=f'Windows are not for the objective "{objective}"'):
-        train(make_model(), windows, TrainConfig(steps=2, objective=objective))

@@ -37,7 +37,6 @@ from aot_helpers.text.corpora import Corpus, load_corpus
 from aot_helpers.text.tokenization import Tokenizer, train_bpe
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.copying import init_copying, init_two_sided
-from aot_helpers.training.objectives import OBJECTIVES
 from aot_helpers.training.train import History, train
 from chapters.nb19_induction_both_ways.repeats import KINDS, hidden_accuracy, induction_map, repeats
 from chapters.torus.training import train_run
@@ -76,8 +75,8 @@ def measure(model: AttentionOnlyTransformer, texts: dict[str, Tensor], bos: int)
 def measure_masked(model: AttentionOnlyTransformer, texts: dict[str, Tensor], bos: int) -> dict:
     """Loss of hidden tokens of text, and of repeated random tokens: how many are found, by whom."""
     mask, length = model.config.d_vocab - 1, (model.config.n_ctx - 1) // 3
-    seen, targets = OBJECTIVES["masked token"](texts["masked text"])
-    loss = F.cross_entropy(model(seen).flatten(0, 1), targets.flatten())
+    inputs, targets = texts["masked text"]
+    loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
     found = {"masked text": round(loss.item(), 4), "found": {}}
     for kind in KINDS:
         hidden = repeats(kind, length, mask, bos, n_texts=200, seed=1)
@@ -116,7 +115,6 @@ def make(name: str) -> None:
         final_fraction=run.final_fraction,
         optimizer=run.optimizer,
         log_every=50,
-        objective="masked token" if run.masked else "next token",
     )
     if parallel.rank() == 0:
         look(History())
@@ -178,7 +176,7 @@ def provenance_of(
             "learning_rate": training.learning_rate,
             "learning_rate_heads": training.learning_rate_heads,
             "optimizer": training.optimizer,
-            "objective": training.objective,
+            "objective": "masked token" if run.masked else "next token",
             "batch_size": run.batch_size,
         },
         "versions": here.versions("torch", "transformers", "tokenizers"),

@@ -30,7 +30,7 @@ from aot_helpers.reading.heads import (
 )
 from aot_helpers.reading.interventions import ROUTES
 from aot_helpers.reading.norms import check_norm, frozen_norm
-from aot_helpers.training.objectives import IGNORE_INDEX
+from aot_helpers.text.batches import IGNORE_INDEX
 
 PARTS = {  # the parts of the table, and the columns that each fills
     "attention": ["previous", "current", "first", "duplicate", "induction"],

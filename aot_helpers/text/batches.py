@@ -9,6 +9,8 @@ from torch import Tensor
 
 from aot_helpers.base.errors import check_ids, check_token_ids, check_whole, is_number
 
+IGNORE_INDEX = -100  # a target that no loss counts: PyTorch's ignore_index
+
 
 def token_stream(texts: list[Int[Tensor, " _"]], bos: int) -> Int[Tensor, " n_tokens"]:
     """All documents in one line, each begun by the beginning-of-sequence token."""
@@ -152,10 +154,10 @@ class Windows:
 
 @dataclass(frozen=True)
 class MaskedWindows:
-    """Batches for the objective "masked token": masked[step] is [batch_size, 2 · n_ctx].
+    """Batches for masked language modeling: masked[step] is (inputs, targets) [batch_size, n_ctx].
 
-    The first half is what the model sees: the windows, of which a fraction of the tokens (never the
-    first, BOS) is replaced by the token `mask`. The second half is the windows themselves.
+    Inputs are the windows, of which a fraction of the tokens (never the first, BOS) is replaced by
+    the token `mask`. Targets are what stood there, and IGNORE_INDEX elsewhere.
     """
 
     windows: Windows
@@ -176,13 +178,13 @@ class MaskedWindows:
                 "the tokenizer's d_vocab, and the model one token more"
             )
 
-    def __getitem__(self, step: int) -> Int[Tensor, "batch pos"]:
+    def __getitem__(self, step: int) -> tuple[Int[Tensor, "batch pos"], Int[Tensor, "batch pos"]]:
         # Other numbers than those that the windows are drawn with.
         generator = torch.Generator().manual_seed(self.windows.seed * 10_000_019 + step + 5_000_000)
         tokens = self.windows[step][:, :-1]
         hidden = torch.rand(tokens.shape, generator=generator) < self.fraction
         hidden[:, 0] = False
-        return torch.cat([tokens.masked_fill(hidden, self.mask), tokens], dim=1)
+        return tokens.masked_fill(hidden, self.mask), tokens.masked_fill(~hidden, IGNORE_INDEX)
 
 
 def pair_counts(

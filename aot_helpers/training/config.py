@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 
 from aot_helpers.base.errors import check_flag, check_one_of, check_whole, is_number
-from aot_helpers.training.objectives import OBJECTIVES
 
 
 @dataclass(frozen=True)
@@ -17,8 +16,6 @@ class TrainConfig:
     learning_rate_relative: a factor for relative position biases, which start at 0 and go far.
     checkpoint: a file, written every checkpoint_every steps and at the end.
     bf16: run the model in half precision, which a GPU of Nvidia and a CPU with AMX do faster.
-    objective: "next token", or "masked token" with batches of MaskedWindows (in several processes
-        the mean of their means, whatever number of tokens each of them hides).
     """
 
     steps: int = 1000
@@ -35,7 +32,6 @@ class TrainConfig:
     bf16: bool = False
     optimizer: str = "adamw"
     learning_rate_heads: float = 0.02
-    objective: str = "next token"
 
     def __post_init__(self):
         for name in ("steps", "log_every", "checkpoint_every"):
@@ -43,7 +39,6 @@ class TrainConfig:
         check_whole("warmup_steps", self.warmup_steps, 0, unit=" of steps")
         check_flag("bf16", self.bf16)
         check_one_of("optimizer", self.optimizer, ("adamw", "muon"))
-        check_one_of("objective", self.objective, OBJECTIVES)
         for name in ("learning_rate", "clip_norm", "learning_rate_relative", "learning_rate_heads"):
             value = getattr(self, name)
             if not is_number(value) or not 0 < value < math.inf:

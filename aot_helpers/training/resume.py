@@ -30,10 +30,10 @@ def checkpoint_path(config: TrainConfig) -> Path | None:
     return path
 
 
-def run_facts(model: nn.Module, first_batch: Tensor, config: TrainConfig) -> dict:
+def run_facts(model: nn.Module, first_batch: tuple[Tensor, Tensor], config: TrainConfig) -> dict:
     """What a run to be resumed must have in common with the one that was stopped."""
     settings = {name: value for name, value in asdict(config).items() if name not in _FREE}
-    data = hashlib.sha256(first_batch.cpu().numpy().tobytes()).hexdigest()
+    data = hashlib.sha256(torch.cat(first_batch).cpu().numpy().tobytes()).hexdigest()
     facts = {**asdict(model.config), **settings, "the data": data}
     return json.loads(json.dumps(facts))  # as it will be read: tuples are lists
 

@@ -5,14 +5,14 @@ import time
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from aot_helpers import parallel
 from aot_helpers.models.protocol import check_causal
-from aot_helpers.text.batches import MaskedWindows, Windows
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.history import History
-from aot_helpers.training.objectives import OBJECTIVES, mean_loss
 from aot_helpers.training.optimizers import make_optimizer, rates_line
 from aot_helpers.training.resume import checkpoint_path, restore_run, run_facts, save_run
 from aot_helpers.training.stopping import stop_button
@@ -33,7 +33,8 @@ def train(
     """Train the model in place and return the history.
 
     batches: batches[step] is token ids [batch, n_ctx + 1], for every step: a Windows, a list of
-        tensors, a tensor [steps, batch, n_ctx + 1]; for masked tokens, a MaskedWindows.
+        tensors, a tensor [steps, batch, n_ctx + 1]. Or it is a pair (inputs, targets), each
+        [batch, pos], for another objective than the next token, as MaskedWindows gives it.
     resume: go on from config.checkpoint, if that file exists, with the losses of a run that was
         never stopped.
     watch: called with the history at every log line, e.g. to draw the loss.
@@ -41,13 +42,10 @@ def train(
     ValueError for batches that cannot be used or are fewer than the steps. Processes started by
     torchrun all call this with the same arguments; each takes its rows of every batch.
     """
-    if config.objective == "next token":
-        check_causal(model)
-    first_batch, path = _first_batch(batches, config), checkpoint_path(config)
+    first_batch, path = _first_batch(model, batches, config), checkpoint_path(config)
     optimizer, facts = make_optimizer(model, config), run_facts(model, first_batch, config)
     history = restore_run(path, model, optimizer, facts) if resume else None
-    n_tokens = OBJECTIVES[config.objective](first_batch)[0].numel()
-    history = history or History(tokens_per_step=n_tokens)
+    history = history or History(tokens_per_step=first_batch[0].numel())
     replica = parallel.replicated(model)
     first, history.ended = history.steps, "running"
     parallel.print0(rates_line(optimizer, config), quiet)
@@ -55,10 +53,11 @@ def train(
         model.train()
         try:
             for step in range(first, config.steps):
-                tokens, started = batches[step].to(model.W_E.device), time.perf_counter()
+                pair = [tokens.to(model.W_E.device) for tokens in inputs_and_targets(batches[step])]
+                started = time.perf_counter()
                 for group in optimizer.param_groups:
                     group["lr"] = config.learning_rate_at(step) * group["factor"]
-                loss = mean_loss(replica, parallel.shard(tokens), config.objective, config.bf16)
+                loss = mean_loss(replica, *map(parallel.shard, pair), config.bf16)
                 loss_of_all, stop = parallel.all_reduce_mean(loss.detach(), len(presses))
                 if stop:
                     raise KeyboardInterrupt
@@ -83,22 +82,40 @@ def train(
     return history
 
 
-def _first_batch(batches, config: TrainConfig) -> Tensor:
-    """batches[0]. Raises ValueError for what is no batch, and for fewer batches than steps."""
+def inputs_and_targets(batch: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """What the model sees and what it is asked, each [batch, pos]: of tokens, the next token."""
+    return batch if isinstance(batch, tuple) else (batch[:, :-1], batch[:, 1:])
+
+
+def mean_loss(
+    model: nn.Module, inputs: Tensor, targets: Tensor, bf16: bool = False
+) -> Float[Tensor, ""]:
+    """The mean loss (nats) over all targets but IGNORE_INDEX. bf16: run in half precision."""
+    with torch.autocast(inputs.device.type, torch.bfloat16, enabled=bf16):
+        logits = model(inputs)
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten().long())
+
+
+def _first_batch(model: nn.Module, batches, config: TrainConfig) -> tuple[Tensor, Tensor]:
+    """The inputs and targets of step 0.
+
+    Raises ValueError for what is no batch, for fewer batches than steps, and for a model that sees
+    the token it is asked for.
+    """
     if not hasattr(batches, "__getitem__"):
         raise ValueError(f"batches[step] must work, not so for {type(batches)}: list(batches)")
     if hasattr(batches, "__len__") and len(batches) < config.steps:
         n = len(batches)
         raise ValueError(f"{n} batches for {config.steps} steps: lower steps to {n} or give more")
-    other = Windows if config.objective == "masked token" else MaskedWindows
-    if isinstance(batches, other):
-        raise ValueError(f'{other.__name__} are not for the objective "{config.objective}"')
     first = batches[0]
-    if not isinstance(first, Tensor) or first.ndim != 2 or first.is_floating_point():
-        got = f"{first.dtype} {list(first.shape)}" if isinstance(first, Tensor) else type(first)
-        raise ValueError(f"batches[step] must be integers [batch, n_ctx + 1], got {got}")
-    parallel.shard(first)
-    return first
+    if not isinstance(first, tuple):
+        check_causal(model)
+    for part in first if isinstance(first, tuple) else (first,):
+        if not isinstance(part, Tensor) or part.ndim != 2 or part.is_floating_point():
+            got = f"{part.dtype} {list(part.shape)}" if isinstance(part, Tensor) else type(part)
+            raise ValueError(f"batches[step] must be integers [batch, n_ctx + 1], got {got}")
+        parallel.shard(part)
+    return inputs_and_targets(first)
 
 
 def _check_finite(loss: float, history: History, config: TrainConfig) -> None:

@@ -8,9 +8,8 @@ from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import uniform_score
 from aot_helpers.reading.interventions import ablate
-from aot_helpers.text.batches import MaskedWindows, Windows
+from aot_helpers.text.batches import IGNORE_INDEX, MaskedWindows, Windows
 from aot_helpers.training.config import TrainConfig
-from aot_helpers.training.objectives import IGNORE_INDEX, OBJECTIVES
 from aot_helpers.training.train import train
 from chapters.nb19_induction_both_ways import figures as drawings
 from chapters.nb19_induction_both_ways import measure as heads
@@ -205,36 +204,34 @@ def masked_windows(**changes):
     return MaskedWindows(windows, **{"mask": SMALL, **changes})
 
 
-def test_the_objective_asks_for_hidden_tokens_alone():
+def test_masked_windows_ask_for_hidden_tokens_alone():
     batches = masked_windows(fraction=0.3)
-    seen, targets = OBJECTIVES["masked token"](batches[5])
+    seen, targets = batches[5]
     whole = batches.windows[5][:, :-1]
     hidden = seen == SMALL
     assert torch.equal(torch.where(hidden, targets, seen), whole)
     assert (targets[~hidden] == IGNORE_INDEX).all() and not hidden[:, 0].any()
     assert 0.15 < hidden.float().mean() < 0.45
-    assert torch.equal(batches[5], masked_windows(fraction=0.3)[5])
-    assert not torch.equal(batches[5] == SMALL, batches[6] == SMALL)
+    assert all(map(torch.equal, batches[5], masked_windows(fraction=0.3)[5]))
+    assert not torch.equal(hidden, batches[6][0] == SMALL)
 
 
 def test_training_on_masked_tokens_lowers_just_that_loss():
     net, batches = small_model(), masked_windows()
-    seen, targets = OBJECTIVES["masked token"](batches[0])
+    seen, targets = batches[0]
     at = targets != IGNORE_INDEX
     by_hand = -net(seen).log_softmax(-1)[at].gather(-1, targets[at][:, None]).mean()
-    config = TrainConfig(steps=40, log_every=100, objective="masked token")
+    config = TrainConfig(steps=40, log_every=100)
     history = train(net, batches, config, quiet=True)
     assert history.losses[0] == pytest.approx(by_hand.item(), abs=1e-5)
     assert history.smoothed(10)[-1] < history.losses[0] and history.tokens_per_step == 4 * 32
 
 
-def test_masked_windows_and_objectives_refuse_what_cannot_be():
+def test_masked_windows_refuse_what_cannot_be():
     with pytest.raises(ValueError, match=r"fraction must be between 0 and 1.*got 1\.5"):
         masked_windows(fraction=1.5)
     with pytest.raises(ValueError, match="mask = 7 stands in the text"):
         masked_windows(mask=7)
-    with pytest.raises(ValueError, match="masked tokens"):
-        TrainConfig(objective="masked tokens")
 
 
 # ---- exercises and figures ----

@@ -10,9 +10,8 @@ from aot_helpers.base.errors import check_text
 from aot_helpers.models.checkpoints import list_checkpoints, load_checkpoint, load_model
 from aot_helpers.models.pretrained import load_pretrained
 from aot_helpers.models.protocol import Model
-from aot_helpers.text.batches import repeat_segments, repeated_tokens
+from aot_helpers.text.batches import IGNORE_INDEX, repeat_segments, repeated_tokens
 from aot_helpers.text.corpora import load_corpus
-from aot_helpers.training.objectives import IGNORE_INDEX
 
 LONGEST = 48  # tokens of a passage
 N_TEXTS = 4
