@@ -7,22 +7,12 @@ from aot_helpers.models.handmade import (
     attend_back_model,
     induction_model,
     previous_token_model,
-    skip_trigram_model,
     stream_block,
 )
 from aot_helpers.models.losses import copy_accuracy
 from aot_helpers.reading.heads import HEAD_PATTERNS, head_scores, induction_scores
 
 D_VOCAB = 40
-# keep … in → mind, keep … at → bay, keep … up → bay: one source; turn … on → light; tie … in → knot
-KEEP, TURN, TIE, IN, AT, ON, UP, MIND, BAY, LIGHT, KNOT = range(1, 12)
-TRIPLES = [
-    (KEEP, IN, MIND),
-    (KEEP, AT, BAY),
-    (TURN, ON, LIGHT),
-    (TIE, IN, KNOT),
-    (KEEP, UP, BAY),
-]
 BUILDERS = {**HANDMADE, "attend back 5": lambda *sizes: attend_back_model(sizes[0], 5, *sizes[1:])}
 
 
@@ -50,16 +40,6 @@ def wanted_keys(name, tokens, query):
     if name == "induction":
         return [key for key in keys if key and now and tokens[key - 1] == now] or [0]
     return [0]
-
-
-def around(*words, seed=0):
-    """BOS and the words with tokens between them that stand in no triple: [1, pos]."""
-    draw = torch.Generator().manual_seed(seed)
-    text = [0]
-    for word in words:
-        gap = torch.randint(1, 6, (1,), generator=draw).item()
-        text += torch.randint(KNOT + 1, D_VOCAB, (gap,), generator=draw).tolist() + [word]
-    return torch.tensor([text])
 
 
 @pytest.mark.parametrize("name", BUILDERS)
@@ -125,57 +105,10 @@ def test_every_score_finds_its_own_model_and_no_other(name, length):
         assert scores[0, 0] > 0.99 if behavior == look else scores[0, 0] <= null + 0.1, behavior
 
 
-def test_a_head_for_each_destination_knows_every_triple_and_nothing_more():
-    model = skip_trigram_model(TRIPLES, D_VOCAB)
-    outs = {(source, destination): out for source, destination, out in TRIPLES}
-    for source in (KEEP, TURN, TIE):
-        for destination in (IN, AT, ON, UP):
-            logits = model(around(source, destination))[0, -1]
-            expected = torch.zeros(D_VOCAB)
-            if (source, destination) in outs:
-                expected[outs[source, destination]] = STRENGTH
-            torch.testing.assert_close(logits, expected, atol=1e-3, rtol=0)
-
-
-@pytest.mark.parametrize("n_heads", [1, 2, 3])
-def test_bugs_are_exactly_where_triples_of_one_head_share_a_source(n_heads):
-    model = skip_trigram_model(TRIPLES, D_VOCAB, n_heads=n_heads)
-    head_of = {d: i % n_heads for i, d in enumerate([IN, AT, ON, UP])}  # dealt in turn
-    n_bugs = 0
-    for source, destination, out in TRIPLES:
-        logits = model(around(source, destination))[0, -1]
-        raised = set((logits > STRENGTH / 2).nonzero().flatten().tolist())
-        expected = {o for s, d, o in TRIPLES if s == source and head_of[d] == head_of[destination]}
-        assert raised == expected
-        assert out in raised
-        n_bugs += len(raised) > 1
-    # One head: keep … in / at / up all raise mind and bay. Two: in | at, up. Three: in, up | at.
-    assert n_bugs == {1: 3, 2: 0, 3: 2}[n_heads]
-
-
-def test_a_source_stands_before_its_destination():
-    model = skip_trigram_model([(5, 5, 6)], D_VOCAB)
-    assert model(around(5))[0, -1].abs().max() < 1e-3
-    assert model(around(5, 5))[0, -1].argmax() == 6
-    assert skip_trigram_model(TRIPLES, D_VOCAB)(around(IN, KEEP))[0, -1].abs().max() < 1e-3
-
-
-def test_bigrams_take_the_direct_path_and_yield_to_skip_trigrams():
-    bigrams = {IN: KEEP, TURN: IN, 0: TURN}
-    model = skip_trigram_model(TRIPLES, D_VOCAB, bigrams=bigrams)
-    direct = model.W_E @ model.W_U
-    expected = torch.zeros(D_VOCAB, D_VOCAB)
-    expected[list(bigrams), list(bigrams.values())] = STRENGTH / 2
-    torch.testing.assert_close(direct, expected)
-    assert model(torch.tensor([[0]]))[0, -1].argmax() == TURN
-    assert model(around(IN))[0, -1].argmax() == KEEP
-    assert model(around(KEEP, IN))[0, -1].argmax() == MIND
-
-
 def test_building_draws_nothing_and_gives_the_same_model():
     torch.manual_seed(0)
     state = torch.get_rng_state()
-    one, other = (skip_trigram_model(TRIPLES, 13, bigrams={1: 2}) for _ in range(2))
+    one, other = (induction_model(13) for _ in range(2))
     assert torch.equal(torch.get_rng_state(), state)
     for name, parameter in one.named_parameters():
         assert torch.equal(parameter, dict(other.named_parameters())[name])
@@ -190,12 +123,6 @@ def test_building_draws_nothing_and_gives_the_same_model():
         (lambda: induction_model(1), "d_vocab .*BOS.*>= 2, got 1"),
         (lambda: induction_model(5, n_ctx=1), "n_ctx .*>= 2, got 1"),
         (lambda: attend_back_model(5, 8, n_ctx=8), "back .*n_ctx.*from 0 to 7, got 8"),
-        (lambda: skip_trigram_model([], 9), r"need triples .*got \[\]"),
-        (lambda: skip_trigram_model([(1, 2, 0)], 9), r"BOS.*1 and up, got \[\(1, 2, 0\)\]"),
-        (lambda: skip_trigram_model([(1, 2, 9)], 9), "no token 9: .*0 … 8"),
-        (lambda: skip_trigram_model([(1, 2, 3)], 9, bigrams={1: 9}), "no token 9"),
-        (lambda: skip_trigram_model([(1, 2, 3), (1, 2, 4)], 9), "source 1 .*3 and 4: keep one"),
-        (lambda: skip_trigram_model([(1, 2, 3)], 9, n_heads=0), "n_heads .*>= 1, got 0"),
         (lambda: stream_block(9, "outputs"), "'outputs'.*'output'"),
     ],
 )

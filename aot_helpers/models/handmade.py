@@ -3,19 +3,19 @@
 Every weight is zero but those assigned below, so what each head does is known before it is
 measured. The residual stream is cut into three blocks of d_vocab numbers: W_E writes the token as a
 one-hot vector into "token", heads carry one-hot vectors between blocks, and W_U reads "output".
-Texts begin with token 0, the BOS: heads that find nothing rest on it, and no head copies it.
+Texts begin with token 0, the BOS: it is the attention sink of heads that find nothing, and no head
+copies it.
 STRENGTH is how far the score of what a head looks for lies above every other score: 30 leaves next
 to nothing for the rest. Weights grow with d_vocab², so these are for small vocabularies.
 """
 
 import math
-from itertools import chain
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from aot_helpers.base.errors import check_one_of, check_token_ids, check_whole
+from aot_helpers.base.errors import check_one_of, check_whole
 from aot_helpers.models.transformer import Attention, AttentionOnlyTransformer, ModelConfig
 
 BLOCKS = ("token", "previous token", "output")
@@ -34,128 +34,9 @@ def stream_block(d_vocab: int, name: str) -> slice:
     return slice(start, start + d_vocab)
 
 
-@torch.no_grad()
-def skip_trigram_model(
-    triples: list[tuple[int, int, int]],
-    d_vocab: int,
-    n_ctx: int = 64,
-    bigrams: dict[int, int] | None = None,
-    n_heads: int | None = None,
+def blank_model(
+    d_vocab: int, n_layers: int, n_heads: int, n_ctx: int = 64
 ) -> AttentionOnlyTransformer:
-    """One layer that knows skip-trigrams "source … destination → out", given as token triples.
-
-    The destination looks at the source, which raises the logit of `out` by STRENGTH; several
-    sources in one text share that between them. `bigrams` {token: next token} are written into the
-    direct path W_E W_U at half that logit.
-
-    n_heads: None gives each destination a head of its own, so exactly the triples are known. With
-    fewer, destinations are dealt to the heads in turn. A head decides where to look (QK) and what
-    to copy (OV) apart, so it raises everything that a source announces for *any* of its
-    destinations: from "keep … in → mind" and "keep … at → bay" it also makes "keep … in → bay".
-    These are the skip-trigram bugs of the framework paper, "One-Layer Attention-Only Transformers".
-    Raises ValueError for no triples, BOS in a triple, a token outside the vocabulary, two different
-    outs for one source and destination, d_vocab < 2, n_heads < 1.
-    """
-    _check_triples(triples, bigrams or {}, d_vocab)
-    destinations = list(dict.fromkeys(destination for _, destination, _ in triples))
-    n_heads = len(destinations) if n_heads is None else n_heads
-    model = _blank_model(d_vocab, 1, n_heads, n_ctx)
-    token, output = stream_block(d_vocab, "token"), stream_block(d_vocab, "output")
-    attn = model.blocks[0].attn
-    wanted = torch.zeros(n_heads, d_vocab, d_vocab)
-    for source, destination, out in triples:
-        head = destinations.index(destination) % n_heads
-        wanted[head, destination, source] = 1.0
-        attn.W_V[head, token][source, source] = 1.0
-        attn.W_O[head][source, output][out] = 1.0
-    _score_tokens(attn, wanted)
-    attn.b_rel[:, 0] = -2 * STRENGTH  # a destination is not its own source
-    for before, after in (bigrams or {}).items():
-        model.W_U[token][before, after] = STRENGTH / 2
-    return model
-
-
-@torch.no_grad()
-def induction_model(d_vocab: int, n_ctx: int = 64) -> AttentionOnlyTransformer:
-    """Two layers of one head that continue a text as it went on before (K-composition).
-
-    L0H0 looks one back and writes the token it sees into the block "previous token". L1H0 looks for
-    positions whose previous token is the present one and copies the token there to the output
-    (framework paper, "Two-Layer Attention-Only Transformers"); several matches share the attention.
-    Raises ValueError for n_ctx < 2, d_vocab < 2.
-    """
-    check_whole("n_ctx", n_ctx, 2, unit=" (to look one back)")
-    model, first, second = _two_layers(d_vocab, n_ctx, back=1)
-    _copy_tokens(first, "previous token")
-
-    _score_tokens(second, torch.eye(d_vocab), keys="previous token")
-    _copy_tokens(second, "output")
-    return model
-
-
-@torch.no_grad()
-def attend_back_model(d_vocab: int, back: int, n_ctx: int = 64) -> AttentionOnlyTransformer:
-    """A control: L1H0 copies the token `back` positions earlier, whatever the tokens.
-
-    With back = length - 1 it looks like an induction head on segments of exactly that length,
-    written twice, and fails at all others. Queries without a key so far back look at the first
-    token. L0H0 rests there too and writes nothing.
-    Raises ValueError for back outside 0 … n_ctx - 1, d_vocab < 2.
-    """
-    check_whole("back", back, 0, n_ctx - 1, unit=" (below n_ctx)")
-    model, _, second = _two_layers(d_vocab, n_ctx, back=n_ctx - 1)
-    _look_back(second, back)
-    _copy_tokens(second, "output")
-    return model
-
-
-def previous_token_model(d_vocab: int, n_ctx: int = 64) -> AttentionOnlyTransformer:
-    """A control: L1H0 looks at the token before and copies it to the output, L0H0 rests.
-
-    It fools scores on segments of two tokens, where one back is the right place.
-    Raises ValueError for n_ctx < 2, d_vocab < 2.
-    """
-    return attend_back_model(d_vocab, 1, n_ctx)
-
-
-@torch.no_grad()
-def duplicate_token_model(d_vocab: int, n_ctx: int = 64) -> AttentionOnlyTransformer:
-    """A control: L1H0 looks at earlier copies of its own token and copies them, L0H0 rests.
-
-    It fools scores that only ask whether a head finds the repeat, or whether it copies: it looks
-    one position short of what comes next. Without an earlier copy it rests on BOS.
-    Raises ValueError for d_vocab < 2.
-    """
-    model, _, second = _two_layers(d_vocab, n_ctx, back=n_ctx - 1)
-    _score_tokens(second, torch.eye(d_vocab))
-    second.b_rel[0, 0] = -2 * STRENGTH  # an earlier copy, not the token itself
-    _copy_tokens(second, "output")
-    return model
-
-
-@torch.no_grad()
-def rest_on_first_model(d_vocab: int, n_ctx: int = 64) -> AttentionOnlyTransformer:
-    """A control: both heads look at position 0, whatever the tokens, and write nothing.
-
-    It earns points from scores that count a row whose right place is the first token, such as the
-    whole diagonal `length - 1` back on BOS + a segment twice.
-    Raises ValueError for d_vocab < 2.
-    """
-    model, _, second = _two_layers(d_vocab, n_ctx, back=n_ctx - 1)
-    _look_back(second, n_ctx - 1)
-    return model
-
-
-# Each by the behavior of its last head; all are called with (d_vocab, n_ctx).
-HANDMADE = {
-    "previous": previous_token_model,
-    "first": rest_on_first_model,
-    "duplicate": duplicate_token_model,
-    "induction": induction_model,
-}
-
-
-def _blank_model(d_vocab, n_layers, n_heads, n_ctx):
     """A model whose heads do nothing yet: W_E writes "token", W_U reads "output"."""
     check_whole("d_vocab", d_vocab, 2, unit=" (BOS and one token more)")
     sizes = dict(d_model=len(BLOCKS) * d_vocab, n_heads=n_heads, d_head=d_vocab, n_ctx=n_ctx)
@@ -169,23 +50,13 @@ def _blank_model(d_vocab, n_layers, n_heads, n_ctx):
     return model
 
 
-def _two_layers(
-    d_vocab: int, n_ctx: int, back: int
-) -> tuple[AttentionOnlyTransformer, Attention, Attention]:
-    """A model of two heads, and its layers: L0H0 looks back, L1H0 does nothing yet."""
-    model = _blank_model(d_vocab, 2, 1, n_ctx)
-    first, second = (layer.attn for layer in model.blocks)
-    _look_back(first, back)
-    return model, first, second
-
-
-def _look_back(attn: Attention, back: int):
-    """Look `back` positions back, or at the first token where there is none so far back."""
+def _attend_back(attn: Attention, back: int):
+    """Attend `back` positions back, or to the first token where there is none so far back."""
     # Each step back is better than the one before, as far as `back`; nothing lies beyond it.
     attn.b_rel[0, : back + 1] = STRENGTH * torch.arange(1, back + 2)
 
 
-def _score_tokens(
+def score_tokens(
     attn: Attention,
     wanted: Float[Tensor, "*head d_vocab d_vocab"],
     keys: str = "token",
@@ -200,7 +71,7 @@ def _score_tokens(
     # Scores are divided by the root of d_head = d_vocab.
     attn.W_Q[:, token] = table * math.sqrt(d_vocab)
     attn.W_K[:, stream_block(d_vocab, keys)] = torch.eye(d_vocab)
-    attn.W_K[:, token][:, BOS, BOS] = 1.0  # the resting place
+    attn.W_K[:, token][:, BOS, BOS] = 1.0  # the attention sink
 
 
 def _copy_tokens(attn: Attention, to: str):
@@ -211,17 +82,91 @@ def _copy_tokens(attn: Attention, to: str):
     attn.W_O[0, :, stream_block(d_vocab, to)] = torch.eye(d_vocab)
 
 
-def _check_triples(triples, bigrams, d_vocab):
-    check_token_ids(torch.tensor([*chain(*triples, *bigrams.items())]), d_vocab)
-    if not triples or BOS in chain(*triples):
-        raise ValueError(
-            f"need triples (source, destination, out) without token {BOS}, which is BOS, where "
-            f"heads rest: use 1 and up, got {triples}"
-        )
-    outs = {}
-    for source, destination, out in triples:
-        if (known := outs.setdefault((source, destination), out)) != out:
-            raise ValueError(
-                f"source {source} and destination {destination} have two outs, {known} and {out}: "
-                "keep one"
-            )
+def _two_layers(
+    d_vocab: int, n_ctx: int, back: int
+) -> tuple[AttentionOnlyTransformer, Attention, Attention]:
+    """A model of two heads, and its layers: L0H0 attends back, L1H0 does nothing yet."""
+    model = blank_model(d_vocab, 2, 1, n_ctx)
+    first, second = (layer.attn for layer in model.blocks)
+    _attend_back(first, back)
+    return model, first, second
+
+
+@torch.no_grad()
+def induction_model(d_vocab: int, n_ctx: int = 64) -> AttentionOnlyTransformer:
+    """Two layers of one head that continue a text as it went on before (K-composition).
+
+    L0H0 attends one back and writes the token it sees into the block "previous token". L1H0 attends
+    to positions whose previous token is the present one and copies the token there to the output
+    (framework paper, "Two-Layer Attention-Only Transformers"); several matches share the attention.
+    Raises ValueError for n_ctx < 2, d_vocab < 2.
+    """
+    check_whole("n_ctx", n_ctx, 2, unit=" (to look one back)")
+    model, first, second = _two_layers(d_vocab, n_ctx, back=1)
+    _copy_tokens(first, "previous token")
+
+    score_tokens(second, torch.eye(d_vocab), keys="previous token")
+    _copy_tokens(second, "output")
+    return model
+
+
+@torch.no_grad()
+def attend_back_model(d_vocab: int, back: int, n_ctx: int = 64) -> AttentionOnlyTransformer:
+    """A control: L1H0 copies the token `back` positions earlier, whatever the tokens.
+
+    With back = length - 1 it looks like an induction head on segments of exactly that length,
+    written twice, and fails at all others. Queries without a key so far back attend to the
+    first token, as L0H0 always does, which writes nothing.
+    Raises ValueError for back outside 0 … n_ctx - 1, d_vocab < 2.
+    """
+    check_whole("back", back, 0, n_ctx - 1, unit=" (below n_ctx)")
+    model, _, second = _two_layers(d_vocab, n_ctx, back=n_ctx - 1)
+    _attend_back(second, back)
+    _copy_tokens(second, "output")
+    return model
+
+
+def previous_token_model(d_vocab: int, n_ctx: int = 64) -> AttentionOnlyTransformer:
+    """A control: L1H0 attends to the token before and copies it to the output.
+
+    It fools scores on segments of two tokens, where one back is the right place.
+    Raises ValueError for n_ctx < 2, d_vocab < 2.
+    """
+    return attend_back_model(d_vocab, 1, n_ctx)
+
+
+@torch.no_grad()
+def duplicate_token_model(d_vocab: int, n_ctx: int = 64) -> AttentionOnlyTransformer:
+    """A control: L1H0 attends to earlier copies of its own token and copies them.
+
+    It fools scores that only ask whether a head finds the repeat, or whether it copies: it looks
+    one position short of what comes next. Without an earlier copy it attends to BOS.
+    Raises ValueError for d_vocab < 2.
+    """
+    model, _, second = _two_layers(d_vocab, n_ctx, back=n_ctx - 1)
+    score_tokens(second, torch.eye(d_vocab))
+    second.b_rel[0, 0] = -2 * STRENGTH  # an earlier copy, not the token itself
+    _copy_tokens(second, "output")
+    return model
+
+
+@torch.no_grad()
+def first_token_model(d_vocab: int, n_ctx: int = 64) -> AttentionOnlyTransformer:
+    """A control: both heads attend to position 0, whatever the tokens, and write nothing.
+
+    It earns points from scores that count a row whose right place is the first token, such as the
+    whole diagonal `length - 1` back on BOS + a segment twice.
+    Raises ValueError for d_vocab < 2.
+    """
+    model, _, second = _two_layers(d_vocab, n_ctx, back=n_ctx - 1)
+    _attend_back(second, n_ctx - 1)
+    return model
+
+
+# Each by the behavior of its last head; all are called with (d_vocab, n_ctx).
+HANDMADE = {
+    "previous": previous_token_model,
+    "first": first_token_model,
+    "duplicate": duplicate_token_model,
+    "induction": induction_model,
+}

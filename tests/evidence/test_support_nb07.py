@@ -7,6 +7,7 @@ import torch
 
 from aot_helpers.base import results
 from aot_helpers.models.checkpoints import load_checkpoint
+from aot_helpers.models.handmade import STRENGTH
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.circuits import full_ov, full_qk
@@ -19,6 +20,17 @@ from evidence.support import nb07 as support
 close = torch.testing.assert_close
 
 pytestmark = pytest.mark.usefixtures("seeded")
+
+N_TOKENS = 40
+# keep … in → mind, keep … at → bay, keep … up → bay: one source; turn … on → light; tie … in → knot
+KEEP, TURN, TIE, IN, AT, ON, UP, MIND, BAY, LIGHT, KNOT = range(1, 12)
+TRIPLES = [
+    (KEEP, IN, MIND),
+    (KEEP, AT, BAY),
+    (TURN, ON, LIGHT),
+    (TIE, IN, KNOT),
+    (KEEP, UP, BAY),
+]
 
 
 @pytest.fixture(scope="session")
@@ -184,3 +196,60 @@ def test_smollm2_is_asked_for_both_prepositions_with_eight_controls_each():
     for preposition, nouns in after.items():
         assert len(nouns) == 10 and next(iter(nouns)) == support.RIGHT[preposition]
         assert not set(nouns) & set(support.NOUNS[preposition])
+
+
+def around(*words, seed=0):
+    """BOS and the words with tokens between them that stand in no triple: [1, pos]."""
+    draw = torch.Generator().manual_seed(seed)
+    text = [0]
+    for word in words:
+        gap = torch.randint(1, 6, (1,), generator=draw).item()
+        text += torch.randint(KNOT + 1, N_TOKENS, (gap,), generator=draw).tolist() + [word]
+    return torch.tensor([text])
+
+
+def test_a_head_for_each_destination_knows_every_triple_and_nothing_more():
+    model = support.skip_trigram_model(TRIPLES, N_TOKENS)
+    outs = {(source, destination): out for source, destination, out in TRIPLES}
+    for source in (KEEP, TURN, TIE):
+        for destination in (IN, AT, ON, UP):
+            logits = model(around(source, destination))[0, -1]
+            expected = torch.zeros(N_TOKENS)
+            if (source, destination) in outs:
+                expected[outs[source, destination]] = STRENGTH
+            torch.testing.assert_close(logits, expected, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("n_heads", [1, 2, 3])
+def test_bugs_are_exactly_where_triples_of_one_head_share_a_source(n_heads):
+    model = support.skip_trigram_model(TRIPLES, N_TOKENS, n_heads=n_heads)
+    head_of = {d: i % n_heads for i, d in enumerate([IN, AT, ON, UP])}
+    n_bugs = 0
+    for source, destination, out in TRIPLES:
+        logits = model(around(source, destination))[0, -1]
+        raised = set((logits > STRENGTH / 2).nonzero().flatten().tolist())
+        expected = {o for s, d, o in TRIPLES if s == source and head_of[d] == head_of[destination]}
+        assert raised == expected
+        assert out in raised
+        n_bugs += len(raised) > 1
+    # One head: keep … in / at / up all raise mind and bay. Two: in | at, up. Three: in, up | at.
+    assert n_bugs == {1: 3, 2: 0, 3: 2}[n_heads]
+
+
+def test_a_source_stands_before_its_destination():
+    model = support.skip_trigram_model([(5, 5, 6)], N_TOKENS)
+    assert model(around(5))[0, -1].abs().max() < 1e-3
+    assert model(around(5, 5))[0, -1].argmax() == 6
+    assert support.skip_trigram_model(TRIPLES, N_TOKENS)(around(IN, KEEP))[0, -1].abs().max() < 1e-3
+
+
+def test_bigrams_take_the_direct_path_and_yield_to_skip_trigrams():
+    bigrams = {IN: KEEP, TURN: IN, 0: TURN}
+    model = support.skip_trigram_model(TRIPLES, N_TOKENS, bigrams=bigrams)
+    direct = model.W_E @ model.W_U
+    expected = torch.zeros(N_TOKENS, N_TOKENS)
+    expected[list(bigrams), list(bigrams.values())] = STRENGTH / 2
+    torch.testing.assert_close(direct, expected)
+    assert model(torch.tensor([[0]]))[0, -1].argmax() == TURN
+    assert model(around(IN))[0, -1].argmax() == KEEP
+    assert model(around(KEEP, IN))[0, -1].argmax() == MIND

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aot_helpers.base.errors import check_token_ids, check_whole
+from aot_helpers.models.handmade import STRENGTH, blank_model, score_tokens, stream_block
 from aot_helpers.models.losses import next_token_losses
 from aot_helpers.models.protocol import Edits, Head, Model
 from aot_helpers.models.transformer import AttentionOnlyTransformer
@@ -251,3 +252,40 @@ def pretrained(model: Model, name: str = "") -> dict:
             )
         }
     return {"texts": len(STARTS) * len(OBJECTS), "verbs": OTHER_VERBS, "after": found}
+
+
+@torch.no_grad()
+def skip_trigram_model(
+    triples: list[tuple[int, int, int]],
+    d_vocab: int,
+    bigrams: dict[int, int] | None = None,
+    n_heads: int | None = None,
+) -> AttentionOnlyTransformer:
+    """One layer that knows skip-trigrams "source … destination → out", given as token triples.
+
+    The destination attends to the source, which raises the logit of `out` by STRENGTH; several
+    sources in one text share that between them. Token 0 is BOS and in no triple. `bigrams` {token:
+    next token} are written into the direct path W_E W_U at half that logit.
+
+    n_heads: None gives each destination a head of its own, so exactly the triples are known. With
+    fewer, destination i goes to head i % n_heads. A head decides where to look (QK) and what
+    to copy (OV) apart, so it raises everything that a source announces for *any* of its
+    destinations: from "keep … in → mind" and "keep … at → bay" it also makes "keep … in → bay".
+    These are the skip-trigram bugs of the framework paper, "One-Layer Attention-Only Transformers".
+    """
+    destinations = list(dict.fromkeys(destination for _, destination, _ in triples))
+    n_heads = len(destinations) if n_heads is None else n_heads
+    model = blank_model(d_vocab, 1, n_heads)
+    token, output = stream_block(d_vocab, "token"), stream_block(d_vocab, "output")
+    attn = model.blocks[0].attn
+    wanted = torch.zeros(n_heads, d_vocab, d_vocab)
+    for source, destination, out in triples:
+        head = destinations.index(destination) % n_heads
+        wanted[head, destination, source] = 1.0
+        attn.W_V[head, token][source, source] = 1.0
+        attn.W_O[head][source, output][out] = 1.0
+    score_tokens(attn, wanted)
+    attn.b_rel[:, 0] = -2 * STRENGTH  # a destination is not its own source
+    for before, after in (bigrams or {}).items():
+        model.W_U[token][before, after] = STRENGTH / 2
+    return model
