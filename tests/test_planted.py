@@ -50,7 +50,7 @@ def test_a_list_is_said_twice_and_costs_nothing_the_second_time():
     assert TRUTH.irreducible_loss("repeat") == 0
 
 
-def test_floors_are_the_exact_entropies_up_to_sampling():
+def test_irreducible_losses_are_the_exact_entropies_up_to_sampling():
     p, n = planted.LOYALTY, len(planted.NAMES) - 1
     assert TRUTH.irreducible_loss("copy") == pytest.approx(
         -p * math.log(p) - (1 - p) * math.log((1 - p) / n), abs=0.15

@@ -20,34 +20,20 @@ from aot_helpers.reading.logit_lens import lens
 from aot_helpers.text.batches import repeated_tokens
 from aot_helpers.text.tokenization import characters, train_bpe
 from gpt2_class import to_gpt2
+from tiny_models import FAMILIES, SIZE, tiny_hf
 
 F32, Q4_1, Q8_0 = (gguf.GGMLQuantizationType[name] for name in ("F32", "Q4_1", "Q8_0"))
-SIZE = dict(vocab_size=11, hidden_size=16, num_hidden_layers=2, num_attention_heads=4)
-SIZE |= dict(bos_token_id=None, eos_token_id=None, pad_token_id=None, max_position_embeddings=10)
-CONFIGS = {
-    "gpt2": transformers.GPT2Config(**SIZE, n_inner=24, tie_word_embeddings=False),
-    "llama": transformers.LlamaConfig(**SIZE, intermediate_size=24, num_key_value_heads=2),
-    "bert": transformers.BertConfig(**SIZE, intermediate_size=24),
-}
-CONFIGS["bert without head"] = CONFIGS["bert"]
-CLASSES = ["GPT2LMHeadModel", "LlamaForCausalLM", "BertForMaskedLM", "BertModel"]
-KINDS = dict(zip(CONFIGS, CLASSES, strict=True))
-every_kind = pytest.mark.parametrize("kind", KINDS)
+SIZES = {"gpt2": {"n_inner": 24, "tie_word_embeddings": False}, "llama": {"num_key_value_heads": 2}}
+every_kind = pytest.mark.parametrize("kind", FAMILIES)
 RIGHT, LEFT = (
     [[True] * 7, [True] * 4 + [False] * 3, [True] * 6 + [False]],
     [[False] * 2 + [True] * 5],
 )
 
 
-def tiny(kind, seed=0):
-    """A random model of transformers, its biases and gains neither 0 nor 1."""
-    torch.manual_seed(seed)
-    options = {"add_pooling_layer": False} if kind == "bert without head" else {}
-    hf = getattr(transformers, KINDS[kind])(copy.deepcopy(CONFIGS[kind]), **options)
-    with torch.no_grad():
-        for parameter in hf.parameters():
-            parameter.add_(0.4 * torch.randn_like(parameter))
-    return hf.eval()
+def tiny(kind):
+    """A random model of transformers with four heads."""
+    return tiny_hf(kind, 0.4, num_attention_heads=4, **SIZES.get(kind, {}))
 
 
 def eager(hf, tokens, mask=None):
@@ -157,7 +143,7 @@ def test_the_stream_is_what_the_names_say(kind, some_tokens):
         assert torch.allclose(last, cache["final_resid"], atol=1e-5)
     read = model.final_norm()(cache["final_resid"])
     if logits is None:
-        assert model.W_U is None and "logits" not in cache and kind == "bert without head"
+        assert model.W_U is None and "logits" not in cache and kind == "bert without a head"
     else:
         assert torch.allclose(read, cache["ln_final_out"], atol=1e-5)
         bias = getattr(model.hf.get_output_embeddings(), "bias", None)
@@ -206,13 +192,13 @@ def test_rotary_scores_depend_on_the_distance_alone(some_tokens):
         (lambda m, t: m.biases(-1), "L-1H0.*2 layers"),
         (lambda m, t: m.attention_norm(2), "2 layers"),
         (
-            lambda m, t: PretrainedTransformer(transformers.GPT2Model(CONFIGS["gpt2"])),
+            lambda m, t: PretrainedTransformer(transformers.GPT2Model(tiny("gpt2").config)),
             "'GPT2Model'.*GPT2LMHeadModel",
         ),
         (
             lambda m, t: PretrainedTransformer(
                 transformers.BertModel(
-                    transformers.BertConfig(**{**CONFIGS["bert"].to_dict(), "is_decoder": True})
+                    transformers.BertConfig(**{**tiny("bert").config.to_dict(), "is_decoder": True})
                 )
             ),
             "is_decoder=True: set it False",
@@ -288,7 +274,7 @@ def test_a_folder_in_hugging_face_format_is_loaded(kind, saved, some_tokens, cap
         model = load_pretrained(name)
         out = capsys.readouterr()
         assert out.out.count("\n") == 1 and f"from the folder {folder}" in out.out and not out.err
-        assert KINDS[kind] in out.out and "2 layers of 4 heads" in out.out
+        assert FAMILIES[kind][0] in out.out and "2 layers of 4 heads" in out.out
         assert torch.allclose(result(model, some_tokens), eager(hf, some_tokens), atol=1e-5)
     assert not any(p.requires_grad for p in model.parameters())
     assert transformers.utils.logging.is_progress_bar_enabled()
@@ -425,7 +411,8 @@ def write_gguf(hf, path, pre="smollm"):
 @pytest.fixture
 def llama():
     """A random Llama whose rows are made of blocks of 32."""
-    sizes = dict(hidden_size=32, intermediate_size=64, num_key_value_heads=2, rope_theta=50.0)
+    sizes = dict(hidden_size=32, intermediate_size=64, rope_theta=50.0)
+    sizes |= dict(num_attention_heads=4, num_key_value_heads=2)
     torch.manual_seed(0)
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**SIZE, **sizes})).eval()
 
@@ -546,9 +533,7 @@ def test_padding_before_a_text_moves_no_position(kind):
 )
 def test_circuits_score_as_the_model_does(settings, factors):
     """Against the model's own scores of two keys, whose difference no bias of a key enters."""
-    torch.manual_seed(0)
-    config = transformers.GPT2Config(**SIZE, n_inner=24, **settings)
-    model = PretrainedTransformer(transformers.GPT2LMHeadModel(config).eval())
+    model = PretrainedTransformer(tiny_hf("gpt2", noise=0, num_attention_heads=4, **settings))
     with torch.no_grad():
         _, cache = model.run_with_cache(torch.tensor([[5, 9, 3, 7]]))
     for layer, factor in enumerate(factors):

@@ -13,30 +13,10 @@ from aot_helpers.text.tokenization import characters
 from gpt2_class import to_gpt2
 
 positions = pytest.mark.parametrize("positions", POSITIONS)
-NAMES = {
-    "embed",
-    "pos_embed",
-    "final_resid",
-    "ln_final_out",
-    "logits",
-    *(
-        f"L{i}.{name}"
-        for i in (0, 1)
-        for name in (
-            "resid_pre",
-            "ln1_out",
-            "q",
-            "k",
-            "v",
-            "scores",
-            "pattern",
-            "z",
-            "attn_out",
-            "mlp_hidden",
-            "mlp_out",
-        )
-    ),
-}
+OF_A_HEAD = ["q", "k", "v", "scores", "pattern", "z"]
+OF_A_LAYER = ["resid_pre", "ln1_out", *OF_A_HEAD, "attn_out", "mlp_hidden", "mlp_out"]
+NAMES = {"embed", "pos_embed", "final_resid", "ln_final_out", "logits"}
+NAMES |= {f"L{layer}.{name}" for layer in (0, 1) for name in OF_A_LAYER}
 
 
 def embeddings_of(model, tokens):

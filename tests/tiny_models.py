@@ -26,15 +26,20 @@ FAMILIES = {  # class, configuration, settings that the family alone has
 }
 
 
-def tiny(family: str, tokenizer=None, noise: float = 0.3, **size) -> PretrainedTransformer:
-    """The model of a family, frozen; size: what of its configuration is not as in SIZE."""
+def tiny_hf(family: str, noise: float = 0.3, **size):
+    """The model of a family as transformers has it, frozen; size: what is not as in SIZE."""
     name, configuration, own = FAMILIES[family]
     torch.manual_seed(0)
     config = getattr(transformers, configuration)(**{**SIZE, **own, **size})
     hf = getattr(transformers, name)(config).requires_grad_(False)
     for parameter in hf.parameters():
         parameter.add_(noise * torch.randn_like(parameter))
-    return PretrainedTransformer(hf, tokenizer)
+    return hf
+
+
+def tiny(family: str, tokenizer=None, noise: float = 0.3, **size) -> PretrainedTransformer:
+    """The same behind our names."""
+    return PretrainedTransformer(tiny_hf(family, noise, **size), tokenizer)
 
 
 # Of 30 tokens and 20 positions: room for a few texts.
