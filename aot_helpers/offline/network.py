@@ -12,7 +12,7 @@ HUB = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
 
 
 @functools.cache
-def probe(seconds: float = 2.0) -> bool:
+def probe() -> bool:
     """True if the hub answers; otherwise sets HF_HUB_OFFLINE=1, so that only caches are read.
 
     Must run before huggingface_hub, datasets or transformers is imported: they read the flag once.
@@ -22,7 +22,7 @@ def probe(seconds: float = 2.0) -> bool:
     try:
         via = os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY") or HUB
         address = urlsplit(via if "//" in via else f"//{via}")
-        socket.create_connection((address.hostname, address.port or 443), seconds).close()
+        socket.create_connection((address.hostname, address.port or 443), timeout=2).close()
         return True
     except OSError:
         os.environ["HF_HUB_OFFLINE"] = "1"

@@ -17,13 +17,13 @@ SHORTENED = [  # [[page|words]] -> words, [https://… words] -> words, tags and
 ]
 
 
-def read_articles(path: Path, shortest: int = 1000) -> list[str]:
-    """The articles in a packed MediaWiki dump whose prose has at least `shortest` characters."""
+def read_articles(path: Path) -> list[str]:
+    """The articles in a packed MediaWiki dump whose prose has at least 1,000 characters."""
     with bz2.open(path, "rt", encoding="utf-8") as file:
         pages = re.findall(r"<page>.*?</page>", file.read(), re.DOTALL)
     articles = [page for page in pages if "<ns>0</ns>" in page and "<redirect" not in page]
     texts = [plain(re.search(r"<text[^>]*>(.*)</text>", page, re.DOTALL)[1]) for page in articles]
-    return [text for text in texts if len(text) >= shortest]
+    return [text for text in texts if len(text) >= 1000]
 
 
 def plain(markup: str) -> str:

@@ -190,15 +190,13 @@ class MaskedWindows:
         return tokens.masked_fill(hidden, self.mask), tokens.masked_fill(~hidden, IGNORE_INDEX)
 
 
-def pair_counts(
-    documents: list[Int[Tensor, " _"]], d_vocab: int, bos: int = 0
-) -> Int[Tensor, "token next"]:
+def pair_counts(documents: list[Int[Tensor, " _"]], d_vocab: int) -> Int[Tensor, "token next"]:
     """How often each token (column) follows each other one (row), [d_vocab, d_vocab].
 
-    Ends of texts do not count.
+    Ends of texts do not count. Token 0 is BOS, as in all tokenizers here.
     """
-    stream = token_stream(documents, bos)
+    stream = token_stream(documents, bos=0)
     counts = (stream[:-1] * d_vocab + stream[1:]).bincount(minlength=d_vocab**2)
     counts = counts.view(d_vocab, d_vocab)
-    counts[:, bos] = 0  # bos follows the end of a text: nothing to predict
+    counts[:, 0] = 0  # BOS follows the end of a text: nothing to predict
     return counts

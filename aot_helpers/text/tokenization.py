@@ -188,9 +188,9 @@ def _byte_level(model: models.BPE) -> Backend:
     return backend
 
 
-def read_tokenizer(path: Path, name: str = "BPE") -> Tokenizer:
+def read_tokenizer(path: Path) -> Tokenizer:
     """A tokenizer of ours that `save` wrote."""
-    return Tokenizer(Backend.from_file(str(path)), name, path.parent.name, bos=0, pad=0)
+    return Tokenizer(Backend.from_file(str(path)), "BPE", path.parent.name, bos=0, pad=0)
 
 
 # name -> (hub repository, optional local package, file inside it, its bos, its pad)

@@ -53,17 +53,15 @@ def rates_line(optimizer: torch.optim.Optimizer, config: TrainConfig) -> str:
     return f"learning rates: {', '.join(rates.values())}; {'bf16' if config.bf16 else 'fp32'}"
 
 
-def orthogonalized(
-    G: Float[Tensor, "head rows columns"], steps: int = 5
-) -> Float[Tensor, "head rows columns"]:
+def orthogonalized(G: Float[Tensor, "head rows columns"]) -> Float[Tensor, "head rows columns"]:
     """Each matrix with its singular vectors kept and all singular values brought near 1.
 
-    Newton-Schulz iteration with the coefficients of Jordan et al. 2024: the values end between
-    about 0.7 and 1.2; only those much smaller than the matrix's norm stay below.
+    Five Newton-Schulz iterations with the coefficients of Jordan et al. 2024: the values end
+    between about 0.7 and 1.2; only those much smaller than the matrix's norm stay below.
     """
     wide = G.shape[1] < G.shape[2]
     X = F.normalize(G.mT if wide else G, dim=(1, 2))
-    for _ in range(steps):
+    for _ in range(5):
         A = X.mT @ X
         X = 3.4445 * X + X @ (2.0315 * A @ A - 4.7750 * A)
     return X.mT if wide else X
