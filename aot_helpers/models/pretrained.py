@@ -440,10 +440,10 @@ def _read(where: str | Path) -> tuple[nn.Module, Backend | None]:
         TypeError,
         ValueError,
     ) as error:
-        said = str(error).strip().splitlines() or [""]
+        lines = str(error).strip().splitlines() or [""]
         raise ValueError(
-            f"the weights of {where} are damaged or do not fit its config.json ({said[-1]}): fetch "
-            "or save them again"
+            f"the weights of {where} are damaged or do not fit its config.json ({lines[-1]}): "
+            "fetch or save them again"
         ) from None
     finally:
         logging.set_verbosity(verbosity)

@@ -182,8 +182,8 @@ def _hub(name: str, split: str) -> Corpus:
         what = f": IMDB's {len(texts):,} training reviews, of which every fifth is test here"
         return _split_of(texts, 5, split), what
 
-    (texts, told), source = network.fetch(f"The corpus {name}", where, read_hub, read_file)
-    return Corpus(name, split, texts, source + told, license)
+    (texts, details), source = network.fetch(f"The corpus {name}", where, read_hub, read_file)
+    return Corpus(name, split, texts, source + details, license)
 
 
 def _split_of(items: list, n: int, split: str) -> list:

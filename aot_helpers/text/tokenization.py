@@ -61,7 +61,7 @@ class Tokenizer:
 
     def encode_many(self, texts: list[str]) -> list[Int[Tensor, " pos"]]:
         """`encode` for a list of texts, in parallel."""
-        if "" in _checked(texts):
+        if "" in _check_texts(texts):
             raise ValueError(f"text {texts.index('')} of {len(texts)} is empty: leave it out")
         ids = []
         for first in range(0, len(texts), 1000):  # an encoding holds far more than its ids
@@ -71,7 +71,7 @@ class Tokenizer:
 
     def decode(self, tokens: Int[Tensor, " pos"] | list[int]) -> str:
         """The text of the tokens; special tokens are left out."""
-        return self.backend.decode(self._known(tokens))
+        return self.backend.decode(self._checked_ids(tokens))
 
     def token_strings(self, tokens: Int[Tensor, " pos"] | list[int]) -> list[str]:
         """Each token as readable text, with its leading space; special tokens by name.
@@ -79,15 +79,15 @@ class Tokenizer:
         A piece that is only part of a character is shown by its bytes, such as ‹c5›, and a row of
         the embedding that is no token by its number, such as [279].
         """
-        ids = self._known(tokens)
+        ids = self._checked_ids(tokens)
         strings = [self.backend.id_to_token(t) or f"[{t}]" for t in ids]
         if isinstance(self.backend.decoder, decoders.ByteLevel):
             return [_readable(s) for s in strings]
         if "▁" in repr(self.backend.decoder):  # sentencepiece's sign for a space
-            return [_unmarked(s) for s in strings]
+            return [_without_markers(s) for s in strings]
         return strings
 
-    def _known(self, tokens) -> list[int]:
+    def _checked_ids(self, tokens) -> list[int]:
         if isinstance(tokens, list) and not tokens:
             return []
         try:
@@ -123,7 +123,7 @@ def _readable(piece: str) -> str:
         return f"‹{content.hex(' ')}›"
 
 
-def _unmarked(piece: str) -> str:
+def _without_markers(piece: str) -> str:
     """A piece of sentencepiece as text: "▁cat" is " cat", "<0x0A>" a line break."""
     byte = re.fullmatch(r"<0x([0-9A-F]{2})>", piece)
     if byte is None:
@@ -134,7 +134,7 @@ def _unmarked(piece: str) -> str:
 
 def characters(texts: Iterable[str]) -> Tokenizer:
     """One token for every character that occurs in the texts; others become <|unk|>."""
-    pieces = [BOS, UNK, *sorted(set().union(*_some(texts)))]
+    pieces = [BOS, UNK, *sorted(set().union(*_training_texts(texts)))]
     vocab = {piece: i for i, piece in enumerate(pieces)}
     backend = Backend(models.WordLevel(vocab, unk_token=UNK))
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
@@ -175,7 +175,7 @@ def _trained(name, backend, trainer, texts: Iterable[str], d_vocab, special) -> 
     how = trainer(vocab_size=d_vocab, special_tokens=special, show_progress=False)
     # Learning takes the square of the longest run without a space: none is longer than this.
     runs = re.compile(r"(\S{2000}|\s{2000})")
-    pieces = (piece for text in _some(texts) for piece in runs.split(text) if piece)
+    pieces = (piece for text in _training_texts(texts) for piece in runs.split(text) if piece)
     backend.train_from_iterator(pieces, how)
     return Tokenizer(backend, name, "these texts", bos=0, pad=0)
 
@@ -239,14 +239,14 @@ def _from_file(file: Path) -> Backend:
     return backend
 
 
-def _some(texts: Iterable[str]) -> list[str]:
+def _training_texts(texts: Iterable[str]) -> list[str]:
     texts = [texts] if isinstance(texts, str) else list(texts)
     if not any(texts):
         raise ValueError("no text to learn a vocabulary from: pass at least one character")
-    return _checked(texts)
+    return _check_texts(texts)
 
 
-def _checked(texts: list[str]) -> list[str]:
+def _check_texts(texts: list[str]) -> list[str]:
     if not isinstance(texts, list | tuple):
         raise ValueError(f"texts must be a list of strings, got {texts!r:.40}: put one in [ ]")
     for i, text in enumerate(texts):

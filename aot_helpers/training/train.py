@@ -46,18 +46,19 @@ def train(
     optimizer, facts = make_optimizer(model, config), run_facts(model, first_batch, config)
     history = restore_run(path, model, optimizer, facts) if resume else None
     history = history or History(tokens_per_step=first_batch[0].numel())
-    replica = parallel.replicated(model)
+    replica, device = parallel.replicated(model), model.W_E.device
     first, history.ended = history.steps, "running"
     parallel.print0(rates_line(optimizer, config), quiet)
     with stop_button() as presses:
         model.train()
         try:
             for step in range(first, config.steps):
-                pair = [tokens.to(model.W_E.device) for tokens in inputs_and_targets(batches[step])]
+                batch = inputs_and_targets(batches[step])
+                inputs, targets = (parallel.shard(tokens).to(device) for tokens in batch)
                 started = time.perf_counter()
                 for group in optimizer.param_groups:
                     group["lr"] = config.learning_rate_at(step) * group["factor"]
-                loss = mean_loss(replica, *map(parallel.shard, pair), config.bf16)
+                loss = mean_loss(replica, inputs, targets, config.bf16)
                 loss_of_all, stop = parallel.all_reduce_mean(loss.detach(), len(presses))
                 if stop:
                     raise KeyboardInterrupt
@@ -83,7 +84,7 @@ def train(
 
 
 def inputs_and_targets(batch: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """What the model sees and what it is asked, each [batch, pos]: of tokens, the next token."""
+    """(inputs, targets), each [batch, pos]: of plain tokens, each token and the one after it."""
     return batch if isinstance(batch, tuple) else (batch[:, :-1], batch[:, 1:])
 
 
