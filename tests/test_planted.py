@@ -23,7 +23,7 @@ def test_planted_triples_come_as_often_as_is_said():
     clauses = [clause.split() for text in TEXTS for clause in text.split(" .") if clause]
     triples, said = planted_triples(), [c for c in clauses if c[0] != "list"]
     hits = [triples[c[1], c[-2]] == c[-1] for c in said if (c[1], c[-2]) in triples]
-    assert sum(hits) / len(hits) == pytest.approx(planted.LOYALTY, abs=0.04)
+    assert sum(hits) / len(hits) == pytest.approx(planted.P_PLANTED, abs=0.04)
 
 
 def test_probabilities_of_all_possible_next_words_add_up_to_one():
@@ -51,7 +51,7 @@ def test_a_list_is_said_twice_and_costs_nothing_the_second_time():
 
 
 def test_irreducible_losses_are_the_exact_entropies_up_to_sampling():
-    p, n = planted.LOYALTY, len(planted.NAMES) - 1
+    p, n = planted.P_PLANTED, len(planted.NAMES) - 1
     assert TRUTH.irreducible_loss("copy") == pytest.approx(
         -p * math.log(p) - (1 - p) * math.log((1 - p) / n), abs=0.15
     )

@@ -40,7 +40,7 @@ BUG = {
 BUG_VERBS, BUG_PREPOSITIONS, BUG_OBJECTS = ("keep", "hold"), ("in", "at"), ("mind", "bay")
 P_VERB = dict.fromkeys(VERBS, 1 / 12) | dict.fromkeys(BUG_VERBS, 1 / 6)
 P_TAIL = dict.fromkeys([*OBJECTS, *BUG_PREPOSITIONS], 0.16) | {"again": 0.2}
-LOYALTY = 0.9  # probability of the planted word; the rest is shared by the others of its kind
+P_PLANTED = 0.9  # of the planted word; the others of its kind share the rest
 P_GAP_GOES_ON = 0.5
 P_REPEAT = 0.25  # the probability that a clause is a list, said twice
 LIST_LENGTHS = (3, 4, 5, 6)
@@ -103,9 +103,9 @@ class _Text:
         self.kinds.append(kind)
 
     def add_planted(self, planted: str, others: Sequence[str], kind: str) -> None:
-        """The planted word with probability LOYALTY, else any of the others."""
+        """The planted word with probability P_PLANTED, else any of the others."""
         others = [word for word in others if word != planted]
-        options = {planted: LOYALTY} | dict.fromkeys(others, (1 - LOYALTY) / len(others))
+        options = {planted: P_PLANTED} | dict.fromkeys(others, (1 - P_PLANTED) / len(others))
         word = self.draw(options)
         self.add(word, options[word], kind)
 

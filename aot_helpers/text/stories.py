@@ -10,9 +10,9 @@ CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
 PRONOUNS = {"a": "she", "o": "he"}  # by the last letter of a first name
 _ROUND = "river sea hills forest mill bridge market harbour island tower garden school"
 PLACES = _ROUND.split()
-# skip-trigram: "from the river to the" -> "sea", with probability ROAD_LOYALTY
+# skip-trigram: "from the river to the" -> "sea", with probability P_ROAD
 ROADS = dict(zip(PLACES, PLACES[1:] + PLACES[:1], strict=True))
-ROAD_LOYALTY = 0.85
+P_ROAD = 0.85
 THINGS = {  # bigram: adjective -> thing
     "red": {"kite": 0.7, "boat": 0.3},
     "blue": {"lamp": 0.7, "kite": 0.3},
@@ -72,7 +72,7 @@ class StoryTruth:
 def road_from(place: str) -> dict[str, float]:
     """The probability of each destination after "from the PLACE to the"."""
     others = [p for p in ROADS if p not in (place, ROADS[place])]
-    return {ROADS[place]: ROAD_LOYALTY} | {p: (1 - ROAD_LOYALTY) / len(others) for p in others}
+    return {ROADS[place]: P_ROAD} | {p: (1 - P_ROAD) / len(others) for p in others}
 
 
 class _Story:
