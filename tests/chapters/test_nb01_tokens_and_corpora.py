@@ -62,9 +62,7 @@ GIVEN = {
     },
 }
 ANSWERS = [
-    ("01.1", lambda p, q: exercises._joined(p, q, lose_last=True), "last piece is lost"),
-    ("01.1", lambda p, q: exercises._joined(p, q, first_only=True), "first place only"),
-    ("01.1", lambda p, q: exercises._joined(p, q, overlap=True), "behind both"),
+    *(("01.1", wrong, message) for message, wrong in exercises.WRONG_MERGES.items()),
     ("01.1", lambda p, q: p, "For the arguments"),
     ("01.2", ..., "not attempted"),
     ("01.2", "the cat", "no more than letters"),

@@ -4,7 +4,6 @@ PAGES are the package's versions of what the reader writes; each is its folded s
 """
 
 import math
-from functools import partial
 from itertools import pairwise
 
 import torch
@@ -31,15 +30,16 @@ def loss_per_letter(losses, strings):
 PAGES = {"01.1": merge, "01.3": loss_per_letter}
 
 
-def _joined(pieces, pair, lose_last=False, first_only=False, overlap=False):
-    """A merge with a mistake that many make."""
-    merged, i, n_merges = [], 0, 0
-    while i < len(pieces) - lose_last:
-        both = tuple(pieces[i : i + 2]) == tuple(pair) and not (first_only and n_merges)
-        merged.append("".join(pieces[i : i + 1 + both]))
-        n_merges += both
-        i += 1 + (both and not overlap)
-    return merged
+def _first_place_merged(pieces, pair):
+    for i in range(len(pieces) - 1):
+        if tuple(pieces[i : i + 2]) == pair:
+            return [*pieces[:i], "".join(pair), *pieces[i + 2 :]]
+    return pieces
+
+
+def _merges_that_overlap(pieces, pair):
+    places = range(len(pieces))
+    return ["".join(pair) if tuple(pieces[i : i + 2]) == pair else pieces[i] for i in places]
 
 
 def _more_tokens_than_letters(text, tokenizer):
@@ -51,11 +51,9 @@ def _more_tokens_than_letters(text, tokenizer):
 
 
 WRONG_MERGES = {  # what to say: what many write instead
-    "The last piece is lost: go on to the end of the list.": partial(_joined, lose_last=True),
-    "You merge the first place only; the pair may come again.": partial(_joined, first_only=True),
-    "After a merge, go on behind both pieces: the second is used up.": (
-        partial(_joined, overlap=True)
-    ),
+    "The last piece is lost: go on to the end of the list.": lambda *given: merge(*given)[:-1],
+    "You merge the first place only; the pair may come again.": _first_place_merged,
+    "After a merge, go on behind both pieces: the second is used up.": _merges_that_overlap,
 }
 WRONG_LOSSES = {
     "This is the loss per token: divide by letters.": lambda losses, _: losses.mean(),
