@@ -49,6 +49,27 @@ READING = "what the head adds to the logit itself\n(its reading)"
 EFFECT = "what the logit loses\nwithout the head (its effect)"
 
 
+def _panels(
+    titles: Sequence[str], width: float, title: str, note: str
+) -> tuple[Figure, np.ndarray]:
+    """A figure, and a panel for each title: readings to the right, effects up, a line between."""
+    note += "; dashed: reading = effect"
+    look = {"title": title, "note": note, "sharex": True, "sharey": True}
+    figure, axes = plots.panels(1, len(titles), width, 3.7, **look)
+    for axis, each in zip(axes[0], titles, strict=True):
+        axis.axline((0, 0), slope=1, color="0.6", lw=1, ls="--", zorder=0)
+        axis.set_title(each, **plots.TITLE)
+        axis.set_xlabel(READING)
+    axes[0, 0].set_ylabel(EFFECT)
+    return figure, axes[0]
+
+
+def _name(axis, name: str, at: Sequence[float], step: Sequence[float], color: str, side="left"):
+    """Write a name beside a point, so many points of type away from it."""
+    look = {"size": 10.5, "weight": "bold", "va": "center", "ha": side}
+    axis.annotate(name, at, step, textcoords="offset points", color=color, **look)
+
+
 def readings_and_effects(
     effects: Mapping[Head, tuple[Sequence[float], Sequence[float]]],
     marked: Mapping[Head, str],
@@ -59,37 +80,15 @@ def readings_and_effects(
     marked: {head: color}; the other heads are gray.
     """
     layers = sorted({head.layer for head in effects})
-    figure, axes = plots.panels(
-        1,
-        len(layers),
-        8.6,
-        3.7,
-        title=title,
-        sharex=True,
-        sharey=True,
-        note="a dot: one head in one of the prompts; dashed: reading = effect",
-    )
-    for axis, layer in zip(axes[0], layers, strict=True):
-        axis.axline((0, 0), slope=1, color="0.6", lw=1, ls="--", zorder=0)
-        for head, both in effects.items():
-            if head.layer == layer:
-                color, (reading, effect) = marked.get(head, PALE), map(np.asarray, both)
-                axis.scatter(reading, effect, s=22, alpha=0.7, lw=0, color=color)
-                if head in marked:
-                    at = max(np.median(reading), 1.2), np.median(effect)
-                    axis.annotate(
-                        str(head),
-                        at,
-                        (9, -10 * (layer > 0)),
-                        textcoords="offset points",
-                        color=color,
-                        size=10.5,
-                        weight="bold",
-                        va="center",
-                    )
-        axis.set_title(f"layer {layer}", **plots.TITLE)
-        axis.set_xlabel(READING)
-    axes[0, 0].set_ylabel(EFFECT)
+    note = "a dot: one head in one of the prompts"
+    figure, axes = _panels([f"layer {layer}" for layer in layers], 8.6, title, note)
+    for head, both in effects.items():
+        axis, color = axes[layers.index(head.layer)], marked.get(head, PALE)
+        reading, effect = map(np.asarray, both)
+        axis.scatter(reading, effect, s=22, alpha=0.7, lw=0, color=color)
+        if head in marked:
+            at = max(np.median(reading), 1.2), np.median(effect)
+            _name(axis, str(head), at, (9, -10 * (head.layer > 0)), color)
     return figure
 
 
@@ -100,41 +99,19 @@ def heads_of_a_model(
 
     table: a row for each head, such as "L23H4". named: {head: color}; the others are gray.
     """
-    layers = [int(name[1:].split("H")[0]) for name in table.index]
+    layers = [Head.parse(name).layer for name in table.index]
     each = (max(layers) + 1) // n_panels
-    figure, axes = plots.panels(
-        1,
-        n_panels,
-        10,
-        3.7,
-        title=title,
-        sharex=True,
-        sharey=True,
-        note="a dot: one head; dashed: reading = effect",
-    )
-    for i, axis in enumerate(axes[0]):
-        axis.axline((0, 0), slope=1, color="0.6", lw=1, ls="--", zorder=0)
+    titles = [f"layers {i * each} to {(i + 1) * each - 1}" for i in range(n_panels)]
+    figure, axes = _panels(titles, 10, title, "a dot: one head")
+    for i, axis in enumerate(axes):
         inside = table[[layer // each == i for layer in layers]]
         colors = [named.get(name, PALE) for name in inside.index]
         axis.scatter(inside["reading"], inside["effect"], s=30, alpha=0.85, lw=0, c=colors)
         for name, *at in inside[["reading", "effect"]].itertuples():
             if name in named:
                 side, step = ("left", 7) if at[0] < 2 else ("right", -7)
-                axis.annotate(
-                    name,
-                    at,
-                    (step, 0),
-                    textcoords="offset points",
-                    color=named[name],
-                    size=10.5,
-                    weight="bold",
-                    va="center",
-                    ha=side,
-                )
-        axis.set_title(f"layers {i * each} to {(i + 1) * each - 1}", **plots.TITLE)
-        axis.set_xlabel(READING)
-    axes[0, 0].margins(0.1)
-    axes[0, 0].set_ylabel(EFFECT)
+                _name(axis, name, at, (step, 0), named[name], side)
+    axes[0].margins(0.1)
     return figure
 
 
