@@ -1,73 +1,26 @@
-"""Notebook 20's prompts, what its heads write, and its exercises."""
+"""Notebook 20's prompts, what is kept of a run, and its exercises."""
 
 import pandas
 import pytest
 import torch
 
 from aot_helpers.models.checkpoints import load_checkpoint
-from aot_helpers.models.protocol import Head, all_heads
-from aot_helpers.reading.interventions import ablate
+from aot_helpers.models.protocol import Head
 from aot_helpers.text.corpora import load_corpus
-from chapters.nb20_logit_lens import figures, measure, templates
-from chapters.nb20_logit_lens.templates import Prompts
+from chapters.nb20_logit_lens import figures, measure
 from figure_checks import check_figures
-
-
-@pytest.fixture(scope="module")
-def named(stories):
-    return templates.some(templates.named(stories), slice(0, 40, 5))
-
-
-def test_prompts_that_begin_alike_stand_apart():
-    begin = torch.tensor([[1, 1], [1, 1], [1, 1], [2, 1], [2, 2], [2, 2]])
-    order = templates.apart(Prompts(begin, torch.ones(6, dtype=torch.long), torch.arange(6)))
-    assert sorted(order.answers.tolist()) == list(range(6))
-    assert not (order.tokens == order.tokens.roll(1, dims=0)).all(dim=1).any()
 
 
 def test_prompts_end_where_the_text_goes_on(stories):
     texts = load_corpus("stories", "test", quiet=True).texts[:60]
-    found = templates.windows(stories, texts, 10)
+    found = measure.windows(stories, texts, 10)
     encoded = [stories.tokenizer.encode(text, bos=True) for text in texts]
     for row, last in enumerate(found.last):
         start = found.tokens[row, : last + 1]
         (whole,) = [e for e in encoded if torch.equal(e[: last + 1], start)]
         assert whole[last + 1] == found.answers[row]
-    kinds = templates.by_kind(stories, texts, 12, 5)
-    said = {kind: templates.predictions(stories, each) for kind, each in kinds.items()}
-    assert (said["right"] == kinds["right"].answers).all()
-    assert (said["wrong"] != kinds["wrong"].answers).all()
-    with pytest.raises(ValueError, match="answers .* as they go on: at least 4, "):
-        templates.by_kind(stories, texts[:4])
     with pytest.raises(ValueError, match="give longer texts"):
-        templates.windows(stories, ["Too short."], 10)
-
-
-@torch.no_grad()
-def test_heads_read_beside_their_sum(stories, named):
-    written = measure.head_outputs(stories, named)
-    text = named.tokens[2, : named.last[2] + 1]
-    _, cache = stories.run_with_cache(text[None])
-    torch.testing.assert_close(written[2, 1].sum(dim=0), cache["L1.attn_out"][0, -1])
-    parts = {f"L1H{h}": written[2, 1, h] for h in range(4)}
-    words, logits = measure.top_of_sum(stories, parts, n=3)["sum"]
-    assert words[0] == stories.tokenizer.token_strings(named.answers[2:3])[0]
-    id = int(named.answers[2])
-    each = [measure.centered(x @ stories.W_U)[id].item() for x in parts.values()]
-    assert sum(each) == pytest.approx(logits[0], abs=1e-4)
-
-
-@torch.no_grad()
-def test_in_the_last_layer_the_direct_effect_is_the_total_one(stories, named):
-    def answers(logits):
-        return measure.centered(logits).gather(1, named.answers[:, None])[:, 0]
-
-    written, whole = measure.head_outputs(stories, named), measure.last_logits(stories, named)
-    for head in all_heads(stories):
-        direct = answers(written[:, head.layer, head.head] @ stories.W_U)
-        left = measure.last_logits(stories, named, ablate(stories, [head]))
-        apart = (direct - answers(whole) + answers(left)).abs().max()
-        assert apart < 1e-4 if head.layer == 1 else apart > 0.1, head
+        measure.windows(stories, ["Too short."], 10)
 
 
 def test_the_head_that_reads_as_oslo_is_missed_most():
@@ -104,7 +57,7 @@ def wrong(change):
 def asked():
     stories = load_checkpoint("stories-2l").requires_grad_(False)
     tokens, other = (
-        stories.tokenizer.encode(templates.NAMED.format(a, b, a), bos=True)
+        stories.tokenizer.encode(measure.NAMED.format(a, b, a), bos=True)
         for a, b in (("Deko", "Balis"), ("Tavi", "Zorin"))
     )
     return {"model": stories, "tokens": tokens, "other": other}

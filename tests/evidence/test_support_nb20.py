@@ -6,18 +6,18 @@ import pytest
 import torch
 
 import measure as tool
-from aot_helpers.base import results as files
 from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.pretrained import load_pretrained
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate
-from aot_helpers.reading.logit_lens import lens, probability, rank, top_tokens
+from aot_helpers.reading.logit_lens import lens, top_tokens
+from aot_helpers.text.corpora import load_corpus
 from aot_helpers.text.tokenization import train_bpe
-from chapters.nb20_logit_lens import measure, templates
-from chapters.nb20_logit_lens.templates import Prompts
-from evidence.support.nb20 import oslo, patching, plots, readings, removals, results
-from evidence.support.nb20.stream_vectors import READINGS, read, words
-from figure_checks import check_figures
+from chapters.nb20_logit_lens import measure
+from chapters.nb20_logit_lens.measure import Prompts
+from evidence.support.nb20 import interventions, oslo, readings, results
+from evidence.support.nb20 import prompts as facts
+from evidence.support.nb20.readings import read, written_by
 
 
 @pytest.fixture
@@ -33,24 +33,15 @@ def run(make_model, prompts):
 
     def make(**changes):
         model = make_model(**changes).requires_grad_(False)
-        read_all = readings.read_prompts(model, prompts, k=3)
-        return model, read_all, removals.clean_run(model, prompts)
+        read_all = readings.read_prompts(model, prompts, [0, 1], k=3)
+        return model, read_all, interventions.clean_run(model, prompts)
 
     return make
 
 
 @pytest.fixture(scope="module")
 def named(stories):
-    return templates.some(templates.named(stories), slice(0, 40, 5))
-
-
-@pytest.fixture(scope="module")
-def asked(stories):
-    encoded = (
-        stories.tokenizer.encode(templates.NAMED.format(a, b, a), bos=True)
-        for a, b in (("Deko", "Balis"), ("Tavi", "Zorin"))
-    )
-    return {"model": stories} | dict(zip(("tokens", "other"), encoded, strict=True))
+    return measure.subset(measure.name_prompts(stories), slice(0, 40, 5))
 
 
 @pytest.mark.parametrize("changes", [{"layer_norm": False}, {"layer_norm": True, "d_mlp": 16}])
@@ -84,11 +75,11 @@ def test_a_removal_at_the_last_position_is_an_ablation_of_the_last_layer(run, pr
     model, _, clean = run(layer_norm=True, d_mlp=16)
     z = clean.z[:, 1].clone()
     z[:, 1] = 0  # what the head writes elsewhere reaches no other position
-    left = removals.run_with(model, prompts, 1, z)
+    left = interventions.logits_with(model, prompts, 1, z)
     for row in (0, 2):
         text = prompts.tokens[row, : prompts.last[row] + 1][None]
         after = model(text, edits=ablate(model, [Head(1, 1)], by="zero"))[0, -1]
-        torch.testing.assert_close(left[row], measure.centered(after))
+        torch.testing.assert_close(left[row], interventions.centered(after))
 
 
 def test_values_add_up_to_the_head(run):
@@ -98,20 +89,20 @@ def test_values_add_up_to_the_head(run):
 
 def test_other_words_are_the_next_prompts_and_not_ones_own():
     ids, values = torch.tensor([[1, 2, 3], [3, 4, 5]]), torch.arange(18.0).view(2, 9)
-    assert removals.without(ids.roll(1, dims=0), ids).tolist() == [[-1, 4, 5], [1, 2, -1]]
-    fall = removals.specific_fall(values, ids)
+    assert interventions.without(ids.roll(1, dims=0), ids).tolist() == [[-1, 4, 5], [1, 2, -1]]
+    fall = interventions.specific_fall(values, ids)
     assert fall["words"].tolist() == [2, 13] and fall["other words"].tolist() == [4.5, 10.5]
-    assert removals.mean_of(values, torch.full((2, 1), -1)).isnan().all()
+    assert interventions.mean_of(values, torch.full((2, 1), -1)).isnan().all()
 
 
 def test_random_vectors_have_the_norms_of_the_real_ones(run):
     model, _, clean = run(layer_norm=False)
     draw, z = torch.Generator().manual_seed(0), clean.z[:, 1]
-    size = measure.written_by(model, 1, z).norm(dim=-1)
-    for make in removals.random_z, patching.shuffled_z:
-        made = measure.written_by(model, 1, make(model, 1, z, draw))
+    size = written_by(model, 1, z).norm(dim=-1)
+    for make in interventions.random_z, interventions.shuffled_z:
+        made = written_by(model, 1, make(model, 1, z, draw))
         torch.testing.assert_close(made.norm(dim=-1), size)
-    made = patching.shuffled_z(model, 1, z, draw)
+    made = interventions.shuffled_z(model, 1, z, draw)
     for head in range(2):  # the same directions, in another order
         mine, theirs = (each[:, head] / each[:, head].norm(dim=-1)[:, None] for each in (z, made))
         assert (theirs @ mine.T).max(dim=1).values == pytest.approx([1.0] * 6, abs=1e-5)
@@ -123,71 +114,50 @@ def test_a_random_query_meets_its_own_favorite_key(run, prompts):
     for said in readings.LOTS:
         assert found.ids[f"query{said}"].shape == found.ids["query"].shape
     _, cache = model.run_with_cache(prompts.tokens)
-    layer, draw = readings.Layer(model, cache, prompts, 1, 3), torch.Generator().manual_seed(0)
+    layer, draw = readings.Layer(model, cache, prompts, 1), torch.Generator().manual_seed(0)
     found = readings._random_query(layer, draw, " by lot")["key of query by lot"]
     query = torch.randn(6, 2, 4, generator=torch.Generator().manual_seed(0))
     for row, last in enumerate(prompts.last):  # the longest query does not change a favorite
         keys = cache["L1.k"][row, 1 : last + 1, 1]
         best = 1 + int((keys @ query[row, 1]).argmax())
         key = read(model, cache, "key without W_Q", Head(1, 1))[row, best]
-        assert torch.equal(found[row, 1], top_tokens(lens(model, key), 3))
+        torch.testing.assert_close(found[row, 1], key)
 
 
 def test_of_a_last_layer_without_norm_any_vector_takes_its_words_along(run):
     """What makes a random vector's removal arithmetic: the words fall by what it says."""
     model, _, clean = run(layer_norm=False)
     at, put = torch.zeros(6, dtype=torch.long), clean.z[:, 1, 0].roll(1, dims=0)
-    fall = removals._fall(model, clean, 1, at, put, torch.zeros_like(put))
-    says = measure.centered(lens(model, put @ model.layer_weights(1).W_O[0]))
+    fall = interventions._fall(model, clean, 1, at, put, torch.zeros_like(put))
+    says = interventions.centered(lens(model, put @ model.layer_weights(1).W_O[0]))
     torch.testing.assert_close(fall, says)
-    found = removals.random_head_off(model, clean, 1, k=3)
+    found = interventions.head_off(model, clean, 1, k=3, random=True)
     assert (found["head, words"] > 0).all()  # the words are those that it says
 
 
 def test_other_prompts_have_other_answers():
     draw, answers = torch.Generator().manual_seed(0), torch.tensor([5, 5, 6, 7, 6])
-    found = patching.with_other_answers(answers, 2, draw)
+    found = interventions.with_other_answers(answers, 2, draw)
     for row, others in enumerate(found):
         assert len({int(answers[row]), *answers[others].tolist()}) == 3
-    alone = patching.with_other_answers(torch.tensor([5, 5]), 1, draw)
+    alone = interventions.with_other_answers(torch.tensor([5, 5]), 1, draw)
     assert alone.tolist() == [[-1], [-1]]
 
 
-def test_a_patched_head_brings_what_it_wrote_elsewhere(run):
-    model, _, clean = run(layer_norm=False)
-    clean = clean._replace(logits=torch.eye(11)[torch.arange(6) % 4] * 9)  # four answers
-    found = patching.patched(model, clean, 1)
-    assert found["brought"].isfinite().all()
-    one, two = (found[f"{which}, brought"] for which in patching.PATCHED)
-    torch.testing.assert_close(found["brought"], one - two)
-
-
 def test_names_move_with_the_head_that_says_them(stories, named):
-    moved = patching.names_patched(stories, named)
-    random = patching.names_patched(stories, named, removals.random_z)
+    moved = interventions.names_patched(stories, named)
+    random = interventions.names_patched(stories, named, interventions.random_z)
     assert moved["says it"].mean() > 0.5 > random["says it"].mean()
     assert moved["others"].mean() < 0.5
     each = torch.stack([moved[f"L1H{head}"] for head in range(4)])
     torch.testing.assert_close(each.sum(dim=0), moved["says it"] + 3 * moved["others"])
-    assert (templates.predictions(stories, named) == named.answers).all()
+    assert (measure.predictions(stories, named) == named.answers).all()
 
 
-def test_the_lens_foretells_a_patch_of_a_last_layer_without_norm(stories, named, asked, run):
-    assert patching.prediction_error(stories, named, 2) < 1e-4
+def test_the_lens_foretells_a_patch_of_a_last_layer_without_norm(stories, named, run):
+    assert interventions.prediction_error(stories, named, 2) < 1e-4
     model, _, clean = run(layer_norm=True)  # with a norm it does not
-    assert patching.prediction_error(model, clean.prompts, 0) > 1e-3
-    runs = [stories.run_with_cache(asked[each][None]) for each in ("tokens", "other")]
-    here, there = (lens(stories, read(stories, c, "head", Head(1, 2))[0, -1]) for _, c in runs)
-    after = measure.patched_logits(stories, asked["tokens"], asked["other"], Head(1, 2))
-    torch.testing.assert_close(after, runs[0][0][0, -1] - here + there, atol=1e-4, rtol=0)
-
-
-def test_heads_are_patched_from_the_other_prompt(stories, named):
-    other = torch.arange(len(named.last)).roll(1)
-    texts = [row[: last + 1] for row, last in zip(named.tokens, named.last, strict=True)]
-    after = patching.run_patched(stories, named, other, Head(1, 2))
-    alone = measure.patched_logits(stories, texts[0], texts[other[0]], Head(1, 2))
-    torch.testing.assert_close(after[0], measure.centered(alone), atol=1e-4, rtol=0)
+    assert interventions.prediction_error(model, clean.prompts, 0) > 1e-3
 
 
 def test_facts_about_one_thing_are_counted_once(stories):
@@ -197,12 +167,25 @@ def test_facts_about_one_thing_are_counted_once(stories):
         "People in Peru speak",
     )
     texts = [stories.tokenizer.encode(text) for text in asked]
-    assert results.subjects(stories, templates.gather(texts, [0, 0, 0])) == 2
+    assert results.subjects(stories, measure.gather(texts, [0, 0, 0]), facts.our_facts()) == 2
 
 
-def test_a_k_too_large_is_named(make_model, prompts):
-    with pytest.raises(ValueError, match="k must be .* 11, got 50"):
-        readings.read_prompts(make_model(), prompts)
+def test_prompts_that_begin_alike_stand_apart():
+    begin = torch.tensor([[1, 1], [1, 1], [1, 1], [2, 1], [2, 2], [2, 2]])
+    order = facts.apart(Prompts(begin, torch.ones(6, dtype=torch.long), torch.arange(6)))
+    assert sorted(order.answers.tolist()) == list(range(6))
+    assert not (order.tokens == order.tokens.roll(1, dims=0)).all(dim=1).any()
+
+
+def test_prompts_are_told_apart_by_the_models_answers(stories):
+    texts = load_corpus("stories", "test", quiet=True).texts[:60]
+    asked = measure.windows(stories, texts, len(texts))
+    kinds = facts.by_kind(stories, asked, 12, 5)
+    said = {kind: measure.predictions(stories, each) for kind, each in kinds.items()}
+    assert (said["right"] == kinds["right"].answers).all() and len(said["right"]) == 12
+    assert (said["wrong"] != kinds["wrong"].answers).all() and len(said["wrong"]) == 5
+    with pytest.raises(ValueError, match="answers .* as they go on: at least 4, "):
+        facts.by_kind(stories, measure.subset(asked, slice(4)), 12, 5)
 
 
 def test_a_summary_is_the_mean_with_an_interval():
@@ -217,7 +200,7 @@ def tiny_gpt2(tmp_path):
     """A random GPT-2 in Hugging Face format, whose tokenizer has the words of the facts."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    texts = [f"{fact.prompt} {fact.answer}" for fact in templates.our_facts()]
+    texts = [f"{fact.prompt} {fact.answer}" for fact in facts.our_facts()]
     tokenizer = train_bpe(texts * 3, 900)
     shape = dict(n_positions=128, n_embd=24, n_layer=2, n_head=3)
     torch.manual_seed(0)
@@ -233,7 +216,7 @@ def test_a_folder_is_measured_and_gpt2_out_of_reach_is_said(
     def half_right(model, prompts):
         return torch.where(torch.arange(len(prompts.last)) % 2 == 0, prompts.answers, 0)
 
-    monkeypatch.setattr(templates, "predictions", half_right)
+    monkeypatch.setattr(facts, "predictions", half_right)
     measure = results.measure
     few = {"counts": (6, 4, 4)}
     monkeypatch.setattr(results, "measure", lambda m, **given: measure(m, **given | few))
@@ -249,24 +232,14 @@ def test_a_folder_is_measured_and_gpt2_out_of_reach_is_said(
     assert found["tests"]["heads: sharing, words"]["layers"][0] is not None
 
 
-def test_a_gpt2_is_asked_for_counterfact_where_the_hub_gives_it(tiny_gpt2, tmp_path, monkeypatch):
-    """Its rows as the hub has them; a random model knows none, so it is told which are right."""
-    known = templates.our_facts()[:40]
+def test_facts_of_counterfact_are_drawn_from_its_rows(monkeypatch):
+    """As the hub has them; tests/slow/test_counterfact.py measures a model on them."""
+    known = facts.our_facts()[:40]
     rows = [{"subject": s, "prompt": p, "target_true": f" {a}", "id": 1} for s, p, a in known]
     asked = []
     monkeypatch.setattr("datasets.load_dataset", lambda name, split: asked.append(name) or rows)
-    assert sorted(templates.counterfact()) == sorted(known) and len(templates.counterfact(7)) == 7
+    assert sorted(facts.counterfact()) == sorted(known) and len(facts.counterfact(7)) == 7
     assert asked == ["NeelNanda/counterfact-tracing"] * 2
-
-    def half_right(model, prompts):
-        return torch.where(torch.arange(len(prompts.last)) % 2 == 0, prompts.answers, 0)
-
-    monkeypatch.setattr(templates, "predictions", half_right)
-    measure, few = results.measure, {"counts": (6, 4, 4)}
-    monkeypatch.setattr(results, "measure", lambda m, **given: measure(m, **given | few))
-    found = results.pretrained(load_pretrained(tiny_gpt2), "gpt2")
-    assert found["facts"] == "CounterFact" and found["prompts"]["right"] == 6
-    assert 0 < found["subjects"][0] <= 6
 
 
 def test_a_model_that_knows_no_fact_is_refused_and_left_out(tiny_gpt2, tmp_path, capsys):
@@ -275,12 +248,6 @@ def test_a_model_that_knows_no_fact_is_refused_and_left_out(tiny_gpt2, tmp_path,
     tool.pretrained([str(tiny_gpt2)], 0, ["20"], tmp_path / "out")
     assert "notebook 20 is left out: of " in capsys.readouterr().out
     assert not (tmp_path / "out").exists()
-
-
-def test_random_vectors_of_equal_norm_are_not_ranked():
-    found = files.read("pretrained/20-smollm2")
-    assert results.as_steep(found, "by lot") > 0.5
-    assert abs(results.as_steep(found, "by lot, of equal norm")) < 0.25
 
 
 def test_heads_of_any_model_are_read_and_ablated(make_model, prompts):
@@ -317,7 +284,7 @@ def test_one_head_is_asked_of_other_relations(tiny_gpt2, monkeypatch):
 @pytest.mark.parametrize("seed", ["", "-seed1", "-seed2", "-seed3", "-seed4"])
 def test_layer_0_has_a_head_that_reads_as_nothing_and_is_missed_most(seed):
     model = load_checkpoint(f"stories-2l{seed}").requires_grad_(False)
-    reading, effect = oslo.readings_and_effects(model, templates.named(model))
+    reading, effect = oslo.readings_and_effects(model, measure.name_prompts(model))
     reading, effect = reading.mean(dim=0), effect.mean(dim=0)  # [layer, head]
     layer, head = divmod(int(effect.argmax()), model.config.n_heads)
     assert layer == 0 and effect[layer, head] > 8.5 and reading[layer, head].abs() < 0.4
@@ -332,8 +299,6 @@ def test_the_strongest_neuron_writes_the_longest_vector(make_model, some_tokens)
     longest = each.norm(dim=-1).argmax(dim=-1)
     by_hand = each.gather(2, longest[..., None, None].expand(-1, -1, 1, 8))[:, :, 0]
     torch.testing.assert_close(found, by_hand)
-    with pytest.raises(ValueError, match="d_mlp = 0.*load one with MLPs"):
-        readings.strongest_value(make_model(), cache, 0)
 
 
 def test_random_readings_share_k_of_v():
@@ -341,13 +306,6 @@ def test_random_readings_share_k_of_v():
     ids = torch.randn(2, 400, 200, generator=draw).topk(20).indices
     assert readings.overlap(*ids).mean().item() == pytest.approx(0.1, abs=0.01)
     assert readings.overlap(torch.tensor([0, 2]), torch.tensor([3, 2])).item() == 0.5
-
-
-def test_plots_can_be_read():
-    smollm2 = files.read("pretrained/20-smollm2")
-    curves = ({"SmolLM2": results.by_rank(smollm2, equal)} for equal in (False, True))
-    drawn = [plots.by_norm(each, "t") for each in curves]
-    check_figures(*drawn)
 
 
 # ---- vectors of the stream ----
@@ -377,13 +335,6 @@ def test_queries_and_keys_give_the_scores(make_model, some_tokens):
         torch.testing.assert_close(turned @ turned.transpose(1, 2), scores)
 
 
-@pytest.mark.parametrize("reading", READINGS)
-def test_every_reading_has_the_streams_width(make_model, some_tokens, reading):
-    model = make_model(layer_norm=True, d_mlp=16)
-    _, cache = model.run_with_cache(some_tokens)
-    assert read(model, cache, reading, Head(0, 1)).shape == (3, 7, 8)
-
-
 def test_padded_vectors_go_through_the_whole_w_o(make_model, some_tokens):
     """Padding a head's z and multiplying by all of W_O is what that head adds."""
     model = make_model()
@@ -391,19 +342,6 @@ def test_padded_vectors_go_through_the_whole_w_o(make_model, some_tokens):
     W_O = torch.cat([model.head_weights(Head(0, h)).W_O for h in range(2)])
     padded = read(model, cache, "head without W_O", Head(0, 1))
     torch.testing.assert_close(padded @ W_O, read(model, cache, "head", Head(0, 1)))
-
-
-def test_words_are_the_lens_a_few_rows_at_a_time(make_model):
-    model = make_model(layer_norm=True)
-    x, asked = torch.randn(3, 5, 8), torch.randint(11, (3, 5, 2))
-    logits, found = lens(model, x), words(model, x, 4, asked, rows=4)
-    assert torch.equal(found.ids, top_tokens(logits, 4))
-    for i in range(2):
-        torch.testing.assert_close(found.probability[..., i], probability(logits, asked[..., i]))
-        assert torch.equal(found.rank[..., i], rank(logits, asked[..., i]))
-    assert words(model, x, 4).rank.shape == (3, 5, 0)
-    with pytest.raises(ValueError, match="k must be .* 11, got 50"):
-        words(model, x)
 
 
 def test_the_sources_contraction_gives_other_scores(make_model, some_tokens):
@@ -421,18 +359,3 @@ def test_the_last_block_is_read_as_the_model_reads_it(make_model, some_tokens):
     model = make_model(layer_norm=True, d_mlp=16, positions="standard")
     logits, cache = model.run_with_cache(some_tokens)
     torch.testing.assert_close(lens(model, read(model, cache, "block output", Head(1, 0))), logits)
-
-
-@pytest.mark.parametrize(
-    "reading, head, told",
-    [
-        ("qery", Head(0, 0), "query"),
-        ("head", Head(2, 0), "L2H0"),
-        ("MLP output", Head(0, 0), "MLP"),
-    ],
-)
-def test_what_cannot_be_read_is_told(make_model, some_tokens, reading, head, told):
-    model = make_model()
-    _, cache = model.run_with_cache(some_tokens)
-    with pytest.raises(ValueError, match=told):
-        read(model, cache, reading, Head(*head))

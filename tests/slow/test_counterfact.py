@@ -12,7 +12,8 @@ import torch
 
 from aot_helpers.models.pretrained import load_pretrained
 from aot_helpers.text.tokenization import train_bpe
-from chapters.nb20_logit_lens import templates
+from chapters.nb20_logit_lens import measure
+from evidence.support.nb20 import prompts
 
 ROOT = Path(__file__).resolve().parents[2]
 REVISION = "0" * 40
@@ -44,7 +45,7 @@ def home(tmp_path):
     """A random GPT-2 and rows of CounterFact's form, half of which it says so, in the caches."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    known = templates.our_facts()
+    known = prompts.our_facts()
     tokenizer = train_bpe([f"{fact.prompt} {fact.answer}" for fact in known] * 3, 900)
     hub = tmp_path / "home" / "hub" / "models--openai-community--gpt2"
     snapshot = hub / "snapshots" / REVISION
@@ -57,7 +58,7 @@ def home(tmp_path):
 
     model = load_pretrained(snapshot)
     texts = [model.tokenizer.encode(fact.prompt) for fact in known]
-    said = templates.predictions(model, templates.gather(texts, [0] * len(texts))).tolist()
+    said = measure.predictions(model, measure.gather(texts, [0] * len(texts))).tolist()
     words = model.tokenizer.token_strings(said)
     is_word = [word[:1] == " " and word.strip().isalpha() for word in words]
     told = [word.strip() if some else "Oslo" for word, some in zip(words, is_word, strict=True)]
@@ -69,10 +70,10 @@ def home(tmp_path):
     folder = tmp_path / "NeelNanda" / "counterfact-tracing"
     folder.mkdir(parents=True)
     pandas.DataFrame(rows).to_parquet(folder / "train.parquet")
-    load = f"import datasets; datasets.load_dataset({templates.COUNTERFACT!r}, split='train')"
+    load = f"import datasets; datasets.load_dataset({prompts.COUNTERFACT!r}, split='train')"
     in_home(tmp_path / "home", load, cwd=tmp_path)  # a folder of this name: read once, then cached
     cached = tmp_path / "home" / "datasets"
-    (cached / "counterfact-tracing").rename(cached / templates.COUNTERFACT.replace("/", "___"))
+    (cached / "counterfact-tracing").rename(cached / prompts.COUNTERFACT.replace("/", "___"))
     return tmp_path / "home"
 
 

@@ -11,7 +11,6 @@ from aot_helpers.models.protocol import Head, check_head
 from aot_helpers.reading.logit_lens import rank
 from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from aot_helpers.teaching.exercises.references import compared, draw, read_tensor
-from chapters.nb20_logit_lens.measure import patched_logits
 
 LOUD, QUIET = 0.3, 100  # of 20.2: the least probability of a top token, the least rank of the word
 KEEPS, LOSES = 0.01, 0.1  # the most that p may change, and the most that may be left of it
@@ -73,7 +72,7 @@ def _predict_patch(answer, model, tokens, other):
         for run in (cache, elsewhere)
     )
     logits, W_U = logits[0, -1].expand(2, -1), model.W_U
-    expected = torch.stack([patched_logits(model, tokens, other, at) for at in heads])
+    expected = torch.stack([_patched_logits(model, tokens, other, at) for at in heads])
     given = attempted(answer(logits.clone(), here.clone(), there.clone(), W_U))
     mistakes = {
         "Here and there have changed places.": logits + here @ W_U - there @ W_U,
@@ -83,6 +82,15 @@ def _predict_patch(answer, model, tokens, other):
     }
     gap = compared(given, expected, mistakes)
     return f"every logit of two patched runs, to {gap:.0e}, without running the model"
+
+
+def _patched_logits(model, tokens, other, head: Head) -> Tensor:
+    """The last logits of a text in which a head ends with the z that it had in another."""
+    name = f"L{head.layer}.z"
+    z, theirs = (model.run_with_cache(each[None])[1][name] for each in (tokens, other))
+    z = z.clone()
+    z[:, -1, head.head] = theirs[:, -1, head.head]
+    return model(tokens[None], edits={name: z})[0, -1]
 
 
 def _broken(answers, model, tokens):

@@ -14,29 +14,27 @@ from aot_helpers.base.results import RESULTS, rounded
 from aot_helpers.models.protocol import Head, Model, all_heads
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.reading.norms import frozen_norm
-from chapters.nb20_logit_lens.measure import centered, read_oslo, written_by
-from chapters.nb20_logit_lens.templates import (
-    FACTS,
+from chapters.nb20_logit_lens.measure import (
     Prompts,
     at_last,
-    facts,
     gather,
-    our_facts,
     predictions,
-    some,
+    read_oslo,
+    subset,
 )
-from evidence.support.nb20.removals import clean_run
+from evidence.support.nb20.interventions import centered, clean_run
+from evidence.support.nb20.prompts import FACTS, facts, our_facts
+from evidence.support.nb20.readings import written_by
 
 EXAMPLE = "The capital of Norway is"
 CAPITALS = "The capital of {} is"
 N, TOPS = 24, 5  # capitals asked for, top tokens kept of each head
 
 
-def answered(model: Model, template: str = CAPITALS, n: int = N, seed: int = 0) -> Prompts:
-    """At most n prompts of a template that this model answers rightly, in an order drawn by lot."""
-    known = [fact for fact in our_facts() if fact.prompt == template.format(fact.subject)]
-    asked = facts(model, seed, known)
-    return some(some(asked, predictions(model, asked) == asked.answers), slice(n))
+def answered(model: Model, template: str = CAPITALS) -> Prompts:
+    """At most N prompts of a template that this model answers rightly, in a random order."""
+    prompts = facts(model, our_facts([template]))
+    return subset(subset(prompts, predictions(model, prompts) == prompts.answers), slice(N))
 
 
 @torch.no_grad()
@@ -50,28 +48,25 @@ def readings_and_effects(
     """
     rows, clean = torch.arange(len(prompts.last)), clean_run(model, prompts)
     columns = (model.W_U[:, prompts.answers] - model.W_U.mean(dim=1, keepdim=True)).T
-    streams = [
-        at_last(model.run_with_cache(piece.tokens)[1]["final_resid"], piece)
-        for _, piece in prompts.pieces(model)
-    ]
-    frozen = frozen_norm(model.final_norm(), torch.cat(streams)[:, None])
-
-    def answer(logits):
-        return centered(logits)[rows, prompts.answers]
-
-    shape = len(rows), model.config.n_layers, model.config.n_heads
-    reading, effect = torch.zeros(shape), torch.full(shape, torch.nan)
-    for layer in range(model.config.n_layers):
-        written = written_by(model, layer, clean.z[:, layer])  # [prompt, head, d_model]
-        reading[:, layer] = (frozen(written) * columns[:, None]).sum(dim=-1)
-    for layer, head in all_heads(model) if heads is None else heads:
-        edits = ablate(model, [Head(layer, head)])
+    frozen = frozen_norm(model.final_norm(), clean.final[:, None])
+    reading = torch.stack(
+        [
+            # [prompt, head, d_model] along the answer's column
+            (frozen(written_by(model, layer, clean.z[:, layer])) * columns[:, None]).sum(dim=-1)
+            for layer in range(model.config.n_layers)
+        ],
+        dim=1,
+    )
+    effect = torch.full_like(reading, torch.nan)
+    for head in all_heads(model) if heads is None else heads:
+        edits = ablate(model, [head])
         left = [at_last(model(p.tokens, edits=edits), p) for _, p in prompts.pieces(model)]
-        effect[:, layer, head] = answer(clean.logits) - answer(torch.cat(left))
+        lost = centered(clean.logits) - centered(torch.cat(left))
+        effect[:, head.layer, head.head] = lost[rows, prompts.answers]
     return reading, effect
 
 
-def _parts(model: Model, cache: dict[str, Tensor]) -> dict[str, Float[Tensor, " d_model"]]:
+def written_parts(model: Model, cache: dict[str, Tensor]) -> dict[str, Float[Tensor, " d_model"]]:
     """What each part of a model writes at the end of a run on one text."""
     found = {"embedding": cache["L0.resid_pre"][0, -1]}
     for i in range(model.config.n_layers):
@@ -81,112 +76,100 @@ def _parts(model: Model, cache: dict[str, Tensor]) -> dict[str, Float[Tensor, " 
     return found
 
 
-def without(model: Model, tokens: Int[Tensor, " pos"], answer: int, head: Head) -> dict:
-    """One head: what it attends to, and what the other parts add less once it is ablated.
+def without(
+    model: Model, tokens: Int[Tensor, " pos"], column: Float[Tensor, " d_model"], head: Head
+) -> dict[str, float]:
+    """What the other parts add less to a logit, of this column of W_U, once a head is ablated.
 
-    In logits above the mean, the σ of each run frozen; parts that change by 0.3 or more.
+    In logits, the σ of each run frozen; parts that change by 0.3 or more.
     """
-    runs = (
-        model.run_with_cache(tokens[None], edits=edits) for edits in ({}, ablate(model, [head]))
-    )
-    (_, clean), (logits, ablated) = runs
-    column, adds = model.W_U[:, answer] - model.W_U.mean(dim=1), []
-    for run in (clean, ablated):
-        frozen = frozen_norm(model.final_norm(), run["final_resid"][0, -1:])
-        parts = _parts(model, run)
-        written = frozen(torch.stack([*parts.values()])) @ column
-        adds.append(dict(zip(parts, written.tolist(), strict=True)))
-    lost = {part: x - adds[1][part] for part, x in adds[0].items()}
-    weights = clean[f"L{head.layer}.pattern"][0, head.head, -1]
-    return {
-        "head": str(head),
-        "p": logits[0, -1].softmax(dim=-1)[answer].item(),
-        "attends": dict(zip(model.tokenizer.token_strings(tokens), weights.tolist(), strict=True)),
-        "lost": {part: x for part, x in lost.items() if abs(x) >= 0.3},
-    }
+    adds = []
+    for edits in ({}, ablate(model, [head])):
+        _, cache = model.run_with_cache(tokens[None], edits=edits)
+        frozen = frozen_norm(model.final_norm(), cache["final_resid"][0, -1:])
+        parts = written_parts(model, cache)
+        adds.append(frozen(torch.stack([*parts.values()])) @ column)
+    lost = dict(zip(parts, (adds[0] - adds[1]).tolist(), strict=True))
+    return {part: x for part, x in lost.items() if abs(x) >= 0.3}
 
 
 @torch.no_grad()
-def write_example(model: Model, name: str, tokens: Int[Tensor, " pos"], answer: int) -> dict:
-    """Keep what each part writes at the end of a text, and all that is needed to read it.
+def pretrained(model: Model, name: str = "") -> dict:
+    """Entry 20-heads of `make data WHAT=pretrained`, and the vectors of one prompt beside it.
 
-    In half precision: writes [part, d_model]; the final norm's gain; column, the answer's column of
-    W_U above the mean column. Returns the top tokens of each head.
+    The file keeps, in half precision, what each part writes at the end of EXAMPLE, writes
+    [part, d_model], and what reads it: the final norm's gain; column, the answer's column of W_U
+    above the mean column. Raises ValueError for a model that answers too few of the questions.
     """
-    parts = _parts(model, model.run_with_cache(tokens[None])[1])
-    heads = [str(head) for head in all_heads(model)]
-    logits = model.final_norm()(torch.stack([parts[head] for head in heads])) @ model.W_U
-    tops = [model.tokenizer.token_strings(ids) for ids in logits.topk(TOPS).indices]
-    column = model.W_U[:, answer] - model.W_U.mean(dim=1)
-    kept = {"writes": torch.stack([*parts.values()]), "gain": model.final_norm().weight}
-    kept["column"] = column
+    strings, heads = model.tokenizer.token_strings, list(all_heads(model))
+    tokens, names = model.tokenizer.encode(EXAMPLE), list(map(str, heads))
+    logits, cache = model.run_with_cache(tokens[None])
+    logits, parts = logits[0, -1], written_parts(model, cache)
+    answer = int(logits.argmax())
+    column, norm = model.W_U[:, answer] - model.W_U.mean(dim=1), model.final_norm()
+    kept = {"writes": torch.stack([*parts.values()]), "gain": norm.weight, "column": column}
     kept = {key: x.detach().half().contiguous() for key, x in kept.items()}
     path = RESULTS / f"pretrained/20-{name}-oslo.safetensors"
     write_safetensors(path, kept, {"parts": ",".join(parts)})
-    return dict(zip(heads, tops, strict=True))
 
-
-@torch.no_grad()
-def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
-    """Entry 20-heads of `make data WHAT=pretrained`, and the vectors of one prompt beside it.
-
-    Raises ValueError for a model that answers too few of the questions.
-    """
-    tokens = model.tokenizer.encode(EXAMPLE)
-    logits = model(tokens[None])[0, -1]
-    answer = int(logits.argmax())
-    tops = write_example(model, name, tokens, answer)
-    one = gather([tokens], [answer])
-    _, effect = readings_and_effects(model, one)
-    asked = answered(model, seed=seed)
+    tops = (norm(torch.stack([parts[each] for each in names])) @ model.W_U).topk(TOPS).indices
+    _, effect = readings_and_effects(model, gather([tokens], [answer]))
+    most = int(effect.argmax())
+    ablated = model(tokens[None], edits=ablate(model, [heads[most]]))[0, -1].softmax(dim=-1)
+    attention = cache[f"L{heads[most].layer}.pattern"][0, heads[most].head, -1]
+    asked = answered(model)
     reading, falls = readings_and_effects(model, asked)
-    heads = list(all_heads(model))
-    names = [str(head) for head in heads]
-    said, needed = (x.flatten(1).argmax(dim=1).tolist() for x in (reading, falls))
-    found = {
-        "text": EXAMPLE,
-        "said": model.tokenizer.token_strings(logits.argmax()[None])[0],
-        "p": logits.softmax(dim=-1).max().item(),
-        "logit": centered(logits)[answer].item(),
-        "effect": dict(zip(names, effect.flatten().tolist(), strict=True)),
-        "top tokens": tops,
-        "without": without(model, tokens, answer, heads[int(effect.argmax())]),
-        "capitals": {
-            "answers": model.tokenizer.token_strings(asked.answers),
-            "reads most": [names[i] for i in said],
-            "needed most": [names[i] for i in needed],
-            "its reading": reading.flatten(1)[:, int(effect.argmax())].tolist(),  # missed most here
-            "its effect": falls.flatten(1)[:, int(effect.argmax())].tolist(),
-            "reading": reading.mean(dim=0).tolist(),  # [layer, head]
-            "effect": falls.mean(dim=0).tolist(),
-            "correlation": [_correlation(reading[:, i], falls[:, i]) for i in range(len(falls[0]))],
-        },
-    }
-    return rounded(found)
+    first, needed = (x.flatten(1).argmax(dim=1).tolist() for x in (reading, falls))
+    return rounded(
+        {
+            "text": EXAMPLE,
+            "said": strings(logits.argmax()[None])[0],
+            "p": logits.softmax(dim=-1)[answer].item(),
+            "logit": centered(logits)[answer].item(),
+            "effect": dict(zip(names, effect.flatten().tolist(), strict=True)),
+            "top tokens": dict(zip(names, map(strings, tops), strict=True)),
+            "without": {
+                "head": names[most],
+                "p": ablated[answer].item(),
+                "attends": dict(zip(strings(tokens), attention.tolist(), strict=True)),
+                "lost": without(model, tokens, column, heads[most]),
+            },
+            "capitals": {
+                "answers": strings(asked.answers),
+                "reads most": [names[i] for i in first],
+                "needed most": [names[i] for i in needed],
+                "its reading": reading.flatten(1)[:, most].tolist(),  # missed most in EXAMPLE
+                "its effect": falls.flatten(1)[:, most].tolist(),
+                "reading": reading.mean(dim=0).tolist(),  # [layer, head]
+                "effect": falls.mean(dim=0).tolist(),
+                "correlation": [
+                    torch.corrcoef(torch.stack([reading[:, i], falls[:, i]]).flatten(1))[
+                        0, 1
+                    ].item()
+                    for i in range(model.config.n_layers)
+                ],
+            },
+        }
+    )
 
 
 @torch.no_grad()
-def relations(model: Model, name: str = "", seed: int = 0) -> dict:
+def relations(model: Model, name: str = "") -> dict:
     """Entry 20-relations: the head of entry 20-heads, asked of other relations and in other words.
 
     Of each template's answers: which head reads most, what this head reads as, and what is lost
     without it and without each other head of its layer, [prompt].
     """
-    kept = read_oslo(name)[0]["without"]["head"]
-    found, layer = {}, Head.parse(kept).layer
-    heads = [head for head in all_heads(model) if head.layer == layer]
+    head = Head.parse(read_oslo(name)[0]["without"]["head"])
+    found, layer = {}, [each for each in all_heads(model) if each.layer == head.layer]
     for template in (each for each in FACTS if each != CAPITALS):
-        asked = answered(model, template, seed=seed)
-        reading, effect = readings_and_effects(model, asked, heads)
-        most = [int(i) for i in reading.flatten(1).argmax(dim=1)]
+        asked = answered(model, template)
+        reading, effect = readings_and_effects(model, asked, layer)
+        most = [divmod(int(i), model.config.n_heads) for i in reading.flatten(1).argmax(dim=1)]
         found[template] = {
             "answers": model.tokenizer.token_strings(asked.answers),
-            "reads most": [str(Head(*divmod(i, model.config.n_heads))) for i in most],
-            "reading": reading[:, layer, Head.parse(kept).head].tolist(),
-            "effect": {str(head): effect[:, layer, head.head].tolist() for head in heads},
+            "reads most": [str(Head(*each)) for each in most],
+            "reading": reading[:, head.layer, head.head].tolist(),
+            "effect": {str(each): effect[:, each.layer, each.head].tolist() for each in layer},
         }
-    return rounded({"head": kept, "templates": found})
-
-
-def _correlation(a: Tensor, b: Tensor) -> float:
-    return torch.corrcoef(torch.stack([a.flatten(), b.flatten()]))[0, 1].item()
+    return rounded({"head": str(head), "templates": found})

@@ -10,17 +10,19 @@ from aot_helpers.base.results import rounded
 from aot_helpers.models.protocol import Model
 from aot_helpers.reading.logit_lens import lens, probability, rank
 from aot_helpers.text.corpora import load_corpus
-from chapters.nb20_logit_lens.templates import (
-    Fact,
-    Prompts,
-    by_kind,
-    counterfact,
-    our_facts,
-    predictions,
-    some,
+from chapters.nb20_logit_lens.measure import Prompts, predictions, subset, windows
+from evidence.support.nb20 import interventions
+from evidence.support.nb20.prompts import Fact, apart, by_kind, counterfact, facts, our_facts
+from evidence.support.nb20.readings import (
+    HEAD,
+    LOTS,
+    WHOSE,
+    K,
+    Readings,
+    by_norm,
+    read_prompts,
+    shared,
 )
-from evidence.support.nb20 import patching, readings, removals
-from evidence.support.nb20.readings import HEAD, LOTS, WHOSE, K, Readings, by_norm, shared
 
 EXAMPLE = "The capital of Norway is"
 TARGETS = ("attention output", "block output", "final")
@@ -50,7 +52,7 @@ def summary(values: Float[Tensor, "prompt layer *more"]) -> dict:
     return {name: rounded(part.tolist()) for name, part in found.items()}
 
 
-def shares(r: Readings) -> dict[str, Tensor]:
+def overlaps(r: Readings) -> dict[str, Tensor]:
     """Of any prompts: the words that a layer's parts share, and what becomes of the prediction."""
     found = {}
     for a in HEAD:
@@ -61,10 +63,9 @@ def shares(r: Readings) -> dict[str, Tensor]:
     first = torch.tensor(r.layers) == 0  # it has none before it
     for name, each in _pair(r, "attention output", "one before").items():
         found[name] = each.masked_fill(first, torch.nan)
-    k = r.ids["final"].shape[-1]
     for whose in WHOSE:
         ranks = r.numbers[f"rank of {whose} token"]
-        found[f"{whose} token in the top k"] = (ranks < k).float().mean(dim=2)
+        found[f"{whose} token in the top k"] = (ranks < K).float().mean(dim=2)
     return found | {"p of the prediction": r.numbers["p of the prediction"]}
 
 
@@ -72,7 +73,7 @@ def _pair(r: Readings, a: str, b: str) -> dict[str, Tensor]:
     return {f"{a} | {b}": shared(r.ids, a, b), f"{a} | {b}{OTHER}": shared(r.ids, a, b, True)}
 
 
-def more_shares(r: Readings) -> dict[str, Tensor]:
+def more_overlaps(r: Readings) -> dict[str, Tensor]:
     """Of full readings: heads ordered by norm, random sums, queries and keys, MLP values."""
     norm, found = r.numbers["norm"], {}
     for b in TARGETS:
@@ -82,8 +83,8 @@ def more_shares(r: Readings) -> dict[str, Tensor]:
         found[f"by norm: {made}"] = by_norm(norm, shared(r.ids, made, f"sum of {made}"))
     found["values by lot"] = shared(r.ids, "values by lot", "head of values by lot").mean(dim=2)
     found |= _pair(r, "query", "key") | _pair(r, "query without W_K", "key without W_Q")
-    for said in LOTS:
-        found |= _pair(r, f"query{said}", f"key of query{said}")
+    for suffix in LOTS:
+        found |= _pair(r, f"query{suffix}", f"key of query{suffix}")
     top = r._replace(ids=r.ids | {"top value": r.ids["value"][..., 0, :]})
     found |= _pair(top, "key", "top value")
     for name in ("attention", "attention to the first token"):
@@ -95,19 +96,20 @@ def more_shares(r: Readings) -> dict[str, Tensor]:
 
 
 def tests(
-    model: Model, prompts: Prompts, r: Readings, layers: list[int], seed: int = 0
+    model: Model, prompts: Prompts, layers: list[int], seed: int = 0
 ) -> dict[str, Float[Tensor, "prompt layer"]]:
-    """Every causal test in the chosen layers, which must have been read."""
-    clean, found, k = removals.clean_run(model, prompts), {}, r.ids["final"].shape[-1]
+    """Every causal test in the chosen layers."""
+    clean, found = interventions.clean_run(model, prompts), {}
     for layer in layers:
+        at = model, clean, layer
         one = {
-            "heads": removals.heads_off(model, clean, r, layer, seed),
-            "head": removals.head_off(model, clean, r, layer, seed),
-            "token": removals.value_off(model, clean, layer, seed),
-            "swap": removals.changed_tokens(model, clean, layer, seed),
-            "made-up heads": removals.random_heads_off(model, clean, layer, k, seed),
-            "made-up head": removals.random_head_off(model, clean, layer, k, seed),
-            "patch": patching.patched(model, clean, layer, seed),
+            "heads": interventions.heads_off(*at, K, seed),
+            "head": interventions.head_off(*at, K, seed),
+            "token": interventions.value_off(*at, seed),
+            "swap": interventions.changed_tokens(*at, seed),
+            "made-up heads": interventions.heads_off(*at, K, seed, random=True),
+            "made-up head": interventions.head_off(*at, K, seed, random=True),
+            "patch": interventions.patched(*at, seed),
         }
         for test, values in one.items():
             for name, each in values.items():
@@ -119,23 +121,18 @@ def tests(
     return found | behind
 
 
-def subjects(model: Model, prompts: Prompts, known: list[Fact] | None = None) -> int:
+def subjects(model: Model, prompts: Prompts, known: list[Fact]) -> int:
     """How many different things some facts are about: Norway once, in however many templates."""
-    asked = {
-        tuple(tokens[: last + 1].tolist())
-        for tokens, last in zip(prompts.tokens, prompts.last, strict=True)
-    }
-    known = our_facts() if known is None else known
-    return len(
-        {f.subject for f in known if tuple(model.tokenizer.encode(f.prompt).tolist()) in asked}
-    )
+    pairs = zip(prompts.tokens, prompts.last, strict=True)
+    asked = {tuple(tokens[: last + 1].tolist()) for tokens, last in pairs}
+    encode = model.tokenizer.encode
+    return len({fact.subject for fact in known if tuple(encode(fact.prompt).tolist()) in asked})
 
 
 def measure(
     model: Model,
     texts: list[str] | None = None,
-    counts: tuple[int, int, int] = (70, 40, 40),
-    k: int = K,
+    counts: tuple[int, int, int] = (60, 40, 40),
     seed: int = 0,
     known: list[Fact] | None = None,
 ) -> dict:
@@ -144,26 +141,37 @@ def measure(
     "said": what it says most of each kind, and how often a name (" Oslo"); "subjects": of facts,
     how many there are among the right ones, and among those tested.
 
-    texts: windows of these; None: facts, for a model that knows some: those known, or ours. counts:
-    how many prompts answered rightly, how many of each other kind, on how many the causal tests are
-    made. Of more than 8 layers every third is read, and the tests are made in every sixth, the last
-    among them.
-    Raises ValueError for a k beyond the vocabulary.
+    texts: windows of these; None: facts, for a model that knows some: those known, or ours; prompts
+    that begin alike are set `apart`. counts: how many prompts answered rightly, how many of each
+    other kind, on how many the causal tests are made. Of more than 8 layers every third is read,
+    and the tests are made in every sixth, the last among them.
     """
     n, n_others, n_tests = counts
     n_layers, d_vocab = model.config.n_layers, model.config.d_vocab
     many = n_layers > 8
     layers = [i for i in range(n_layers) if not many or (n_layers - 1 - i) % 3 == 0]
     tested = layers[::-1][:: 2 if many else 1][::-1]
-    kinds, found = by_kind(model, texts, n, n_others, seed, known), {"shares": {}, "said": {}}
-    right, few, compared = kinds["right"], slice(n_tests), "p of the prediction"
+    if texts is None:
+        known = known or our_facts()
+        kinds = by_kind(model, facts(model, known, seed), n, n_others, seed)
+        kinds = {kind: apart(each) for kind, each in kinds.items()}
+    else:
+        kinds = by_kind(model, windows(model, texts, len(texts), seed), n, n_others, seed)
+    right, compared = kinds["right"], "p of the prediction"
+    found = {"k": K, "d_vocab": d_vocab, "n_layers": n_layers, "n_heads": model.config.n_heads}
+    found |= {"layers": layers, "tested": tested, "seed": seed, "shares": {}, "said": {}}
+    found["prompts"] = {kind: len(prompts.last) for kind, prompts in kinds.items()}
+    found["n_tests"] = min(n_tests, len(right.last))
+    if texts is None:
+        some = (subset(right, slice(most)) for most in (n, n_tests))
+        found["subjects"] = [subjects(model, each, known) for each in some]
     for kind, prompts in kinds.items():
-        r = readings.read_prompts(model, prompts, k, layers, full=kind == "right", seed=seed)
-        numbers = shares(r) | (more_shares(r) if kind == "right" else {})
+        r = read_prompts(model, prompts, layers, full=kind == "right", seed=seed)
+        numbers = overlaps(r) | (more_overlaps(r) if kind == "right" else {})
         found["shares"][kind] = {name: summary(each) for name, each in numbers.items()}
         parts = {}
         if kind == "right":
-            out = tests(model, some(right, few), r.some(few), tested, seed)
+            out = tests(model, subset(right, slice(n_tests)), tested, seed)
             found["tests"] = {name: summary(each) for name, each in out.items()}
             parts = {"one half": slice(0, None, 2), "other half": slice(1, None, 2)}
         said = model.tokenizer.token_strings(predictions(model, prompts))
@@ -174,12 +182,7 @@ def measure(
             found["said"][f"{kind}, names"] = int(names.sum())
         for part, rows in parts.items():
             found["shares"][part] = {compared: summary(numbers[compared][rows])}
-    facts = {"k": k, "d_vocab": d_vocab, "n_layers": n_layers, "n_heads": model.config.n_heads}
-    how_many = {kind: len(prompts.last) for kind, prompts in kinds.items()}
-    facts |= {"layers": layers, "tested": tested, "prompts": how_many, "seed": seed}
-    if texts is None:
-        facts["subjects"] = [subjects(model, some(right, rows), known) for rows in (slice(n), few)]
-    return facts | {"n_tests": min(n_tests, how_many["right"])} | found
+    return found
 
 
 def mean(result: dict, name: str, kind: str = "right") -> float:
@@ -198,12 +201,9 @@ def first_minus_rest(result: dict, name: str, last: bool = False) -> float:
     return (rows[:, 0] - (rows[:, -1] if last else rows[:, 1:].mean(dim=1))).mean().item()
 
 
-def as_steep(result: dict, made: str) -> float:
-    """How much more the first of random vectors by norm shares with their sum than the others do,
-    over the same of real heads. made: "by lot", with the heads' norms; "by lot, of equal norm".
-    """
-    real = first_minus_rest(result, "by norm: head | attention output")
-    return first_minus_rest(result, f"by norm: heads {made}") / real
+def tested(result: dict, name: str) -> float:
+    """One number of a causal test: the mean over prompts and layers."""
+    return result["tests"][name]["mean"]
 
 
 def specific(result: dict, gone: str, words: str = "words") -> float:
@@ -211,49 +211,25 @@ def specific(result: dict, gone: str, words: str = "words") -> float:
     return tested(result, f"{gone}, {words}") - tested(result, f"{gone}, other words")
 
 
-def lost_more(result: dict, heads: str, which: str = "sharing", than: str = "others") -> float:
-    """By how much more a sum's words fall when some of its heads go than when as many others do.
-
-    heads: "heads", or "made-up heads", random vectors; which, than: as `chosen_heads` names them.
-    """
-    return specific(result, f"{heads}: {which}") - specific(result, f"{heads}: {than}")
-
-
-def tested(result: dict, name: str) -> float:
-    """One number of a causal test: the mean over prompts and layers."""
-    return result["tests"][name]["mean"]
-
-
-def by_rank(result: dict, equal: bool = False) -> dict[str, Float[Tensor, " rank"]]:
-    """I_k of heads, by norm, with their layer's sum and another prompt's; and of random vectors.
-
-    equal: of random vectors of equal norm as well.
-    """
-    names = {
-        "real heads": "head | attention output",
-        "real heads, another sum": f"head | attention output{OTHER}",
-        "random, same norms": "heads by lot",
-    } | ({"random, equal norms": "heads by lot, of equal norm"} if equal else {})
-    rows = result["shares"]["right"]
-    return {said: torch.tensor(rows[f"by norm: {n}"]["more"]).mean(0) for said, n in names.items()}
-
-
 @torch.no_grad()
-def example(model: Model, text: str = EXAMPLE) -> dict:
-    """One text, layer by layer: {"top": the top token after each layer, "p" and "rank": of what the
+def example(model: Model) -> dict:
+    """EXAMPLE, layer by layer: {"top": the top token after each layer, "p" and "rank": of what the
     model says in the end at that place}, each [layer, pos], the embedding first.
     """
-    tokens, strings = model.tokenizer.encode(text), model.tokenizer.token_strings
+    tokens, strings = model.tokenizer.encode(EXAMPLE), model.tokenizer.token_strings
     logits, cache = model.run_with_cache(tokens[None])
     streams = [cache[f"L{i}.resid_pre"][0] for i in range(model.config.n_layers)]
-    said, found = logits[0].argmax(dim=-1), {"top": [], "p": [], "rank": []}
-    for stream in (*streams, cache["final_resid"][0]):
-        now = lens(model, stream)
-        found["top"].append(strings(now.argmax(dim=-1)))
-        found["p"].append(probability(now, said).tolist())
-        found["rank"].append(rank(now, said).tolist())
-    tokens = {"tokens": strings(tokens), "said": strings(said)}
-    return rounded(tokens | found)
+    said = logits[0].argmax(dim=-1)
+    layers = [lens(model, stream) for stream in (*streams, cache["final_resid"][0])]
+    return rounded(
+        {
+            "tokens": strings(tokens),
+            "said": strings(said),
+            "top": [strings(each.argmax(dim=-1)) for each in layers],
+            "p": [probability(each, said).tolist() for each in layers],
+            "rank": [rank(each, said).tolist() for each in layers],
+        }
+    )
 
 
 def pretrained(model: Model, name: str) -> dict:
@@ -263,12 +239,12 @@ def pretrained(model: Model, name: str) -> dict:
     those of CounterFact, as in the source, where the hub gives it; the others for ours.
     """
     if name.startswith("docstrings"):
-        return measure(model, load_corpus("docstrings", "test", quiet=True).texts)
-    known, told = None, "ours"
+        texts = load_corpus("docstrings", "test", quiet=True).texts
+        return measure(model, texts, counts=(70, 40, 40))
+    known, source = None, "ours"
     if model.config.family == "gpt2":
         try:
-            known, told = counterfact(), "CounterFact"
+            known, source = counterfact(), "CounterFact"
         except OSError as error:
             print(f"{name} is asked for facts of ours: {error}")
-    found = measure(model, counts=(60, 40, 40), known=known)
-    return found | {"facts": told, "example": example(model)}
+    return measure(model, known=known) | {"facts": source, "example": example(model)}
