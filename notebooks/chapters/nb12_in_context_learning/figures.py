@@ -27,7 +27,6 @@ COLORS = {  # of the models, in every figure
 KIND = {"an invented name": "#8C6D1F", "three words": INK}  # of what the friend is called
 EDGES = [2, 3, 5, 9, 17, 33, 65, 97, 128]  # ranges of the index; the last is that of the score
 INDEX = {n: str(n) for n in (2, 4, 8, 16, 32, 64, 127)}  # ticks
-CROWD = "0.78"  # of lines that are told apart by nothing
 
 
 def more_context(
@@ -77,34 +76,24 @@ def by_index(
     data = {name: means_over_ranges(losses) for name, losses in curves.items()}
     top = max(3.4, 1.3 * max(max(y) for _, y in data.values()))
     styles = {name: "--" for name in curves if name.startswith("without")}
+    if crowd:
+        at, each = zip(*map(means_over_ranges, crowd), strict=True)
+        data = {crowd_name: (at[0], np.array(each))} | data
     figure = lines(
         data,
         title,
         "token index (log scale)",
         "loss (nats)",
-        colors=COLORS,
+        colors=COLORS | {crowd_name: PALE},
         marker="",
+        runs=True,
         styles=styles,
         x_log=True,
         x_ticks=INDEX,
+        x_range=(1.9, 130),
         y_range=(0, top),
     )
     (axis,) = figure.axes
-    axis.set_xlim(1.9, 130)
-    if crowd:
-        drawn = [means_over_ranges(losses) for losses in crowd]
-        for x, y in drawn:
-            axis.plot(x, y, color=CROWD, lw=1.1, zorder=1)
-        look = {"color": "0.5", "size": 9.5, "va": "center", "annotation_clip": False}
-        at = (1, max(y[-1] for _, y in drawn))
-        axis.annotate(
-            crowd_name,
-            at,
-            (4, 0),
-            xycoords=axis.get_yaxis_transform(),
-            textcoords="offset points",
-            **look,
-        )
     for name, mean in means.items():
         if name not in styles:
             axis.plot(range(1, len(mean) + 1), mean, ".", color=COLORS[name], ms=3.5, alpha=0.35)
