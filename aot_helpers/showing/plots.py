@@ -164,7 +164,6 @@ def lines(
     marker: str = "o",
     levels: Mapping[float, str] | None = None,
     x_log: bool = False,
-    y_log: bool = False,
     x_ticks: Mapping[float, str] | None = None,
     x_range: tuple[float | None, float | None] | None = None,
     y_range: tuple[float | None, float | None] | None = None,
@@ -203,7 +202,6 @@ def lines(
         axis.set(xlabel=x_label)
         if x_log:  # a linear scale is there already, with the ticks of x that are texts
             axis.set_xscale("log")
-        axis.set_yscale("log" if y_log else "linear")
         axis.set_ylabel(y_label if axis is axes[0, 0] or not shared else "")
         if x_ticks:
             axis.set_xticks(list(x_ticks), list(x_ticks.values()))
