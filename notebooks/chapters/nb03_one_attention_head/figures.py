@@ -8,8 +8,8 @@ from matplotlib.path import Path
 from torch import Tensor
 
 from aot_helpers.showing import diagrams
-from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE, VALUE
-from aot_helpers.showing.plots import grids
+from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHADES, SHARE, VALUE
+from aot_helpers.showing.plots import panels
 
 # The rows of `one_head` and the column of the query's token, in units of its canvas.
 Y_WORD, Y_STREAM, Y_VECTOR, Y_WEIGHT, Y_Z, Y_OUT = 7.6, 6.75, 5.3, 3.85, 2.1, 0.7
@@ -125,12 +125,24 @@ def taken_apart(
 
     sink: the head whose first column is marked, in its first pattern, as an attention sink.
     """
-    names = {"row_names": tokens, "column_names": tokens}
-    labels = {"x_label": "attended to (key)", "y_label": "attends (query)"}
-    figure = grids(maps, title, cell=0.16, **names, **labels)
-    row = list(maps).index(sink)
-    axis = figure.axes[row * len(maps[sink])]
-    axis.add_patch(Rectangle((0, 0), 1, len(tokens), fc="none", ec=QUERY, lw=1.6))
-    axis.text(5.7, 2, "the attention sink", color=QUERY, size=10, va="center")
-    axis.plot([1.1, 5.5], [2, 2], color=QUERY, lw=1)
+    n_columns, side = max(map(len, maps.values())), 0.15 * len(tokens)
+    size = n_columns * side + 1.3, len(maps) * (side + 0.3) + 1
+    figure, axes = panels(len(maps), n_columns, *size, title=title, sharex=True, sharey=True)
+    for line, (head, parts) in zip(axes, maps.items(), strict=True):
+        for axis, (name, pattern) in zip(line, parts.items(), strict=True):
+            axis.imshow(pattern.numpy(), vmin=0, vmax=1, cmap=SHADES)
+            axis.set_title(f"{head}, {name}", size=10.5)
+            axis.tick_params(length=0, labelsize=9)
+            axis.spines[:].set(visible=True, color="0.8")
+        line[0].set_yticks(range(len(tokens)), tokens)
+        line[0].set_ylabel("attends (query)")
+        if head == sink:
+            frame = Rectangle((-0.5, -0.5), 1, len(tokens), fc="none", ec=QUERY, lw=1.6)
+            line[0].add_patch(frame)
+            look = {"color": QUERY, "size": 10, "va": "center"}
+            line[0].text(5.2, 1.5, "the attention sink", **look)
+            line[0].plot([0.6, 5], [1.5, 1.5], color=QUERY, lw=1)
+    for axis in axes[-1]:
+        axis.set_xticks(range(len(tokens)), tokens, rotation=90)
+        axis.set_xlabel("attended to (key)")
     return figure
