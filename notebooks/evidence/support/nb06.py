@@ -9,6 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from aot_helpers.base.errors import check_whole
+
 Table = Float[Tensor, "present next"]
 
 
@@ -54,18 +56,15 @@ class MarkovChain:
         return torch.tensor(tokens)
 
 
-def markov_chain(d_vocab: int = 64, concentration: float = 0.1, seed: int = 0) -> MarkovChain:
-    """A random chain; each row is Dirichlet: the smaller the concentration, the fewer successors.
+def markov_chain(d_vocab: int, seed: int) -> MarkovChain:
+    """A random chain, in which a token has few likely successors: each row is Dirichlet(0.1).
 
-    Raises ValueError for fewer than 3 tokens or a concentration that is not above 0.
+    Raises ValueError for fewer than 3 tokens.
     """
-    if d_vocab < 3 or not concentration > 0:
-        raise ValueError(
-            f"need d_vocab >= 3 and concentration > 0, got {d_vocab} and {concentration}"
-        )
+    check_whole("d_vocab", d_vocab, 3)
     rng = random.Random(seed)
     n = d_vocab - 1  # without BOS
-    draws = [[rng.gammavariate(concentration, 1) + 1e-6 for _ in range(n)] for _ in range(n)]
+    draws = [[rng.gammavariate(0.1, 1) + 1e-6 for _ in range(n)] for _ in range(n)]
     P = torch.tensor(draws, dtype=torch.float64)
     P = P / P.sum(dim=1, keepdim=True)
     # The stationary distribution solves π P = π, Σ π = 1.
