@@ -13,10 +13,12 @@ Planted = dict[tuple[str, str], str]  # {(source, destination): out}
 
 
 def gap_frames(
-    tokenizer, sources: list[str], destinations: list[str], gap: str = "so then"
+    tokenizer, sources: list[str], destinations: list[str]
 ) -> Int[Tensor, "destination source 5"]:
-    """The texts BOS, source, gap, destination, as tokens: one for each destination and source."""
-    texts = [f"{source} {gap} {destination}" for destination in destinations for source in sources]
+    """The texts BOS, source, "so then", destination: one for each destination and source."""
+    texts = [
+        f"{source} so then {destination}" for destination in destinations for source in sources
+    ]
     rows = torch.stack([tokenizer.encode(text, bos=True) for text in texts])
     return rows.view(len(destinations), len(sources), -1)
 

@@ -32,9 +32,9 @@ def planted_copies(
     return texts, tokens, copies
 
 
-def best_words(logits: Float[Tensor, "1 pos d_vocab"], tokenizer, n: int = 2) -> dict[str, float]:
-    """{word: probability, to two digits} of the n likeliest words after the last place."""
-    best = logits[0, -1].softmax(dim=-1).topk(n)
+def best_words(logits: Float[Tensor, "1 pos d_vocab"], tokenizer) -> dict[str, float]:
+    """{word: probability, to two digits} of the two likeliest words after the last place."""
+    best = logits[0, -1].softmax(dim=-1).topk(2)
     shares = [round(share, 2) for share in best.values.tolist()]
     return dict(zip(tokenizer.token_strings(best.indices), shares, strict=True))
 

@@ -74,13 +74,13 @@ def lifts(model: Model, cache: dict, writer: Head, reader: Head) -> Float[Tensor
 
 
 def threshold_heads(
-    model: Model, tokens: Texts, least: float = 2
+    model: Model, tokens: Texts
 ) -> tuple[list[Head], list[Head], Head, Float[Tensor, "reader token"]]:
     """Of two layers: the induction heads, the heads whose constant keeps them on BOS, the
     previous-token head, and by how much those heads together lift BOS for each induction head.
 
-    A constant: the notes of a head of layer 0 lift BOS by `least` or more, as a mean over tokens
-    and induction heads. tokens: BOS, then a segment of random tokens twice.
+    A constant: the notes of a head of layer 0 lift BOS by 2 or more, as a mean over tokens and
+    induction heads. tokens: BOS, then a segment of random tokens twice.
     """
     with torch.no_grad():
         cache = model.run_with_cache(tokens)[1]
@@ -88,7 +88,7 @@ def threshold_heads(
     readers = [Head(1, h) for h in range(len(scores)) if scores[h] > 0.5]
     earlier = [Head(0, h) for h in range(model.config.n_heads)]
     lift = {w: torch.stack([lifts(model, cache, w, r) for r in readers]) for w in earlier}
-    writers = [w for w in earlier if lift[w].mean() >= least]
+    writers = [w for w in earlier if lift[w].mean() >= 2]
     previous = Head(0, int(head_scores(model, tokens, "previous").scores[0].argmax()))
     return readers, writers, previous, sum(lift[w] for w in writers)
 
