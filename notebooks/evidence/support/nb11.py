@@ -10,7 +10,6 @@ from torch import Tensor
 from aot_helpers.models.losses import copy_losses, in_context_score, next_token_losses
 from aot_helpers.models.protocol import Edits, Head, Model, all_heads
 from aot_helpers.reading.interventions import ablate, freeze_patterns, merge, patch_heads
-from aot_helpers.reading.norms import frozen_norm
 from aot_helpers.reading.paths import check_additive, check_next_token
 from aot_helpers.text.tokenization import Tokenizer
 from chapters.nb11_causal_tests.measure import as_long_as
@@ -245,31 +244,25 @@ def term_importance(model: Model, tokens: Int[Tensor, "batch pos"]) -> Float[Ten
 
     The last entry is the loss of the model, and the drop from entry n - 1 to entry n what the terms
     of order n are worth once the shorter ones are there (framework paper, "Term Importance
-    Analysis"). The patterns, and the σ of norms, stay those of the true run, so that the logits are
-    a sum over paths. Biases count with the head or norm that adds them. Raises ValueError for
-    models with MLPs and those that normalize after each layer.
+    Analysis"). The patterns stay those of the true run, so that the logits are a sum over paths.
+    Raises ValueError for models with MLPs or norms.
     """
-    check_additive(model, frozen_sigma=True)
+    check_additive(model)
     check_next_token(tokens)
-    losses, n_layers = [], model.config.n_layers
+    losses, layers = [], range(model.config.n_layers)
     with torch.no_grad():
         _, cache = model.run_with_cache(tokens)
-        streams = [f"L{i}.resid_pre" for i in range(n_layers)] + ["final_resid"]
-        norms = [model.attention_norm(i) for i in range(n_layers)] + [model.final_norm()]
-        reads = [f"L{i}.ln1_out" for i in range(n_layers)] + ["ln_final_out"]
-        normed = [frozen_norm(*each) for each in zip(norms, map(cache.get, streams), strict=True)]
-        biases = [cache[r] - f(cache[s]) for r, f, s in zip(reads, normed, streams, strict=True)]
-        frozen = {f"L{i}.pattern": cache[f"L{i}.pattern"] for i in range(n_layers)}
-        start = cache[streams[0]]
-        written = [torch.zeros_like(start) for _ in range(n_layers)]
+        frozen = {f"L{i}.pattern": cache[f"L{i}.pattern"] for i in layers}
+        start = cache["L0.resid_pre"]
+        written = [torch.zeros_like(start) for _ in layers]
         # Each round lets every layer read what the layers before it wrote in the round before,
         # nothing in the first: a path gets one head longer per round.
-        for _ in range(n_layers + 1):
+        for _ in range(len(layers) + 1):
             resid, edits = start, dict(frozen)
-            for name, norm, bias, wrote in zip(reads, normed, biases, [*written, 0], strict=True):
-                edits[name] = norm(resid) + bias
-                resid = resid + wrote
-            logits, cache = model.run_with_cache(tokens, edits=edits)
+            for i in layers:
+                edits[f"L{i}.ln1_out"] = resid
+                resid = resid + written[i]
+            logits, cache = model.run_with_cache(tokens, edits=edits | {"ln_final_out": resid})
             losses.append(next_token_losses(logits, tokens).mean())
-            written = [cache[f"L{i}.attn_out"] for i in range(n_layers)]
+            written = [cache[f"L{i}.attn_out"] for i in layers]
     return torch.stack(losses)
