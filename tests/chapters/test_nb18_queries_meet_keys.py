@@ -10,7 +10,6 @@ from aot_helpers.base import results
 from aot_helpers.models.protocol import Head
 from chapters.nb18_queries_meet_keys import figures as drawings
 from chapters.nb18_queries_meet_keys import geometry, shifting
-from chapters.nb18_queries_meet_keys import measure as study
 from chapters.nb18_queries_meet_keys.exercises import PAGES
 from chapters.nb18_queries_meet_keys.geometry import QueriesKeys, distances
 from figure_checks import check_figures
@@ -26,15 +25,6 @@ def points(n_texts=3, n=10, d_head=6, seed=0):
     return QueriesKeys(2 * q, k, text, pos)
 
 
-# ---- measures ----
-
-
-def test_induction_heads_are_found_on_the_maps_of_equal_lengths():
-    found = study.induction_heads(["stories-2l"])
-    assert len(found["equal lengths"]) == 2
-    assert min(found["equal lengths"]) > 0.9 > 0.5 > max(found["the correlation"])
-
-
 # ---- figures ----
 
 
@@ -42,13 +32,12 @@ def test_figures_can_be_read():
     v, words = points(), ["x", "y"]
     q, k = v.q[:, :2], v.k[:, :2]
     near, far = (q[:2], 0.01 * k[:2]), (q[:2], 5 * k[:2])
-    curves, scales = {"one": [0.1, 0.9], "two": [0.8, 0.2]}, [0.2, 1, 5]
+    scales = [0.2, 1, 5]
     found = {"in all 32 numbers": [0.1, 0.5, 0.9], "on the map": [0.1, 0.8, 0.1]}
     check_figures(
         drawings.toy({"near": near, "far": far}, words, "title"),
         drawings.toy({"near": near}, words, "title", links="nearest", center=True),
         drawings.at_a_glance(MINILM, "title", notes={Head(0, 2): "before"}),
-        drawings.exchange([0, 1], curves, "title"),
         drawings.at_scales({"c = 1": (q, k), "c = 5": (q, k)}, torch.arange(len(q)), v, "title"),
         drawings.choosing(scales, found, [-0.9, 0.5, -1], 1.1, "title"),
         shifting.frames(shifting.Shifted(MINILM), shifting.DRAWN, (0, 4, 8), "title"),

@@ -150,14 +150,6 @@ def at_a_glance(
     return figure
 
 
-def exchange(steps: Sequence[float], found: Mapping[str, Sequence[float]], title: str) -> Figure:
-    """At each step of a head's shift, how often the nearest key is of each kind: {kind: shares}."""
-    curves = {name: (steps, each) for name, each in found.items()}
-    labels = "how much of the shift is added to the keys", "share of the queries"
-    hues = dict(zip(found, (INK, SHARE), strict=True))
-    return plots.lines(curves, title, *labels, colors=hues, y_range=(0, 1), width=7.5)
-
-
 def at_scales(
     maps: Mapping[str, tuple[Float[Tensor, "point 2"], Float[Tensor, "point 2"]]],
     right: Int[Tensor, " point"],

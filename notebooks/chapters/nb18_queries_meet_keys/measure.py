@@ -1,26 +1,13 @@
-"""What notebook 18 reads of its results files, and what maps of induction heads find."""
+"""What notebook 18 reads of its results files."""
 
 import base64
-from collections.abc import Sequence
 
 import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from aot_helpers.models.checkpoints import load_checkpoint
-from aot_helpers.models.protocol import Head, all_heads
-from aot_helpers.reading.heads import induction_scores
-from aot_helpers.text.batches import repeated_tokens
-from chapters.nb18_queries_meet_keys.geometry import (
-    chosen_scales,
-    distances,
-    joint_map,
-    norm_scale,
-    placed,
-    queries_and_keys,
-    scale_curve,
-)
+from aot_helpers.models.protocol import Head
 
 
 def unpacked(text: str, width: int) -> Int[Tensor, "point width"]:
@@ -64,25 +51,3 @@ def head_of(result: dict, head: Head) -> dict:
             return each
     size = f"{result['n_layers']} layers of {result['n_heads']} heads"
     raise ValueError(f"there is no head {head}: {result['model']} has {size}, counted from 0")
-
-
-def induction_heads(names: Sequence[str], seed: int = 0) -> dict[str, list[float]]:
-    """What maps of induction heads find, whose right key is known, at two scales.
-
-    Each token of the second copy should lie nearest to the key after its twin. The scales are that
-    of equal lengths and, of SCALES, that of the lowest weighted correlation.
-    """
-    n, found = 16, {"equal lengths": [], "the correlation": []}
-    texts = repeated_tokens(1024, n, 4, seed=seed)
-    for model in map(load_checkpoint, names):
-        scores = induction_scores(model, repeated_tokens(1024, 24, 8, seed=seed + 1))
-        heads = [head for head in all_heads(model) if scores[head] >= 0.5]
-        for v in queries_and_keys(model, texts, heads).values():
-            asked, later = v.pos > n, ~v.allowed(causal=True)
-            right = torch.arange(len(v.pos)) - n + 1
-            chosen = 1 / norm_scale(v.q, v.k), chosen_scales(scale_curve(v.q, v.k)[0]).item()
-            for shares, c in zip(found.values(), chosen, strict=True):
-                apart = distances(*joint_map(*placed(v.q, v.k, c, shift=True), seed=seed))
-                hits = apart.masked_fill(later, torch.inf).argmin(dim=1) == right
-                shares.append(hits[asked].double().mean().item())
-    return found
