@@ -7,13 +7,6 @@ import torch
 
 from aot_helpers.teaching.exercises import NotYet, attempted
 from aot_helpers.teaching.exercises.references import read_tensor
-from chapters.nb18_queries_meet_keys.geometry import (
-    CLOSE,
-    close_correlation,
-    close_threshold,
-    distances,
-    placed,
-)
 
 
 def stands_out(scores):
@@ -30,7 +23,7 @@ def _stands_out_check(answer):
     scores = q @ k.T
     (found,) = _tensors(answer(scores.clone()), (12, 9))
     # Keys so small that their lengths do not count: the nearest one, after the shift.
-    nearest = distances(*placed(q, k, 1e4, shift=True)).argmin(dim=-1)
+    nearest = distances(1e4 * q, _shifted(1e4 * q, k / 1e4)).argmin(dim=-1)
     right = int((found.argmax(dim=-1) == nearest).sum())
     if right == len(q):
         other = int((scores.argmax(dim=-1) != nearest).sum())
@@ -75,10 +68,24 @@ def _move(answer, map_changes, queries, keys):
     if map_changes is not False:
         said = "The move is right, but not the guess: the keys are shifted onto the mean query."
         raise NotYet(f"{said} Where is that now?")
-    before, after = (distances(*placed(each, k, 1.0, shift=True)) for each in (q, q + shift))
+    before, after = (distances(each, _shifted(each, k)) for each in (q, q + shift))
     change = (after - before).abs().max()
     said = "all four attend most to mice, and on the map with shifted keys distances change by"
     return f"{said} {change:.2f}: what all queries share is not on it"
+
+
+def distances(q, k):
+    """The Euclidean distance of each query to each key, exact also where the vectors are long."""
+    return torch.cdist(q, k, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def _cosines(q, k):
+    return torch.cosine_similarity(q[:, None], k, dim=-1)
+
+
+def _shifted(q, k):
+    """The keys, all moved by one vector, so that their mean is that of the queries."""
+    return k + q.mean(dim=0) - k.mean(dim=0)
 
 
 def _pairs(seed):
@@ -100,7 +107,7 @@ def _why_right(q, k, found, right):
     """Why the map is still right for some queries, as the key that has grown most tells it."""
     grown = (found.norm(dim=-1) / k.norm(dim=-1)).argmax()
     repelled = int((q @ k[grown] < 0)[right].sum())
-    nearest = int((distances(q, k, "cosine").argmin(dim=1) == grown)[right].sum())
+    nearest = int((_cosines(q, k).argmax(dim=1) == grown)[right].sum())
     return (
         f" Of the {int(right.sum())} that it is right for in the first such set, {repelled} have "
         f"a negative score with the key that has grown most, and {nearest} lie nearest to it."
@@ -113,10 +120,10 @@ def _broken(answer):
         q, k = _pairs(seed)
         k = torch.nn.functional.normalize(k, dim=-1)
         (found,) = _tensors(answer(q.clone(), k.clone()), (9, 3))
-        apart = distances(q, found, "cosine")
-        if (change := (apart - distances(q, k, "cosine")).abs().max().item()) > 1e-5:
+        cosines = _cosines(q, found)
+        if (change := (cosines - _cosines(q, k)).abs().max().item()) > 1e-5:
             raise NotYet(f"A cosine distance has changed by {change:.2g}: the map would show it.")
-        right = apart.argmin(dim=1) == (q @ found.T).argmax(dim=1)
+        right = cosines.argmax(dim=1) == (q @ found.T).argmax(dim=1)
         left.append(int(right.sum()))
         if left[-1] > 2:
             why = why or _why_right(q, k, found, right)
@@ -128,12 +135,14 @@ def _broken(answer):
     return f"{said}: lengths decide what is attended to, and cosine distance cannot show them"
 
 
-def _fooled(answer):
+def _fooled(answer, weighted_correlation):
+    """weighted_correlation: that of the tour, of distances and scores [query, key]."""
     q, k = _tensors(answer(), (100, 8), (100, 8))
     apart, scores = distances(q, k), q @ k.T
     if len(apart.unique()) < 0.9 * apart.numel():
         raise NotYet("Many of your distances are equal: make no two vectors alike.")
-    r, n = close_correlation(scores, apart, close_threshold(apart, CLOSE))
+    r = weighted_correlation(apart, scores)
+    close = apart < apart.quantile(0.005)
     right = int((apart.argmin(dim=1) == scores.argmax(dim=1)).sum())
     said = f"The correlation is {r:.2f}, and the nearest key is the argmax key for {right} of 100"
     if not r <= -0.9:
@@ -141,9 +150,9 @@ def _fooled(answer):
     if right > 5:
         why = "for short keys the nearest one has the largest score. What if keys are long?"
         raise NotYet(f"{said} queries, 5 at most: {why}")
-    owner = min((apart < close_threshold(apart, CLOSE)).any(dim=d).sum() for d in (0, 1))
+    owner = min(close.any(dim=d).sum() for d in (0, 1))
     said = said[0].lower() + said[1:]
-    return f"{said} queries; its {n} pairs share {int(owner)} of your vectors"
+    return f"{said} queries; its {int(close.sum())} pairs share {int(owner)} of your vectors"
 
 
 CHECKS = {"18.1": _stands_out_check, "18.2": _move, "18.3": _broken, "18.4": _fooled}

@@ -15,8 +15,7 @@ from torch import Tensor
 from aot_helpers.models.protocol import Head
 from aot_helpers.showing import plots
 from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE
-from chapters.nb18_queries_meet_keys.geometry import QueriesKeys
-from chapters.nb18_queries_meet_keys.measure import map_of, places
+from chapters.nb18_queries_meet_keys.measure import QueriesKeys, map_of, places
 
 SHADES = {
     color: LinearSegmentedColormap.from_list("cloud", ["#F2F2F2", color, "#1A1A1A"])

@@ -1,13 +1,28 @@
 """What notebook 18 reads of its results files."""
 
 import base64
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aot_helpers.models.protocol import Head
+
+
+class QueriesKeys(NamedTuple):
+    """A head's queries and keys at all positions of some texts, and where each of them stands."""
+
+    q: Float[Tensor, "point d_head"]
+    k: Float[Tensor, "point d_head"]
+    text: Int[Tensor, " point"]
+    pos: Int[Tensor, " point"]
+
+    def allowed(self, causal: bool) -> Bool[Tensor, "point point"]:
+        """True where a query (row) may look at a key: in its text, and not later if causal."""
+        same = self.text[:, None] == self.text
+        return same & (self.pos[:, None] >= self.pos) if causal else same
 
 
 def unpacked(text: str, width: int) -> Int[Tensor, "point width"]:

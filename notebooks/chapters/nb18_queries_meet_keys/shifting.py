@@ -12,7 +12,7 @@ from aot_helpers.models.protocol import Head
 from aot_helpers.showing import plots
 from aot_helpers.showing.diagrams import INK, KEY, PALE, QUERY, SHARE
 from aot_helpers.showing.widgets import Page
-from chapters.nb18_queries_meet_keys.geometry import QueriesKeys
+from chapters.nb18_queries_meet_keys.measure import QueriesKeys
 
 HEAD = Head(1, 9)  # of MiniLM, whose keys lie along a line in the order of their positions
 DRAWN = 13  # of the first text: the query that is drawn first

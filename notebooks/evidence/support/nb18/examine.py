@@ -10,7 +10,7 @@ from torch import Tensor
 from aot_helpers.base.results import rounded
 from aot_helpers.models.protocol import Head, Model
 from chapters.nb18_queries_meet_keys import shifting
-from chapters.nb18_queries_meet_keys.geometry import (
+from evidence.support.nb18.geometry import (
     SCALES,
     QueriesKeys,
     distances,

@@ -15,7 +15,8 @@ from torch import Tensor
 from aot_helpers.base.errors import check_whole
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer
-from chapters.nb18_queries_meet_keys.geometry import (
+from chapters.nb18_queries_meet_keys.measure import map_of, places, top_keys
+from evidence.support.nb18.geometry import (
     QueriesKeys,
     at_each_scale,
     close_threshold,
@@ -24,7 +25,6 @@ from chapters.nb18_queries_meet_keys.geometry import (
     placed,
     scale_curve,
 )
-from chapters.nb18_queries_meet_keys.measure import map_of, places, top_keys
 from evidence.support.nb18.texts import NOUNS, PRONOUNS, words_of
 
 IN_FULL = (1.0, 5.0)  # the values of c at which all d_head numbers are asked for nearest keys

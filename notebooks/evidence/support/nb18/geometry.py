@@ -8,7 +8,6 @@ multiplied by c and keys divided by it; distances do not. All numbers are float6
 import math
 import warnings
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,25 +16,12 @@ from torch import Tensor
 
 from aot_helpers.base.errors import unknown_name
 from aot_helpers.models.protocol import Head, Model, all_heads, check_head, check_tokens
+from chapters.nb18_queries_meet_keys.measure import QueriesKeys
 
 SCALES = (0.2, 0.4, 0.8, 1.0, 1.25, 2.5, 5.0)  # the values of c in S1, section 1.2
 CLOSE = 0.005  # S1's close pairs: below the 0.5th percentile of the distances
 METRICS = ("euclidean", "cosine")
 METHODS = ("tsne", "umap")
-
-
-class QueriesKeys(NamedTuple):
-    """A head's queries and keys at all positions of some texts, and where each of them stands."""
-
-    q: Float[Tensor, "point d_head"]
-    k: Float[Tensor, "point d_head"]
-    text: Int[Tensor, " point"]
-    pos: Int[Tensor, " point"]
-
-    def allowed(self, causal: bool) -> Bool[Tensor, "point point"]:
-        """True where a query (row) may look at a key: in its text, and not later if causal."""
-        same = self.text[:, None] == self.text
-        return same & (self.pos[:, None] >= self.pos) if causal else same
 
 
 def queries_and_keys(
