@@ -8,7 +8,6 @@ import torch
 from aot_helpers.base import results
 from aot_helpers.models.protocol import Head
 from chapters.nb18_queries_meet_keys import figures as drawings
-from chapters.nb18_queries_meet_keys import shifting
 from chapters.nb18_queries_meet_keys.exercises import PAGES
 from chapters.nb18_queries_meet_keys.measure import QueriesKeys
 from figure_checks import check_figures
@@ -34,12 +33,15 @@ def test_figures_can_be_read():
     found = {"in all 32 numbers": [0.1, 0.5, 0.9], "on the map": [0.1, 0.8, 0.1]}
     check_figures(
         drawings.toy({"near": near, "far": far}, words, "title"),
-        drawings.toy({"near": near}, words, "title", links="nearest", center=True),
         drawings.at_a_glance(MINILM, "title", notes={Head(0, 2): "before"}),
         drawings.at_scales({"c = 1": (q, k), "c = 5": (q, k)}, torch.arange(len(q)), v, "title"),
         drawings.choosing(scales, found, [-0.9, 0.5, -1], 1.1, "title"),
-        shifting.frames(shifting.Shifted(MINILM), shifting.DRAWN, (0, 4, 8), "title"),
+        drawings.shift_steps(MINILM, 13, "title"),
     )
+
+
+def test_the_view_of_moved_keys_fits_in_a_page():
+    assert len(drawings.shift_view(MINILM, 13, "a title").html()) < 80_000
 
 
 # ---- exercises ----
@@ -94,12 +96,3 @@ ANSWERS = [
     ("18.4", lambda: (torch.ones(100, 8), torch.ones(100, 8)), "no two vectors alike"),
     ("18.4", lambda: None, "not attempted"),
 ]
-
-
-# ---- keys that are moved step by step ----
-
-
-def test_the_view_of_moved_keys_carries_the_published_film():
-    shown = shifting.Shifted(results.read("geometry/minilm"))
-    view = shifting.view(shown, shifting.DRAWN, "a title")
-    assert len(view.html()) < 80_000 and view.data["liked"][0] > 0.7 > 0.3 > view.data["liked"][-1]

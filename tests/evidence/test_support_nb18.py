@@ -9,8 +9,7 @@ import torch
 from aot_helpers.base import results
 from aot_helpers.models.protocol import Head
 from chapters.nb18_queries_meet_keys import measure as reading
-from chapters.nb18_queries_meet_keys import shifting
-from chapters.nb18_queries_meet_keys.measure import QueriesKeys
+from chapters.nb18_queries_meet_keys.measure import N_TEXTS, SNAKE, QueriesKeys
 from evidence.support.nb18 import examine, figures, geometry, measure
 from evidence.support.nb18.geometry import (
     close_correlation,
@@ -101,7 +100,7 @@ def test_what_is_found_on_a_map_is_counted_within_texts():
     # Causal: the first query has no choice, and none may look at a later key.
     assert measure.found_on_map(small_result([0, 1, 0], causal=True), head) == 1
     assert measure.found_on_map(small_result([0, 0, 0], causal=True), head) == 0.5
-    text, pos = reading.places(small_result([0, 0, 0]))
+    text, pos = reading.positions(small_result([0, 0, 0]))
     assert text.tolist() == [0, 0, 0, 1, 1, 1] and pos.tolist() == [0, 1, 2, 0, 1, 2]
 
 
@@ -185,12 +184,10 @@ def test_a_models_result_fits_in_json_and_comes_back(make_model, tmp_path, monke
     again = results.read("tiny", tmp_path)
     assert again["heads"] == result["heads"]
     assert again["tokens"][0] == Numbers().token_strings(texts()[0])
-    q, k = reading.map_of(again, Head(1, 1), "tsne")
+    q, k = reading.head_map(again, Head(1, 1))
     assert q.shape == k.shape == (120, 2) and 0 <= torch.cat([q, k]).min() <= 255
     with pytest.raises(ValueError, match="no head L2H0: tiny has 2 layers of 2 heads"):
         reading.head_of(again, Head(2, 0))
-    with pytest.raises(ValueError, match="tiny has no map by 'umap'"):
-        reading.map_of(again, Head(0, 0), "umap")
 
 
 def test_a_results_file_has_the_nearest_keys_of_two_scales():
@@ -201,8 +198,8 @@ def test_a_results_file_has_the_nearest_keys_of_two_scales():
 
 
 def test_the_shift_exchanges_the_two_kinds_of_keys():
-    v = shifting.vectors_of(MINILM)
-    film, allowed = shifting.Shifted(MINILM).film, v.allowed(causal=False)
+    v = reading.snake_vectors(MINILM)
+    film, allowed = reading.head_of(MINILM, SNAKE)["shift film"], v.allowed(causal=False)
     for part in (0, -1):
         k = v.k + (film["shares"][part] * (v.q.mean(dim=0) - v.k.mean(dim=0)))
         apart = distances(v.q, k)
@@ -211,8 +208,6 @@ def test_the_shift_exchanges_the_two_kinds_of_keys():
         ]
         assert np.allclose(found, [film["liked"][part], film["above"][part]], atol=0.02)
     assert film["liked"][0] > film["liked"][-1] and film["above"][0] < film["above"][-1]
-    with pytest.raises(ValueError, match="has no vectors of L0H0"):
-        shifting.vectors_of(MINILM, Head(0, 0))
 
 
 def test_a_packed_map_keeps_its_shape():
@@ -280,20 +275,17 @@ def test_the_film_of_moved_keys_is_what_its_vectors_say():
     text = torch.arange(6).repeat_interleave(8)
     v = QueriesKeys(q, k, text, torch.arange(8).repeat(6))
     film = examine.shift_film(v)
-    kept = QueriesKeys(*(each[text < shifting.TEXTS] for each in v))
+    kept = QueriesKeys(*(each[text < N_TEXTS] for each in v))
     moved = kept.k + kept.q.mean(dim=0) - kept.k.mean(dim=0)
     for at, keys in ((0, kept.k), (-1, moved)):
         apart = torch.cdist(kept.q, keys).masked_fill(~kept.allowed(False), torch.inf)
         best = (kept.q @ kept.k.T).masked_fill(~kept.allowed(False), -torch.inf).argmax(dim=-1)
         liked = (apart.argmin(dim=-1) == best).double().mean().item()
         assert film["liked"][at] == pytest.approx(liked)
-    heads, tokens = [{"head": "L1H9", "shift film": film}], [["a"] * 8] * 6
-    shown = shifting.Shifted({"model": "m", "heads": heads, "tokens": tokens})
-    assert shown.maps.shape == (len(examine.SHARES), 2 * 4 * 8, 2) and abs(shown.maps).max() <= 1
+    maps = [reading.unpacked(each, 2) for each in film["maps"]]
+    assert {each.shape for each in maps} == {(2 * 4 * 8, 2)} and len(maps) == len(examine.SHARES)
     pattern = (q[:8] @ (k[:8] + 3).T / 6**0.5).softmax(dim=-1)  # the same for keys moved alike
-    assert abs(shown.attention - pattern.numpy()).max() <= 1 / 255
-    with pytest.raises(ValueError, match=r"m has no film of L0H0: run make data WHAT=geometry"):
-        shifting.Shifted({"model": "m", "heads": heads, "tokens": tokens}, Head(0, 0))
+    assert (reading.unpacked(film["attention"], 8) / 255 - pattern).abs().max() <= 1 / 255
 
 
 def test_pieces_are_put_together_to_words():
@@ -334,9 +326,6 @@ def test_figures_can_be_read():
     v = points()
     q, k = v.q[:, :2], v.k[:, :2]
     check_figures(figures.clouds({"one": (q, k), "two": (k, q)}, "title", v.pos))
-    shown = shifting.Shifted(MINILM)
-    (frame, long), *_ = figures.film(shown, shifting.DRAWN, "a title")
-    assert frame.shape == (450, 378, 3) and long == 900
 
 
 # ---- what is read from a model ----

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 from torch import Tensor
@@ -15,7 +16,16 @@ from torch import Tensor
 from aot_helpers.models.protocol import Head
 from aot_helpers.showing import plots
 from aot_helpers.showing.diagrams import DPI, INK, KEY, PALE, QUERY, SHARE
-from chapters.nb18_queries_meet_keys.measure import QueriesKeys, map_of, places
+from aot_helpers.showing.widgets import Page
+from chapters.nb18_queries_meet_keys.measure import (
+    N_TEXTS,
+    SNAKE,
+    QueriesKeys,
+    head_map,
+    head_of,
+    positions,
+    unpacked,
+)
 
 SHADES = {
     color: LinearSegmentedColormap.from_list("cloud", ["#F2F2F2", color, "#1A1A1A"])
@@ -30,43 +40,37 @@ def toy(
     panels: Mapping[str, tuple[Float[Tensor, "pos 2"], Float[Tensor, "pos 2"]]],
     tokens: Sequence[str],
     title: str,
-    links: str = "attention",
-    center: bool = False,
-    alike: bool = False,
 ) -> Figure:
     """Queries (round) and keys (square) of a few tokens, {title: (q, k)}: nouns across, verbs up.
 
-    links: "attention", lines as wide as the share, or "nearest", a line from each query to its
-    nearest key, solid if that is its argmax key. Keys that lie close together are shown larger in
-    an inset. center: mark the mean query by a cross. alike: the same axes in all panels, so that
-    what has moved can be seen.
+    A line leads from each query to its nearest key, solid if that is its argmax key; a cross marks
+    the mean query. Keys that lie close together are shown larger in an inset.
     """
-    key = KINDS | (NEAREST if links == "nearest" else {})
-    figure, axes = plots.panels(1, len(panels), 3.5 * len(panels), 3.5, title=title, key=key)
-    pairs = [(np.asarray(q), np.asarray(k)) for q, k in panels.values()]
+    size = 3.5 * len(panels), 3.5
+    figure, axes = plots.panels(1, len(panels), *size, title=title, key=KINDS | NEAREST)
     named = []  # axes, and what is named in each
-    for axis, name, (q, k) in zip(axes[0], panels, pairs, strict=True):
-        points = np.concatenate([*sum(pairs, ())] if alike else [q, k])
+    for axis, (name, pair) in zip(axes[0], panels.items(), strict=True):
+        q, k = map(np.asarray, pair)
         axis.set(xlabel="noun", ylabel="verb")
         axis.set_title(name, **plots.TITLE)
         queries = {token: (*at, QUERY) for token, at in zip(tokens, q, strict=True)}
+        queries["mean query"] = (*q.mean(axis=0), INK)
         # With a space, for a token names its query as well.
         keys = {f"{token} ": (*at, KEY) for token, at in zip(tokens, k, strict=True)}
-        if center:
-            queries["mean query"] = (*q.mean(axis=0), INK)
+        points = np.concatenate([q, k])
         if np.ptp(k, axis=0).max() > 0.15 * np.ptp(points, axis=0).max():
-            _pairs(axis, q, k, links, center, _around(points, 0.2))
+            _nearest_pairs(axis, q, k, _around(points, 0.2))
             named.append((axis, queries | keys))
             continue
         (left, right), (low, high) = _around(points, 0.2)
         room = 0.75 * (high - low)  # for the inset below
-        _pairs(axis, q, k, links, center, ((left, right), (low - room, high)))
+        _nearest_pairs(axis, q, k, ((left, right), (low - room, high)))
         inset = axis.inset_axes([0.02, 0.02, 0.6, 0.41], xticks=[], yticks=[])  # of the keys alone
-        _pairs(inset, q, k, links, center, _around(k, 0.45))
+        _nearest_pairs(inset, q, k, _around(k, 0.45))
         inset.spines[:].set(visible=True, color="0.4")
         axis.indicate_inset_zoom(inset, edgecolor="0.4")
         named += [(axis, queries), (inset, keys)]
-    figure.draw_without_rendering()  # so that the places of points are known
+    figure.draw_without_rendering()  # so that the positions of points are known
     for axis, names in named:
         plots.name_points(axis, names)
     return figure
@@ -78,22 +82,16 @@ def _around(points: Float[np.ndarray, "point 2"], margin: float) -> list[tuple[f
     return list(zip(low - margin * (high - low), high + margin * (high - low), strict=True))
 
 
-def _pairs(axis, q, k, links, center, limits):
-    """Points of queries and keys within limits, lines between them, a cross at the mean query."""
-    pattern = np.exp(q @ k.T) / np.exp(q @ k.T).sum(-1, keepdims=True)
-    apart = np.linalg.norm(q[:, None] - k, axis=-1)
-    for i, j in np.ndindex(pattern.shape):
-        if links == "attention":
-            look = {"lw": 4.5 * pattern[i, j], "color": SHARE, "alpha": 0.6}
-        else:
-            right = j == pattern[i].argmax()
-            look = {"color": INK if right else "0.5", "ls": "-" if right else (0, (4, 3))}
-            look["lw"] = 1.7 if j == apart[i].argmin() else 0
-        axis.plot(*zip(q[i], k[j], strict=True), zorder=1, **look)
+def _nearest_pairs(axis, q, k, limits):
+    """Points of queries and keys within limits, a line from each query to its nearest key."""
+    nearest = np.linalg.norm(q[:, None] - k, axis=-1).argmin(axis=1)
+    for i, j in enumerate(nearest):
+        is_argmax = j == (k @ q[i]).argmax()
+        look = {"color": INK, "ls": "-"} if is_argmax else {"color": "0.5", "ls": (0, (4, 3))}
+        axis.plot(*zip(q[i], k[j], strict=True), lw=1.7, zorder=1, **look)
     draw_cloud(axis, q, QUERY, "o", 60)
     draw_cloud(axis, k, KEY, "s", 52)
-    if center:
-        axis.plot(*q.mean(axis=0), "+", color=INK, ms=11, mew=2, zorder=4)
+    axis.plot(*q.mean(axis=0), "+", color=INK, ms=11, mew=2, zorder=4)
     axis.set(xlim=limits[0], ylim=limits[1])
 
 
@@ -123,14 +121,14 @@ def at_a_glance(
     Later in the text is darker, in three steps.
     """
     n_layers, n_heads, notes = result["n_layers"], result["n_heads"], notes or {}
-    _, pos = places(result)
+    _, pos = positions(result)
     step = (3 * pos / (pos.max() + 1)).long()
     figure, axes = plots.panels(
         n_layers, n_heads, 0.98 * n_heads + 0.5, 1.2 * n_layers, title=title, key=KINDS, note=LATER
     )
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, hspace=0, wspace=0)
     for (i, h), axis in np.ndenumerate(axes):
-        q, k = map_of(result, Head(i, h), method)
+        q, k = head_map(result, Head(i, h), method)
         # Four plain pixels a point: with soft edges the file would be four times as large.
         kinds = ((q, QUERY), (k, KEY))
         for when, (points, color), x, y in product(range(3), kinds, (0, 1), (0, 1)):
@@ -157,7 +155,7 @@ def at_scales(
 ) -> Figure:
     """Maps of a head at several scales, {name: (q, k)}, and a line from each query to a key.
 
-    right: the place of each query's key; lines are drawn for the first text alone.
+    right: which key each query should find; lines are drawn for the first text alone.
     """
     kinds = KINDS | {"— from each query of one text to the key that stands out": SHARE}
     size = 2.45 * len(maps), 3.35
@@ -186,8 +184,9 @@ def choosing(
     """
     figure, axes = plots.panels(1, 2, 10.5, 3.7, title=title)
     left, right = axes[0]
-    for (name, shares), (color, ls) in zip(found.items(), ((INK, "--"), (SHARE, "-")), strict=True):
-        left.plot(scales, shares, "o", ls=ls, color=color, ms=5, lw=1.8)
+    looks = (INK, "--"), (SHARE, "-")
+    for (name, fractions), (color, ls) in zip(found.items(), looks, strict=True):
+        left.plot(scales, fractions, "o", ls=ls, color=color, ms=5, lw=1.8)
         x, y, ha = (0.9, 0.9, "right") if ls == "--" else (1.9, 0.62, "left")
         left.text(x, y, name, color=color, ha=ha, weight="bold", size=plots.SMALL + 1)
     right.plot(scales, correlation, "o-", color=INK, ms=5, lw=1.8)
@@ -195,7 +194,7 @@ def choosing(
     look = {"color": PALE, "size": plots.SMALL + 1, "va": "center"}
     left.text(1.03 * equal, 0.1, "queries and keys\nequally long", **look)
     right.text(0.97 * equal, -1, "−1 should be here", ha="right", **look)
-    left.set(ylim=(-0.04, 1.04), ylabel="share of the queries")
+    left.set(ylim=(-0.04, 1.04), ylabel="fraction of the queries")
     left.set_title("the nearest key is the one that stands out", **plots.TITLE)
     right.set(ylim=(-1.12, 1.12), ylabel="correlation")
     right.set_title("weighted correlation of distance and score", **plots.TITLE)
@@ -206,3 +205,69 @@ def choosing(
         axis.axvline(equal, color=PALE, lw=1.2, ls=":", zorder=0)
         axis.set_xlabel("c: queries times c, keys divided by c")
     return figure
+
+
+def shift_view(result: Mapping, query: int, title: str) -> Page:
+    """A live map of SNAKE whose keys a slider moves, while the attention below stays.
+
+    query: of the first text, the one whose attention is shown. Where no script runs, three steps.
+    """
+    packed = head_of(result, SNAKE)["shift film"]
+    text, pos = positions(result)
+    data = {name: packed[name] for name in ("shares", "maps", "attention")}
+    data |= {"tokens": result["tokens"][0], "pos": pos[text < N_TEXTS].tolist()}
+    data |= {"query": query, "head": str(SNAKE)}
+    still = shift_steps(result, query, title)
+    said = f"queries and keys of {SNAKE}, whose keys are moved while attention stays"
+    return Page(Path(__file__).with_name("shift.js"), data, still, said)
+
+
+def shift_steps(result: Mapping, query: int, title: str) -> Figure:
+    """The first, middle and last map of SNAKE as its keys are moved, and one query's attention."""
+    film, tokens = head_of(result, SNAKE)["shift film"], result["tokens"][0]
+    text, pos = (each.numpy() for each in positions(result))
+    later = 0.25 + 0.75 * pos[text < N_TEXTS] / pos[text < N_TEXTS].max()
+    attention = unpacked(film["attention"], len(tokens)).numpy() / 255
+    key = {"● queries": QUERY, "■ keys (framed: of [CLS])": KEY}
+    key["- - - from each query of one text to its nearest key"] = PALE
+    key[f"— from the query of {tokens[query]} (circled) to the key that it attends to most"] = SHARE
+    figure, axes = plots.panels(2, 3, 9.6, 4.5, title=title, key=key, height_ratios=[4.2, 1])
+    last = len(film["maps"]) - 1
+    for step, (above, below) in zip((0, last // 2, last), axes.T, strict=True):
+        at = unpacked(film["maps"][step], 2).numpy() / 127.5 - 1  # in -1 … 1, queries first
+        nearest = _shift_step(above, at, tokens, later, attention[query].argmax(), query)
+        moved = f"{100 * film['shares'][step]:.0f}% of the shift"
+        above.set_title(f"{moved}\nnearest key of {tokens[query]}: {nearest}", **plots.TITLE)
+        below.bar(range(len(tokens)), attention[query], color=SHARE, width=0.8)
+        below.set(ylim=(0, 1), yticks=[0, 1])
+        high = [i for i, weight in enumerate(attention[query]) if weight >= 0.1]
+        below.set_xticks(high, [tokens[i] for i in high])
+        below.spines[["top", "right"]].set_visible(False)
+        said = f"attention of “{tokens[query]}” to the tokens of its text"
+        below.set_xlabel(said, size=9.5, color=PALE)
+    return figure
+
+
+def _shift_step(axis, at, tokens, later, most, query) -> str:
+    """One map with the nearest key of each query of the first text; whose key is the query's."""
+    n, length = len(later), len(tokens)
+    for points, color, marker in ((at[:n], QUERY, "o"), (at[n:], KEY, "s")):
+        shades = 1 - later[:, None] * (1 - np.array(to_rgb(color)))
+        axis.scatter(*points.T, c=shades, s=16, marker=marker, linewidths=0)
+    keys = at[n : n + length]  # of the first text, in which the query stands
+    nearest = np.linalg.norm(keys - at[:length, None], axis=-1).argmin(axis=1)
+    for i, key in enumerate(nearest):
+        axis.plot(*zip(at[i], keys[key], strict=True), color=PALE, lw=0.9, ls=(0, (3, 2)))
+    near, name = keys[nearest[query]], tokens[nearest[query]]
+    axis.plot(*zip(at[query], near, strict=True), color=INK, lw=1.6, ls=(0, (2, 1)), zorder=4)
+    if nearest[query]:  # the key of [CLS] is framed; any other is named
+        look = {"xytext": (16, -18), "textcoords": "offset points", "color": KEY, "weight": "bold"}
+        arrow = {"arrowstyle": "-", "color": KEY, "lw": 1, "shrinkA": 0, "shrinkB": 2}
+        axis.annotate(name, near, arrowprops=arrow, zorder=6, **look)
+    axis.plot(*zip(at[query], keys[most], strict=True), color=SHARE, lw=2.4, zorder=3)
+    axis.scatter(*at[query], s=90, fc="none", ec=INK, lw=1.6, zorder=5)
+    axis.scatter(*keys[0], s=60, marker="s", fc=KEY, ec=INK, lw=1.6, zorder=5)
+    axis.set(xlim=(-1.06, 1.06), ylim=(-1.06, 1.06), xticks=[], yticks=[])
+    axis.set_aspect("equal")
+    axis.spines[:].set(visible=True, color="0.85")
+    return name

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from aot_helpers.base.results import rounded
 from aot_helpers.models.protocol import Head, Model
-from chapters.nb18_queries_meet_keys import shifting
+from chapters.nb18_queries_meet_keys.measure import N_TEXTS, SNAKE
 from evidence.support.nb18.geometry import (
     SCALES,
     QueriesKeys,
@@ -59,7 +59,7 @@ def examine(model: Model, name: str, seed: int = 0, maps: tuple = ("tsne",)) -> 
         each["tsne, no shift"] = packed_map(*joint_map(v.q, v.k, seed=seed))
         if head in FILMED and "umap" in maps:
             each["film"] = film(v, seed)
-        if head == shifting.HEAD and "umap" in maps:
+        if head == SNAKE and "umap" in maps:
             each["shift film"] = shift_film(v, seed)
             each["vectors"] = packed_vectors(v)
         heads.append(rounded(each, ".5g"))
@@ -118,7 +118,7 @@ def shift_film(v: QueriesKeys, seed: int = 0) -> dict:
     """
     from sklearn.manifold import TSNE
 
-    kept = v.text < shifting.TEXTS
+    kept = v.text < N_TEXTS
     v = QueriesKeys(*(each[kept] for each in v))
     way, at, maps, liked, above = v.q.mean(dim=0) - v.k.mean(dim=0), None, [], [], []
     for share in SHARES:
@@ -137,7 +137,7 @@ def shift_film(v: QueriesKeys, seed: int = 0) -> dict:
     shares = (255 * attention(v.q[first], v.k[first])).round().numpy().astype(np.uint8)
     return {
         "shares": list(SHARES),
-        "texts": shifting.TEXTS,
+        "texts": N_TEXTS,
         "liked": liked,
         "above": above,
         "maps": [base64.b64encode(each.tobytes()).decode() for each in packed],
@@ -161,6 +161,6 @@ def _turned_to(before, new):
 
 def packed_vectors(v: QueriesKeys) -> dict:
     """The queries and keys of the first texts, as half-precision numbers in text."""
-    kept = v.text < shifting.TEXTS
+    kept = v.text < N_TEXTS
     packed = {x: getattr(v, x)[kept].cpu().numpy().astype("<f2").tobytes() for x in "qk"}
     return {x: base64.b64encode(each).decode() for x, each in packed.items()}

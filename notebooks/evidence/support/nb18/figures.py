@@ -1,10 +1,8 @@
-"""Drawings of evidence 18: clouds of queries and keys, and the loop of moved keys."""
+"""Drawings of evidence 18: clouds of queries and keys."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-import numpy as np
 from jaxtyping import Float, Int
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -12,7 +10,6 @@ from torch import Tensor
 from aot_helpers.showing import plots
 from aot_helpers.showing.diagrams import KEY, QUERY
 from chapters.nb18_queries_meet_keys.figures import KINDS, LATER, bare, draw_cloud
-from chapters.nb18_queries_meet_keys.shifting import Shifted, draw
 
 # Of a scale c: below 1 it makes keys large, above 1 queries, up to 0.2 and to 5.
 LARGER = LinearSegmentedColormap.from_list("larger", [(0, KEY), (1 / 6, "#FFFFFF"), (1, QUERY)])
@@ -43,19 +40,3 @@ def clouds(
         bare(axis)
         axis.set_title(name, **plots.TITLE)
     return figure
-
-
-def film(shifted: Shifted, query: int, title: str) -> Iterator[tuple[np.ndarray, int]]:
-    """(picture, milliseconds) of each frame of a loop, to the whole shift and back."""
-    last, wide = len(shifted.shares) - 1, 4
-    there = [k / wide for k in range(last * wide + 1)]
-    for place in there + there[-2:0:-1]:
-        figure = Figure(figsize=(4.2, 5.0), dpi=90)
-        above, below = figure.subplots(2, 1, height_ratios=[4.2, 1])
-        figure.subplots_adjust(0.08, 0.09, 0.97, 0.86, hspace=0.08)
-        figure.text(0.03, 0.955, title, size=12, weight="bold", va="center")
-        draw(shifted, query, place, above, below)
-        drawn = FigureCanvasAgg(figure)
-        drawn.draw()
-        picture = np.asarray(drawn.buffer_rgba())[..., :3].copy()
-        yield picture, 900 if place in (0, last) else 90

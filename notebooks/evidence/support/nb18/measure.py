@@ -15,7 +15,7 @@ from torch import Tensor
 from aot_helpers.base.errors import check_whole
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer
-from chapters.nb18_queries_meet_keys.measure import map_of, places, top_keys
+from chapters.nb18_queries_meet_keys.measure import head_map, positions, top_keys
 from evidence.support.nb18.geometry import (
     QueriesKeys,
     at_each_scale,
@@ -221,7 +221,7 @@ def found_on_map(
 
     part: as in `top_keys`. but_first: of the queries for which that is not the text's first.
     """
-    best, (_, pos) = top_keys(result, head, part), places(result)
+    best, (_, pos) = top_keys(result, head, part), positions(result)
     counted = (best > 0) if but_first else (pos >= (1 if result["causal"] else 0))
     return (nearest_on_map(result, head, method) == best)[counted].double().mean().item()
 
@@ -231,7 +231,7 @@ def nearest_on_map(result: dict, head: Head, method: str = "tsne") -> Int[Tensor
 
     Where the model is causal, up to the query.
     """
-    (q, k), (text, pos) = map_of(result, head, method), places(result)
+    (q, k), (text, pos) = head_map(result, head, method), positions(result)
     allowed = QueriesKeys(q, k, text, pos).allowed(result["causal"])
     return pos[distances(q, k).masked_fill(~allowed, torch.inf).argmin(dim=-1)]
 
