@@ -74,7 +74,9 @@ def test_attention_from_queries_and_keys_is_the_models(make_model):
     model = make_model(positions="relative").requires_grad_(False)
     tokens = torch.arange(1, 8)
     pattern = model.run_with_cache(tokens[None])[1]["L1.pattern"][0]
-    for head, v in queries_and_keys(model, [tokens], [Head(1, 0), Head(1, 1)]).items():
+    for head, v in queries_and_keys(model, [tokens]).items():
+        if head.layer == 0:
+            continue
         assert torch.allclose(
             measure.attention(model, head, v.q, v.k), pattern[head.head].double(), atol=1e-5
         )
@@ -93,13 +95,15 @@ def small_result(best, causal=False):
 
 def test_what_is_found_on_a_map_is_counted_within_texts():
     head = Head(0, 0)
-    assert measure.found_on_map(small_result([1, 2, 0]), head) == 1
-    assert math.isclose(measure.found_on_map(small_result([1, 2, 2]), head), 2 / 3)
-    assert math.isclose(measure.found_on_map(small_result([0, 2, 2]), head, but_first=True), 1 / 2)
-    assert math.isnan(measure.found_on_map(small_result([0, 0, 0]), head, but_first=True))
+    assert measure.nearest_on_map(small_result([1, 2, 0]), head) == 1
+    assert math.isclose(measure.nearest_on_map(small_result([1, 2, 2]), head), 2 / 3)
+    assert math.isclose(
+        measure.nearest_on_map(small_result([0, 2, 2]), head, but_first=True), 1 / 2
+    )
+    assert math.isnan(measure.nearest_on_map(small_result([0, 0, 0]), head, but_first=True))
     # Causal: the first query has no choice, and none may look at a later key.
-    assert measure.found_on_map(small_result([0, 1, 0], causal=True), head) == 1
-    assert measure.found_on_map(small_result([0, 0, 0], causal=True), head) == 0.5
+    assert measure.nearest_on_map(small_result([0, 1, 0], causal=True), head) == 1
+    assert measure.nearest_on_map(small_result([0, 0, 0], causal=True), head) == 0.5
     text, pos = reading.positions(small_result([0, 0, 0]))
     assert text.tolist() == [0, 0, 0, 1, 1, 1] and pos.tolist() == [0, 1, 2, 0, 1, 2]
 
@@ -191,10 +195,8 @@ def test_a_models_result_fits_in_json_and_comes_back(make_model, tmp_path, monke
 
 
 def test_a_results_file_has_the_nearest_keys_of_two_scales():
-    at_1, at_5 = (measure.found_in_full(MINILM, "plain", c) for c in measure.IN_FULL)
-    assert at_5 == measure.found_in_full(MINILM, "plain") and np.median(at_1) < np.median(at_5)
-    with pytest.raises(ValueError, match="has c = 1 and c = 5, not 2.5: take one of these"):
-        measure.found_in_full(MINILM, "plain", 2.5)
+    at_1, at_5 = (measure.nearest_is_right(MINILM, "plain", c) for c in measure.IN_FULL)
+    assert at_5 == measure.nearest_is_right(MINILM, "plain") and np.median(at_1) < np.median(at_5)
 
 
 def test_the_shift_exchanges_the_two_kinds_of_keys():
@@ -236,7 +238,7 @@ def test_the_norm_metrics_c_squares_the_ratio_and_its_inverse_mends_it():
     as_said, inverse = measure.norms_left(v)
     assert math.isclose(as_said, 2) and abs(inverse) < 1e-9
     even = v.text % 2 == 0
-    assert measure.of_halves(v)[0] == geometry.norm_scale(v.q[even], v.k[even])
+    assert measure.norm_scales_of_halves(v)[0] == geometry.norm_scale(v.q[even], v.k[even])
 
 
 def test_the_nearest_key_is_the_top_one_where_lengths_are_alike_and_for_a_large_scale():
@@ -252,20 +254,18 @@ def test_the_nearest_key_is_the_top_one_where_lengths_are_alike_and_for_a_large_
         for i in range(1, 30)
     ]
     assert 0 < found < 1 and math.isclose(found, np.mean(by_hand))
-    assert share(*geometry.scaled(q, k, 1e4)) == 1
+    assert share(*geometry.placed(q, k, 1e4)) == 1
     assert share(q, torch.nn.functional.normalize(k, dim=-1)) == 1
 
 
 def test_clouds_that_lie_apart_do_not_mix_and_equal_ones_do():
     q, k = clouds(60)
     R = torch.linalg.qr(torch.randn(8, 8, dtype=torch.float64))[0]
-    for metric in geometry.METRICS:
+    for metric in ("euclidean", "cosine"):
         assert math.isclose(measure.mixing(q, k, metric), measure.mixing(q @ R, k @ R, metric))
     q, k = clouds(100, 2, apart=100.0)
     assert measure.mixing(q, k) == 0
     assert abs(measure.mixing(*geometry.placed(q, 2 * k, shift=True)) - 0.5) < 0.1
-    with pytest.raises(ValueError, match="n_neighbors.*200"):
-        measure.mixing(q, k, n_neighbors=200)
 
 
 def test_the_film_of_moved_keys_is_what_its_vectors_say():
@@ -315,9 +315,9 @@ def test_a_head_whose_nouns_like_pronouns_is_found_and_not_by_dealt_nouns():
         nouns, torch.zeros_like(nouns), ~nouns, torch.arange(n_texts).repeat_interleave(n)
     )
     liked = torch.stack([torch.zeros_like(nouns), nouns])
-    assert measure.likes_pronouns(liked, kinds) == [(1, 1.0), (1, 1.0)]
+    assert measure.pronoun_preference(liked, kinds) == [(1, 1.0), (1, 1.0)]
     dealt = torch.tensor(
-        [[x for _, x in measure.likes_pronouns(liked, kinds, i)] for i in range(20)]
+        [[x for _, x in measure.pronoun_preference(liked, kinds, i)] for i in range(20)]
     )
     assert dealt.mean().abs() < 0.2
 
@@ -345,38 +345,16 @@ def test_dot_products_of_what_is_read_are_the_models_scores(make_model):
 
 def test_a_pretrained_encoder_is_read_in_the_same_way():
     bert = tiny("bert", num_attention_heads=4)
-    ((head, (q, k, _, _)),) = geometry.queries_and_keys(bert, texts(), [Head(1, 3)]).items()
+    *_, (head, (q, k, _, _)) = geometry.queries_and_keys(bert, texts()).items()
     theirs = bert.run_with_cache(texts()[2][None])[1]["L1.scores"][0, 3].double()
     assert head == Head(1, 3) and torch.allclose((q @ k.T / 2)[20:, 20:], theirs, atol=1e-5)
 
 
 def test_a_query_may_look_at_its_text_and_not_ahead(make_model):
-    found = geometry.queries_and_keys(make_model(), texts((2, 3)), [Head(0, 1)])[Head(0, 1)]
+    found = geometry.queries_and_keys(make_model(), texts((2, 3)))[Head(0, 1)]
     both, causal = found.allowed(causal=False), found.allowed(causal=True)
     assert both.int().tolist() == torch.block_diag(torch.ones(2, 2), torch.ones(3, 3)).tolist()
     assert torch.equal(causal, both.tril())
-
-
-@pytest.mark.parametrize(
-    ("given", "heads", "said"),
-    [
-        ((10, 10), [Head(0, 2)], "no head L0H2: this model has 2 layers of 2 heads"),
-        ((10, 1), None, r"text 1 has tokens of shape \(1,\): give two tokens or more"),
-        ((), None, "got 0 texts and 4 heads: give one of each or more"),
-    ],
-)
-def test_what_cannot_be_read_is_named(make_model, given, heads, said):
-    with pytest.raises(ValueError, match=said):
-        geometry.queries_and_keys(make_model(), texts(given), heads)
-
-
-# ---- what is free for attention, and what is not ----
-
-
-def test_a_scale_that_is_none_is_named():
-    for c in (0.0, math.nan):
-        with pytest.raises(ValueError, match=f"c must be a finite number > 0.*got {c}"):
-            geometry.scaled(*clouds(), c)
 
 
 # ---- distances and metrics, by other ways ----
@@ -384,13 +362,11 @@ def test_a_scale_that_is_none_is_named():
 
 def test_distances_by_their_definitions():
     q, k = clouds(6)
-    euclidean, cosine = (geometry.distances(q, k, each) for each in geometry.METRICS)
+    euclidean, cosine = (geometry.distances(q, k, each) for each in ("euclidean", "cosine"))
     by_hand = [[(a - b).norm() for b in k] for a in q]
     assert torch.allclose(euclidean, torch.tensor(by_hand, dtype=torch.float64))
     cosines = torch.cosine_similarity(q[:, None], k, dim=-1)
     assert torch.allclose(cosine, 1 - cosines)
-    with pytest.raises(ValueError, match="no metric is called 'manhattan'"):
-        geometry.distances(q, k, "manhattan")
 
 
 def test_the_weighted_correlation_is_that_of_numpys_weighted_covariance():
@@ -402,16 +378,14 @@ def test_the_weighted_correlation_is_that_of_numpys_weighted_covariance():
 
 
 def test_the_close_pairs_are_those_below_the_percentile():
-    distance = torch.rand(1000, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
-    threshold = geometry.close_threshold(distance, 0.05)
+    distance = torch.rand(10000, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    threshold = geometry.close_threshold(distance)
     near = distance[distance < threshold]
     assert len(near) == 50
     found = geometry.close_correlation(-(distance**2), distance, threshold)
     by_hand = geometry.weighted_correlation(-(near**2), near, (threshold - near) ** 2)
     assert found == (by_hand, 50)
     assert math.isnan(geometry.close_correlation(distance, distance, 0.0)[0])
-    with pytest.raises(ValueError, match="of 400 pairs 0.5 % are 2, .* give texts with 25 tokens"):
-        geometry.scale_curve(*clouds(20))
 
 
 def test_metrics_do_not_see_a_common_rotation():
@@ -440,12 +414,12 @@ def test_the_chosen_scale_is_that_of_the_lowest_value():
 # ---- maps ----
 
 
-@pytest.mark.parametrize("method", geometry.METHODS)
+@pytest.mark.parametrize("method", ["tsne", "umap"])
 def test_a_map_comes_again_from_its_seed_and_keeps_clouds_apart(method):
     q, k = clouds(apart=20.0)
-    at_q, at_k = geometry.joint_map(q, k, method, neighbors=10, seed=1)
-    again, _ = geometry.joint_map(q, k, method, neighbors=10, seed=1)
-    other, _ = geometry.joint_map(q, k, method, neighbors=10, seed=2)
+    at_q, at_k = geometry.joint_map(q, k, method, seed=1)
+    again, _ = geometry.joint_map(q, k, method, seed=1)
+    other, _ = geometry.joint_map(q, k, method, seed=2)
     assert at_q.shape == at_k.shape == (30, 2)
     assert torch.equal(at_q, again)
     assert method == "tsne" or not torch.equal(at_q, other)  # t-SNE begins with the axes of PCA
@@ -454,16 +428,3 @@ def test_a_map_comes_again_from_its_seed_and_keeps_clouds_apart(method):
     )
     assert torch.equal(nearest.argmin(dim=1) < 30, torch.arange(60) < 30)
     assert torch.get_num_threads() == 1  # given back
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"neighbors": 60}, "neighbors = 60 needs more than 60 points .* got 60 .* 2 <= neighbors"),
-        ({"method": "pca"}, "no method is called 'pca'; there are: tsne, umap"),
-        ({"metric": "dot"}, "no metric is called 'dot'"),
-    ],
-)
-def test_a_map_that_cannot_be_made_says_why(given, said):
-    with pytest.raises(ValueError, match=said):
-        geometry.joint_map(*clouds(), **given)

@@ -25,8 +25,8 @@ from evidence.support.nb18.measure import (
     correlations,
     nearest_is_top,
     nearest_key_rates,
+    norm_scales_of_halves,
     norms_left,
-    of_halves,
     previous_nearest,
 )
 from evidence.support.nb18.texts import texts_for
@@ -46,7 +46,7 @@ def examine(model: Model, name: str, seed: int = 0, maps: tuple = ("tsne",)) -> 
         each = {
             "head": str(head),
             "norm scale": norm_scale(v.q, v.k),
-            "of halves": of_halves(v),
+            "of halves": norm_scales_of_halves(v),
             "correlations": correlations(v, c.causal, seed),
             "liked": nearest_key_rates(v, c.causal, IN_FULL, seed),
             "top": _packed(_top(v, c.causal)),

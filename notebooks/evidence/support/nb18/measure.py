@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aot_helpers.base.errors import check_whole
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer
 from chapters.nb18_queries_meet_keys.measure import head_map, positions, top_keys
@@ -174,13 +173,11 @@ def along_the_text(
     return ((pos[nearest] - pos).abs().double().mean() / at_random).item()
 
 
-def found_in_full(result: dict, kind: str, c: float = 5.0) -> list[float]:
-    """Share of each head's queries whose nearest key in all d_head numbers is right.
+def nearest_is_right(result: dict, kind: str, c: float = 5.0) -> list[float]:
+    """The fraction of each head's queries whose nearest key in all d_head numbers is right.
 
-    kind: as in `nearest_key_rates`, whose shares the results file calls "liked". c: one of IN_FULL.
+    kind: as in `nearest_key_rates`, which the results file calls "liked". c: one of IN_FULL.
     """
-    if c not in IN_FULL:
-        raise ValueError(f"the results file has c = 1 and c = 5, not {c!r}: take one of these")
     return [each["liked"][kind][IN_FULL.index(c)] for each in result["heads"]]
 
 
@@ -197,7 +194,7 @@ def norms_left(v: QueriesKeys) -> list[float]:
     return [ratio(*placed(v.q, v.k, each)) / before for each in (c, 1 / c)]
 
 
-def of_halves(v: QueriesKeys) -> list[float]:
+def norm_scales_of_halves(v: QueriesKeys) -> list[float]:
     """S1's third metric of the even texts, and of the odd ones."""
     return [norm_scale(v.q[v.text % 2 == i], v.k[v.text % 2 == i]) for i in (0, 1)]
 
@@ -210,7 +207,7 @@ def previous_nearest(v: QueriesKeys, c: float = 5.0) -> float:
     return (apart.argmin(dim=-1) == at - 1)[counted].double().mean().item()
 
 
-def found_on_map(
+def nearest_on_map(
     result: dict,
     head: Head,
     method: str = "tsne",
@@ -221,19 +218,12 @@ def found_on_map(
 
     part: as in `top_keys`. but_first: of the queries for which that is not the text's first.
     """
-    best, (_, pos) = top_keys(result, head, part), positions(result)
-    counted = (best > 0) if but_first else (pos >= (1 if result["causal"] else 0))
-    return (nearest_on_map(result, head, method) == best)[counted].double().mean().item()
-
-
-def nearest_on_map(result: dict, head: Head, method: str = "tsne") -> Int[Tensor, " point"]:
-    """The position of the key that is nearest to each query on a map of the file, in its text.
-
-    Where the model is causal, up to the query.
-    """
-    (q, k), (text, pos) = head_map(result, head, method), positions(result)
-    allowed = QueriesKeys(q, k, text, pos).allowed(result["causal"])
-    return pos[distances(q, k).masked_fill(~allowed, torch.inf).argmin(dim=-1)]
+    best, points = top_keys(result, head, part), head_map(result, head, method)
+    v = QueriesKeys(*points, *positions(result))
+    later = ~v.allowed(result["causal"])
+    nearest = v.pos[distances(v.q, v.k).masked_fill(later, torch.inf).argmin(dim=-1)]
+    counted = (best > 0) if but_first else (v.pos >= (1 if result["causal"] else 0))
+    return (nearest == best)[counted].double().mean().item()
 
 
 class WordKinds(NamedTuple):
@@ -254,13 +244,13 @@ def word_kinds(tokens: list[list[str]]) -> WordKinds:
     return WordKinds(nouns, pronouns, some & ~nouns & ~pronouns, text)
 
 
-def likes_pronouns(
-    liked: Bool[Tensor, "head point"], kinds: WordKinds, dealt: int | None = None
+def pronoun_preference(
+    top_is_pronoun: Bool[Tensor, "head point"], kinds: WordKinds, dealt: int | None = None
 ) -> list[tuple[int, float]]:
     """By how much more often nouns' queries than others' like a pronoun's key, of a chosen head.
 
-    liked: whether the key of a query's top score is a pronoun's. The head is the one with the
-    largest difference on the even texts, measured on the odd ones, and the other way round: its
+    top_is_pronoun: whether the key of a query's top score is a pronoun's. The head is the one with
+    the largest difference on the even texts, measured on the odd ones, and the other way round: its
     place and the difference. dealt: seed by which the nouns of each text exchange places with its
     other words.
     """
@@ -311,7 +301,6 @@ def mixing(
 ) -> float:
     """Share of the other kind among the nearest neighbors of queries and keys: 0 if apart."""
     points = torch.cat([q, k])
-    check_whole("n_neighbors", n_neighbors, 1, len(points) - 1)
     is_key = torch.arange(len(points)) >= len(q)
     apart = distances(points, points, metric).fill_diagonal_(math.inf)
     near = apart.topk(n_neighbors, largest=False).indices
