@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from aot_helpers.models.checkpoints import load_checkpoint
 from aot_helpers.models.protocol import Head
 from aot_helpers.models.sampling import generate
 from aot_helpers.reading.heads import head_scores
@@ -14,7 +15,7 @@ from figure_checks import check_figures
 
 @pytest.fixture(scope="session")
 def model():
-    return study.load("imdb-2l")
+    return load_checkpoint("imdb-2l")
 
 
 @pytest.fixture(scope="session")
@@ -94,24 +95,12 @@ def test_a_word_of_more_pieces_is_refused(model):
         study.single_pieces(model.tokenizer, ["movie", "average"])
 
 
-@pytest.fixture(scope="session")
-def placed():
-    return study.load("imdb-1l-placed")
-
-
-def test_a_head_that_wakes_at_line_breaks_is_found(placed):
-    found = study.sleepers(placed, ["This movie is very good.\n\nThe"])
-    assert "L0H1" in found["rest on BOS"]
-    assert "L0H1" in found["of these, wake at line breaks"]
-
-
 def test_figures_can_be_read():
-    rates = {"the topic": torch.rand(3, 2), "a wrong name": torch.rand(3, 2)}
     ten = torch.rand(11, 11).tril()
     some = torch.rand(40)
     check_figures(
         drawings.name_on_prompts(
-            rates, ["house", "movie", "film"], ["This {} is", "My {}"], "title"
+            torch.rand(3, 2), ["house", "movie", "film"], ["This {} is", "My {}"], "title"
         ),
         drawings.moved_nouns({"movie": torch.rand(4, 4), "film": torch.rand(4, 4)}, "title"),
         drawings.with_and_without_bos(ten[1:, 1:], ten, list("abcdefghij"), "title"),
@@ -137,12 +126,12 @@ def liking():
 
 
 def asleep():
-    return {"model": study.load("imdb-1l-placed"), "head": Head(0, 1)}
+    return {"model": load_checkpoint("imdb-1l-placed"), "head": Head(0, 1)}
 
 
 def waits():
     text = repeated_tokens(2048, 32, 4, seed=5)
-    return {"model": study.load("imdb-2l"), "head": Head(1, 3), "text": text}
+    return {"model": load_checkpoint("imdb-2l"), "head": Head(1, 3), "text": text}
 
 
 GIVEN = {"17.1": liking, "17.2": asleep, "17.3": waits}

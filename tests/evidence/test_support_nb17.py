@@ -21,7 +21,7 @@ from figure_checks import check_figures
 
 @pytest.fixture(scope="session")
 def model():
-    return study.load("imdb-2l")
+    return load_checkpoint("imdb-2l")
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +68,7 @@ def test_a_head_made_so_fits_and_one_of_chance_does_not(kind, maps):
 
 
 def test_heads_that_were_put_there_can_be_left_out():
-    model = study.load("imdb-2l")
+    model = load_checkpoint("imdb-2l")
     texts = study.read(model, study.written(model, study.openings()[:1]))
     found = torch.stack([heads.fits(texts, kind) for kind in heads.KINDS])
     assert heads.put_there("imdb-2l") == [int(found.max(dim=0).values.argmax())]
@@ -233,7 +233,7 @@ def test_the_second_break_of_a_blank_line_follows_a_first():
 
 
 def test_a_head_left_out_changes_what_it_wrote():
-    sleeper = study.load("imdb-1l-placed")
+    sleeper = load_checkpoint("imdb-1l-placed")
     tokens = sleeper.tokenizer.encode("It is good.\n\nThe story is good.\n\nThe", bos=True)
     rows = torch.stack([tokens, tokens.flip(0)])
     moved, added = reviews.changes(sleeper, rows, [1, 4])

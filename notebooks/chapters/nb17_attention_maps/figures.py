@@ -14,26 +14,18 @@ AMBER = "#E69F00"  # beside QUERY, of the same palette
 
 
 def name_on_prompts(
-    rates: Mapping[str, Float[Tensor, "noun opening"]],
-    nouns: list[str],
-    openings: list[str],
-    title: str,
-    n_rows: int = 7,
+    rates: Float[Tensor, "noun opening"], nouns: list[str], openings: list[str], title: str
 ) -> Figure:
-    """How many rows each prompt hits, a table for each name; nouns by their rate in the first."""
-    order = next(iter(rates.values())).mean(dim=1).argsort(descending=True).tolist()
-    tables = {name: {"": (n_rows * each[order]).T.round()} for name, each in rates.items()}
-    note = (
-        f"in each cell: how many of the {n_rows} rows attend most to the word named (0 is left out)"
-    )
+    """How many of the seven rows of each prompt attend most to the word named; nouns by rate."""
+    order = rates.mean(dim=1).argsort(descending=True).tolist()
     return grids(
-        tables,
+        (7 * rates[order]).T.round(),
         title,
         number=".0f",
         least=1,
-        limits=(0, n_rows),
+        limits=(0, 7),
         cell=(0.27, 0.24),
-        note=note,
+        note="in each cell: how many of the 7 rows attend most to the word named (0 is left out)",
         row_names=[each.replace("{}", "…") for each in openings],
         column_names=[nouns[i] for i in order],
     )

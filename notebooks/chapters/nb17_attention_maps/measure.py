@@ -1,4 +1,4 @@
-"""Notebook 17: hundreds of prompts, attention between words, words moved about, heads that rest."""
+"""Notebook 17: hundreds of prompts, attention between words, words moved about."""
 
 from itertools import permutations
 from typing import NamedTuple
@@ -7,9 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aot_helpers.models.checkpoints import load_checkpoint
-from aot_helpers.models.protocol import Head, Model
-from aot_helpers.models.transformer import AttentionOnlyTransformer
+from aot_helpers.models.protocol import Model
 from aot_helpers.text.tokenization import Tokenizer
 
 # Words of one piece each in the vocabulary of the imdb models; {} is the second word.
@@ -139,7 +137,7 @@ class Maps(NamedTuple):
 
 
 def read(model: Model, texts: list[Text]) -> list[Maps]:
-    """The maps of every head, layer after layer: head number layer · n_heads + head."""
+    """The attention between words of every head: head number layer · n_heads + head."""
     maps = []
     for some in (texts[i : i + AT_ONCE] for i in range(0, len(texts), AT_ONCE)):
         with torch.no_grad():
@@ -151,16 +149,6 @@ def read(model: Model, texts: list[Text]) -> list[Maps]:
             words = by_words(pattern[:, :n, :n].double(), text.word_of)
             maps.append(Maps(text, words, on_bos))
     return maps
-
-
-def load(name: str) -> AttentionOnlyTransformer:
-    """A checkpoint that is only read."""
-    return load_checkpoint(name).requires_grad_(False)
-
-
-def head_of(model: Model, number: int) -> Head:
-    """The head of this number in `read`."""
-    return Head(*divmod(int(number), model.config.n_heads))
 
 
 def same_length(texts: list[Text]) -> Int[Tensor, "text pos"]:
@@ -188,28 +176,3 @@ def in_all_orders(
         bos = torch.tensor([tokenizer.bos])
         rows += [torch.cat([bos, words[list(order)], behind]) for order in ORDERS]
     return torch.stack(rows).view(len(nouns), len(ORDERS), -1)
-
-
-def sleepers(
-    model: AttentionOnlyTransformer, texts: list[str], rests: float = 0.95, wakes: float = 1 / 3
-) -> dict[str, str]:
-    """Heads of a single layer that rest on BOS, but for line breaks; and those that wake there.
-
-    rests: the least that BOS gets at other tokens; wakes: the least that words get at line breaks.
-    """
-    line_break = int(model.tokenizer.encode("\n"))
-    elsewhere, at_breaks = [], []
-    for text in texts:
-        tokens = model.tokenizer.encode(text, bos=True)
-        with torch.no_grad():
-            on_bos = model.run_with_cache(tokens[None])[1]["L0.pattern"][0, :, 1:, 0]
-        breaks = tokens[1:] == line_break
-        elsewhere.append(on_bos[:, ~breaks].mean(dim=1))
-        at_breaks.append(on_bos[:, breaks].mean(dim=1))
-    resting = torch.stack(elsewhere).mean(dim=0) >= rests
-    awake = resting & (torch.stack(at_breaks).mean(dim=0) <= 1 - wakes)
-    names = {"rest on BOS": resting, "of these, wake at line breaks": awake}
-    return {
-        name: " ".join(str(head_of(model, i)) for i in some.nonzero()[:, 0]) or "none"
-        for name, some in names.items()
-    }

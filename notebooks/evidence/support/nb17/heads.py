@@ -10,12 +10,12 @@ from torch import Tensor
 
 from aot_helpers.base.errors import unknown_name
 from aot_helpers.models.losses import copy_losses
-from aot_helpers.models.protocol import Model, all_heads
+from aot_helpers.models.protocol import Head, Model, all_heads
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import keys_back
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.text.tokenization import Tokenizer
-from chapters.nb17_attention_maps.measure import Maps, Text, by_words, head_of
+from chapters.nb17_attention_maps.measure import Maps, Text, by_words
 
 PROMPT = "This movie is"  # S0, section VIII A
 SEEDS = ("imdb-2l", "imdb-2l-seed1", "imdb-2l-seed2")
@@ -140,10 +140,14 @@ def on_bos(maps: list[Maps]) -> Float[Tensor, " head"]:
     return torch.stack([each.on_bos for each in maps]).mean(dim=0)
 
 
+def head_of(model: Model, number: int) -> Head:
+    """The head of this number in `read`."""
+    return Head(*divmod(int(number), model.config.n_heads))
+
+
 def labels(model: Model) -> list[str]:
     """L0H0, L0H1 …, in the order of `read`."""
-    c = model.config
-    return [str(head_of(model, i)) for i in range(c.n_layers * c.n_heads)]
+    return [str(head) for head in all_heads(model)]
 
 
 def divergence(
