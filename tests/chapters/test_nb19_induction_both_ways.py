@@ -12,7 +12,6 @@ from aot_helpers.text.batches import IGNORE_INDEX, MaskedWindows, Windows
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.train import train
 from chapters.nb19_induction_both_ways import figures as drawings
-from chapters.nb19_induction_both_ways import measure as heads
 from chapters.nb19_induction_both_ways.repeats import (
     KINDS,
     hidden_accuracy,
@@ -20,9 +19,7 @@ from chapters.nb19_induction_both_ways.repeats import (
     in_copy,
     induction_map,
     keys_at,
-    nested_losses,
     other_copy,
-    other_ending,
     repeats,
 )
 from figure_checks import check_figures
@@ -55,35 +52,6 @@ def test_another_copy_has_nothing_of_the_text_and_leaves_the_rest(text):
     for seen, tokens, replaced in zip(other.seen, text.tokens, first, strict=True):
         assert not torch.isin(seen[replaced], tokens).any() and len(seen[replaced].unique()) == 9
     assert torch.equal(other.tokens, text.tokens) and torch.equal(other.answers, text.answers)
-
-
-def test_later_others_are_none_of_the_heads(net):
-    chosen = [Head(0, 1), Head(2, 0), Head(2, 2)]
-    free = [Head(1, 0), Head(1, 1), Head(1, 2), Head(2, 1)]
-    assert heads.later_others(net, chosen) == free  # none of layer 0
-    draws = [heads.later_others(net, chosen, 2, seed) for seed in range(20)]
-    assert {*sum(draws, [])} == {*free} and all(len({*each}) == 2 for each in draws)
-
-
-def test_what_is_lost_is_that_of_a_run_without_the_writers_part(net, text):
-    """By hand: the reader's query made from the stream less what the writer wrote there."""
-    writer, reader = Head(0, 1), Head(2, 2)
-    (lost,) = heads.attention_lost(net, text, reader, [([writer], "Q")])
-    _, cache = net.run_with_cache(text.seen)
-    wrote = cache["L0.z"][:, :, 1] @ net.head_weights(writer).W_O
-    stream = cache["L2.resid_pre"] - (wrote - wrote.mean(dim=(0, 1)))
-    q = stream @ net.head_weights(reader).W_Q
-    scores = q @ cache["L2.k"][:, :, 2].mT / 8**0.5 + net.blocks[2].attn.relative_bias(19)[2]
-    rows = torch.arange(12)
-    share = scores.softmax(dim=-1)[rows, text.at, text.at - 9].mean()
-    whole = cache["L2.pattern"][rows, 2, text.at, text.at - 9].mean()
-    assert lost == pytest.approx(1 - (share / whole).item(), abs=1e-5)
-    assert heads.attention_lost(net, text, reader, [([], "Q"), ([], "K")]) == [0, 0]
-
-
-def test_another_ending_keeps_the_beginning():
-    texts = torch.arange(12).view(3, 4)
-    assert other_ending(texts, 1).tolist() == [[0, 9, 10, 11], [4, 1, 2, 3], [8, 5, 6, 7]]
 
 
 # ---- bad input, and models of another kind ----
@@ -165,20 +133,6 @@ def test_maps_and_answers_are_those_of_the_hidden_token_alone():
     assert hidden_accuracy(net, hidden) == right.float().mean()
 
 
-def test_tokens_hidden_at_once_are_those_that_are_counted():
-    texts, net = torch.randint(1, SMALL, (5, 30)), small_model()
-    found = nested_losses(net, texts, [8, 30], SMALL, n_hidden=3, seed=4)
-    order = torch.rand(5, 7, generator=torch.Generator().manual_seed(4)).argsort(dim=1)
-    for size, losses in zip((8, 30), found, strict=True):
-        seen = texts[:, :size].clone()
-        for row in range(5):
-            seen[row, 1 + order[row, :3]] = SMALL
-        assert ((seen == SMALL).sum(dim=1) == 3).all() and not (seen[:, 8:] == SMALL).any()
-        p = net(seen).log_softmax(dim=-1).gather(2, texts[:, :size, None])[:, :, 0]
-        by_hand = -(p * (seen == SMALL)).sum(dim=1) / 3
-        torch.testing.assert_close(losses, by_hand, atol=1e-5, rtol=1e-5)
-
-
 def test_bad_input_is_named(text):
     one = torch.zeros(3, 1, dtype=torch.long)
     with pytest.raises(ValueError, match="texts of 1 token.*two tokens or more"):
@@ -191,11 +145,6 @@ def test_bad_input_is_named(text):
         keys_at(repeats("in order", 5, SMALL), "later instance")
     with pytest.raises(ValueError, match="beside"):
         keys_at(repeats("in order", 5, SMALL), "beside")
-    cut, normed = [([Head(0, 0)], "V")], AttentionOnlyTransformer(ModelConfig(9, causal=False))
-    with pytest.raises(ValueError, match="route is called 'V'"):
-        heads.attention_lost(small_model(), repeats("in order", 7, SMALL), Head(1, 0), cut)
-    with pytest.raises(ValueError, match="layer norms.*cut_paths"):
-        heads.attention_lost(normed, text, Head(1, 0), cut)
 
 
 def masked_windows(**changes):

@@ -126,9 +126,60 @@ def test_others_are_of_the_same_layers_and_none_of_the_heads(net):
     assert draws == {Head(1, 1), Head(1, 2)}
 
 
+def test_later_others_are_none_of_the_heads(net):
+    chosen = [Head(0, 1), Head(2, 0), Head(2, 2)]
+    free = [Head(1, 0), Head(1, 1), Head(1, 2), Head(2, 1)]
+    assert support.later_others(net, chosen) == free  # none of layer 0
+    draws = [support.later_others(net, chosen, 2, seed) for seed in range(20)]
+    assert {*sum(draws, [])} == {*free} and all(len({*each}) == 2 for each in draws)
+
+
+def test_what_is_lost_is_that_of_a_run_without_the_writers_part(net, text):
+    """By hand: the reader's query made from the stream less what the writer wrote there."""
+    writer, reader = Head(0, 1), Head(2, 2)
+    (lost,) = support.attention_lost(net, text, reader, [([writer], "Q")])
+    _, cache = net.run_with_cache(text.seen)
+    wrote = cache["L0.z"][:, :, 1] @ net.head_weights(writer).W_O
+    stream = cache["L2.resid_pre"] - (wrote - wrote.mean(dim=(0, 1)))
+    q = stream @ net.head_weights(reader).W_Q
+    scores = q @ cache["L2.k"][:, :, 2].mT / 8**0.5 + net.blocks[2].attn.relative_bias(19)[2]
+    rows = torch.arange(12)
+    share = scores.softmax(dim=-1)[rows, text.at, text.at - 9].mean()
+    whole = cache["L2.pattern"][rows, 2, text.at, text.at - 9].mean()
+    assert lost == pytest.approx(1 - (share / whole).item(), abs=1e-5)
+    assert support.attention_lost(net, text, reader, [([], "Q"), ([], "K")]) == [0, 0]
+
+
+def test_another_ending_keeps_the_beginning():
+    texts = torch.arange(12).view(3, 4)
+    assert support.other_ending(texts, 1).tolist() == [[0, 9, 10, 11], [4, 1, 2, 3], [8, 5, 6, 7]]
+
+
+def test_tokens_hidden_at_once_are_those_that_are_counted(net):
+    texts = torch.randint(1, MASK, (5, 30))
+    found = support.nested_losses(net, texts, [8, 30], MASK, n_hidden=3, seed=4)
+    order = torch.rand(5, 7, generator=torch.Generator().manual_seed(4)).argsort(dim=1)
+    for size, losses in zip((8, 30), found, strict=True):
+        seen = texts[:, :size].clone()
+        for row in range(5):
+            seen[row, 1 + order[row, :3]] = MASK
+        assert ((seen == MASK).sum(dim=1) == 3).all() and not (seen[:, 8:] == MASK).any()
+        p = net(seen).log_softmax(dim=-1).gather(2, texts[:, :size, None])[:, :, 0]
+        by_hand = -(p * (seen == MASK)).sum(dim=1) / 3
+        torch.testing.assert_close(losses, by_hand, atol=1e-5, rtol=1e-5)
+
+
+def test_cuts_that_are_not_linear_are_refused(net, text):
+    normed = AttentionOnlyTransformer(ModelConfig(9, causal=False))
+    with pytest.raises(ValueError, match="route is called 'V'"):
+        support.attention_lost(net, text, Head(1, 0), [([Head(0, 0)], "V")])
+    with pytest.raises(ValueError, match="layer norms.*cut_paths"):
+        support.attention_lost(normed, text, Head(1, 0), [([Head(0, 0)], "Q")])
+
+
 def test_what_many_cuts_lose_is_what_cut_paths_lose(net, text):
     writers, reader = [Head(0, 1), Head(1, 2)], Head(2, 0)
-    found = heads.attention_lost(net, text, reader, [(writers, "Q"), (writers, "K")])
+    found = support.attention_lost(net, text, reader, [(writers, "Q"), (writers, "K")])
     whole = support.attention_to(net, text)[:, 2, 0].mean()
     for route, lost in zip("QK", found, strict=True):
         edits = cut_paths(net, text.seen, [(w, reader, route) for w in writers], "mean")

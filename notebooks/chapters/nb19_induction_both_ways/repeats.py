@@ -8,8 +8,7 @@ import re
 from dataclasses import dataclass, replace
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from aot_helpers.base.errors import check_whole, unknown_name
@@ -18,7 +17,6 @@ from aot_helpers.reading.heads import HeadScores, head_scores
 
 KINDS = ("in order", "shuffled", "three times")  # S1, section 2.3 and its Fig. 6
 TRIALS = 50  # S1, sections 2.2 and 2.3
-AT_ONCE = 16  # texts in one run, where their number is not given by edits
 
 
 @dataclass(frozen=True)
@@ -26,15 +24,14 @@ class Hidden:
     """Texts with one token hidden in each.
 
     tokens: [text, pos] as they are; seen: as the model sees them; at: [text], where the hidden
-    token stands. length: of one copy, where the texts are copies; else 0. start: of the first.
-    ids: the tokens that random texts are drawn from.
+    token stands. length: of one copy, where the texts are copies; else 0. ids: the tokens that
+    random texts are drawn from.
     """
 
     tokens: Int[Tensor, "text pos"]
     seen: Int[Tensor, "text pos"]
     at: Int[Tensor, " text"]
     length: int = 0
-    start: int = 1
     ids: Int[Tensor, " id"] | None = None
 
     @property
@@ -113,7 +110,7 @@ def eight_words(tokenizer, texts: list[str], mask: int, seed: int = 0) -> Hidden
 def in_copy(hidden: Hidden, copy: int) -> Bool[Tensor, "text pos"]:
     """True at the positions of a copy, counted from 0."""
     at = torch.arange(hidden.tokens.shape[1])
-    begin = hidden.start + copy * hidden.length
+    begin = 1 + copy * hidden.length
     return ((at >= begin) & (at < begin + hidden.length)).expand_as(hidden.tokens)
 
 
@@ -139,7 +136,7 @@ def other_copy(hidden: Hidden, copy: int = 0, seed: int = 0) -> Hidden:
 
 def _instance(hidden: Hidden, of: Tensor, copy: int) -> Int[Tensor, " text"]:
     """Where, in the first (0) or third (2) copy, the tokens stand that stand at `of`."""
-    begin = hidden.start + copy * hidden.length
+    begin = 1 + copy * hidden.length
     there = hidden.tokens[:, begin : begin + hidden.length]
     asked = hidden.tokens.gather(1, of[:, None])
     return begin + (there == asked).int().argmax(dim=1)
@@ -164,7 +161,7 @@ def keys_at(hidden: Hidden, place: str) -> Bool[Tensor, "text query key"]:
     if place not in PLACES:
         raise unknown_name("place", place, PLACES)
     n_texts, n_pos = hidden.tokens.shape
-    if place == "later instance" and n_pos < hidden.start + 3 * hidden.length:
+    if place == "later instance" and n_pos < 1 + 3 * hidden.length:
         raise ValueError("a later instance needs three copies: make them with 'three times'")
     keys = torch.zeros(n_texts, n_pos, n_pos, dtype=torch.bool)
     keys[torch.arange(n_texts), hidden.at, PLACES[place](hidden)] = True
@@ -193,44 +190,3 @@ def hidden_accuracy(model: Model, hidden: Hidden, edits: Edits | None = None) ->
     """The share of hidden tokens that have the largest logit."""
     logits = logits_of(model, hidden, edits)[torch.arange(len(hidden.at)), hidden.at]
     return (logits.argmax(dim=-1) == hidden.answers).float().mean().item()
-
-
-def cross_entropy(
-    logits: Float[Tensor, "text pos d_vocab"], tokens: Int[Tensor, "text pos"]
-) -> Float[Tensor, "text pos"]:
-    """What each token costs, in nats."""
-    return F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none").view_as(tokens)
-
-
-def nested_losses(
-    model: Model,
-    texts: Int[Tensor, "text pos"],
-    sizes: list[int],
-    mask: int,
-    n_hidden: int = 4,
-    seed: int = 0,
-    edits: Edits | None = None,
-) -> Float[Tensor, "size text"]:
-    """Mean loss of the same `n_hidden` tokens, hidden at once, in windows of several sizes.
-
-    They stand at random in the smallest window, which begins every larger one. Fewer runs than one
-    hidden token at a time. AT_ONCE texts at a time, to save memory: edits must fit any number.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    order = torch.rand(len(texts), sizes[0] - 1, generator=generator).argsort(dim=1)
-    at, found = 1 + order[:, :n_hidden], []
-    for size in sizes:
-        losses = []
-        for some, places in zip(texts[:, :size].split(AT_ONCE), at.split(AT_ONCE), strict=True):
-            hidden = Hidden(some, some.scatter(1, places, mask), places[:, 0])
-            logits = logits_of(model, hidden, edits)[torch.arange(len(some))[:, None], places]
-            losses.append(cross_entropy(logits, some.gather(1, places)).mean(dim=1))
-        found.append(torch.cat(losses))
-    return torch.stack(found)
-
-
-def other_ending(
-    texts: Int[Tensor, "text pos"], size: int, shift: int = 1
-) -> Int[Tensor, "text pos"]:
-    """A control: the first `size` tokens of each text, and the rest of another."""
-    return torch.cat([texts[:, :size], texts.roll(shift, dims=0)[:, size:]], dim=1)

@@ -1,23 +1,30 @@
 """Evidence of notebook 19: sides and neighbors taken away, who feeds a head, S1's own score."""
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from matplotlib.figure import Figure
-from torch import Tensor
+from torch import Tensor, nn
 
-from aot_helpers.base.errors import unknown_name
+from aot_helpers.base.errors import check_one_of, unknown_name
 from aot_helpers.models.losses import repeat_length
 from aot_helpers.models.protocol import Edits, Head, Model
-from aot_helpers.reading.heads import HEAD_PATTERNS, head_scores, induction_scores, pattern_score
+from aot_helpers.reading.circuits import check_earlier
+from aot_helpers.reading.heads import (
+    HEAD_PATTERNS,
+    head_output,
+    head_scores,
+    induction_scores,
+    pattern_score,
+)
 from aot_helpers.reading.interventions import ablate, cut_paths, merge
 from aot_helpers.showing import plots
 from chapters.nb19_induction_both_ways.measure import high_heads, highest
 from chapters.nb19_induction_both_ways.repeats import (
-    AT_ONCE,
     Hidden,
-    cross_entropy,
     hide,
     in_copy,
     keys_at,
@@ -25,6 +32,7 @@ from chapters.nb19_induction_both_ways.repeats import (
     with_random_tokens,
 )
 
+AT_ONCE = 16  # texts in one run, where their number is not given by edits
 PLACES_NEAR = (1, 2, 3)  # how far a neighbor may be
 SIDES = ("both", "before", "after", "neither")
 
@@ -56,6 +64,13 @@ def hide_more(hidden: Hidden, reach: int) -> Hidden:
     return replace(hidden, seen=hidden.seen.masked_fill(near, mask))
 
 
+def cross_entropy(
+    logits: Float[Tensor, "text pos d_vocab"], tokens: Int[Tensor, "text pos"]
+) -> Float[Tensor, "text pos"]:
+    """What each token costs, in nats."""
+    return F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none").view_as(tokens)
+
+
 def all_losses(
     model: Model, hidden: Hidden, edits: Edits | None = None
 ) -> Float[Tensor, "text pos"]:
@@ -69,6 +84,40 @@ def all_losses(
         logits = logits_of(model, some, edits)
         losses.append(cross_entropy(logits, some.tokens))
     return torch.cat(losses)
+
+
+def nested_losses(
+    model: Model,
+    texts: Int[Tensor, "text pos"],
+    sizes: list[int],
+    mask: int,
+    n_hidden: int = 4,
+    seed: int = 0,
+    edits: Edits | None = None,
+) -> Float[Tensor, "size text"]:
+    """Mean loss of the same `n_hidden` tokens, hidden at once, in windows of several sizes.
+
+    They stand at random in the smallest window, which begins every larger one. Fewer runs than one
+    hidden token at a time. AT_ONCE texts at a time, to save memory: edits must fit any number.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.rand(len(texts), sizes[0] - 1, generator=generator).argsort(dim=1)
+    at, found = 1 + order[:, :n_hidden], []
+    for size in sizes:
+        losses = []
+        for some, places in zip(texts[:, :size].split(AT_ONCE), at.split(AT_ONCE), strict=True):
+            hidden = Hidden(some, some.scatter(1, places, mask), places[:, 0])
+            logits = logits_of(model, hidden, edits)[torch.arange(len(some))[:, None], places]
+            losses.append(cross_entropy(logits, some.gather(1, places)).mean(dim=1))
+        found.append(torch.cat(losses))
+    return torch.stack(found)
+
+
+def other_ending(
+    texts: Int[Tensor, "text pos"], size: int, shift: int = 1
+) -> Int[Tensor, "text pos"]:
+    """A control: the first `size` tokens of each text, and the rest of another."""
+    return torch.cat([texts[:, :size], texts.roll(shift, dims=0)[:, size:]], dim=1)
 
 
 @torch.no_grad()
@@ -171,6 +220,52 @@ def others_like(model: Model, heads: list[Head], seed: int) -> list[Head]:
         order = torch.randperm(len(free), generator=generator)[:n]
         chosen += [free[i] for i in order.tolist()]
     return chosen
+
+
+def later_others(
+    model: Model, heads: list[Head], n: int | None = None, seed: int = 0
+) -> list[Head]:
+    """The heads after layer 0 that are not among the heads: all, or n of them drawn at random."""
+    n_layers, n_heads = model.config.n_layers, model.config.n_heads
+    every = [Head(layer, head) for layer in range(1, n_layers) for head in range(n_heads)]
+    free = [head for head in every if head not in heads]
+    if n is None:
+        return free
+    order = torch.randperm(len(free), generator=torch.Generator().manual_seed(seed))
+    return [free[i] for i in order[:n].tolist()]
+
+
+@torch.no_grad()
+def attention_lost(
+    model: Model, hidden: Hidden, reader: Head, cuts: list[tuple[list[Head], str]]
+) -> list[float]:
+    """The share of the reader's attention to the earlier instance that is lost by each cut.
+
+    A cut is (writers, route): what the writers wrote is taken out of the reader's "Q" or "K"; their
+    mean stays. One run serves all cuts, because without layer norm a score is linear in what its
+    query reads, and in what its key reads. Raises ValueError for other routes and for a model that
+    is causal or has layer norms.
+    """
+    layer, head = reader
+    if model.config.causal or not isinstance(model.attention_norm(layer), nn.Identity):
+        raise ValueError("this model is causal or has layer norms: cut its paths by cut_paths")
+    cache, rows = model.run_with_cache(hidden.seen)[1], torch.arange(len(hidden.at))
+    scores = cache[f"L{layer}.scores"][rows, head, hidden.at]  # [text, key]
+    q, k = cache[f"L{layer}.q"][rows, hidden.at, head], cache[f"L{layer}.k"][:, :, head]
+    W, earlier = model.head_weights(reader), keys_at(hidden, "earlier instance").any(dim=1)
+    whole, lost = scores.softmax(dim=-1)[earlier].mean(), []
+    for writers, route in cuts:
+        check_one_of("route", route, ("Q", "K"))
+        wrote = torch.zeros_like(cache["embed"])
+        for writer in writers:
+            check_earlier(writer, reader)
+            wrote = wrote + head_output(model, cache, writer)
+        wrote = wrote - wrote.mean(dim=(0, 1))
+        q_less = wrote[rows, hidden.at] @ W.W_Q if route == "Q" else q
+        k_less = wrote @ W.W_K if route == "K" else k
+        less = torch.einsum("td,tkd->tk", q_less, k_less) / math.sqrt(model.config.d_head)
+        lost.append(1 - ((scores - less).softmax(dim=-1)[earlier].mean() / whole).item())
+    return lost
 
 
 def causal_attention_lost(
