@@ -35,15 +35,14 @@ AT_ONCE = 40  # texts in a batch
 
 
 class Text(NamedTuple):
-    """What a model reads: pieces, the word that each belongs to (BOS: -1), and the topic's word."""
+    """What a model reads: pieces, the word that each belongs to (BOS: -1), and the words."""
 
     tokens: Int[Tensor, " pos"]
     word_of: list[int]
     words: list[str]
-    topic: int = 1
 
 
-def text_of(tokenizer: Tokenizer, tokens: Int[Tensor, " pos"], topic: int = 1) -> Text:
+def text_of(tokenizer: Tokenizer, tokens: Int[Tensor, " pos"]) -> Text:
     """Pieces, BOS first, with their words: a word is a run of letters, or a mark by itself."""
     words, word_of = [], [-1]
     for piece in tokenizer.token_strings(tokens[1:]):
@@ -52,7 +51,7 @@ def text_of(tokenizer: Tokenizer, tokens: Int[Tensor, " pos"], topic: int = 1) -
         else:
             words.append(piece)
         word_of.append(len(words) - 1)
-    return Text(tokens, word_of, [word.strip(" ") or " " for word in words], topic)
+    return Text(tokens, word_of, [word.strip(" ") or " " for word in words])
 
 
 def openings(nouns=NOUNS) -> list[str]:
@@ -90,26 +89,23 @@ def continued(
 def written(model: Model, prompts: list[str], n_words: int = 7, seed: int = 0) -> list[Text]:
     """Each prompt, continued by the model by n_words words: top 10, seed + the prompt's number.
 
-    Pieces are drawn until the last word is whole, at most six a word. Raises ValueError where
-    they make fewer words.
+    Three times as many pieces are drawn, and all after the last word that is whole left out. Raises
+    ValueError where they make fewer words.
     """
-    starts = [model.tokenizer.encode(prompt, bos=True) for prompt in prompts]
-    wanted = [len(text_of(model.tokenizer, start).words) + n_words for start in starts]
-    texts: dict[int, Text] = {}
-    for n_pieces in (n_words + 3, 3 * n_words, 6 * n_words):  # longer draws begin alike
-        left = [i for i in range(len(prompts)) if i not in texts]
-        for some in (left[i : i + AT_ONCE] for i in range(0, len(left), AT_ONCE)):
-            seeds = [seed + i for i in some]
-            longer = continued(model, [starts[i] for i in some], n_pieces, seeds)
-            for i, tokens in zip(some, longer, strict=True):
-                text = text_of(model.tokenizer, tokens)
-                if len(text.words) > wanted[i]:
-                    n = text.word_of.index(wanted[i])
-                    texts[i] = Text(text.tokens[:n], text.word_of[:n], text.words[: wanted[i]])
-    for i, prompt in enumerate(prompts):
-        if i not in texts:
-            raise ValueError(f"{prompt!r} was continued by too few words: take another seed")
-    return [texts[i] for i in range(len(prompts))]
+    texts = []
+    for first in range(0, len(prompts), AT_ONCE):
+        some = prompts[first : first + AT_ONCE]
+        starts = [model.tokenizer.encode(prompt, bos=True) for prompt in some]
+        seeds = [seed + first + i for i in range(len(some))]
+        longer = continued(model, starts, 3 * n_words, seeds)
+        for prompt, start, tokens in zip(some, starts, longer, strict=True):
+            text = text_of(model.tokenizer, tokens)
+            n = len(text_of(model.tokenizer, start).words) + n_words
+            if len(text.words) <= n:
+                raise ValueError(f"{prompt!r} was continued by too few words: take another seed")
+            end = text.word_of.index(n)
+            texts.append(Text(text.tokens[:end], text.word_of[:end], text.words[:n]))
+    return texts
 
 
 def by_words(

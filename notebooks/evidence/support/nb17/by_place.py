@@ -57,12 +57,7 @@ def word_among_others(
 
 
 def made_to_follow(what: str) -> Float[Tensor, "order place"]:
-    """What a head sees that follows the "word" (the noun), or the "place" (the second), 0.7 of it.
-
-    Raises ValueError for anything else.
-    """
-    if what not in ("word", "place"):
-        raise ValueError(f"a head can be made to follow the 'word' or the 'place', got {what!r}")
+    """Attention that follows the "word" (the noun), or the "place" (the second), by 0.7 of it."""
     seen = torch.full((len(ORDERS), 4), 0.1, dtype=torch.double)
     for row, order in zip(seen, ORDERS, strict=True):
         row[order.index(1) if what == "word" else 1] = 0.7

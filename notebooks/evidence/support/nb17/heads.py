@@ -1,14 +1,12 @@
 """Evidence of notebook 17: kinds of heads, how well they fit, and what each head is worth."""
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Collection
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aot_helpers.base.errors import unknown_name
 from aot_helpers.models.losses import copy_losses
 from aot_helpers.models.protocol import Head, Model, all_heads
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
@@ -40,26 +38,25 @@ def _columns(n: int, *words: int) -> Bool[Tensor, "query key"]:
     return torch.isin(torch.arange(n), torch.tensor(words)).expand(n, n)
 
 
-# What S0 named, in its order: (number of words, the topic's place) -> the words looked at.
-KINDS: dict[str, Callable[[int, int], Bool[Tensor, "query key"]]] = {
-    "topic": lambda n, topic: _columns(n, topic),
-    "previous": lambda n, topic: _words_back(n, 1),
-    "first and third": lambda n, topic: _columns(n, 0, 2),
-    "first two": lambda n, topic: _columns(n, 0, 1),
-    "first": lambda n, topic: _columns(n, 0),
-    "two back": lambda n, topic: _words_back(n, 2),
-    "topic and present": lambda n, topic: _columns(n, topic) | _words_back(n, 0),
-    "present and previous": lambda n, topic: _words_back(n, 0, 1),
+TOPIC = 1  # the second word of every prompt
+# What S0 named, in its order: number of words -> the words looked at.
+KINDS: dict[str, Callable[[int], Bool[Tensor, "query key"]]] = {
+    "topic": lambda n: _columns(n, TOPIC),
+    "previous": lambda n: _words_back(n, 1),
+    "first and third": lambda n: _columns(n, 0, 2),
+    "first two": lambda n: _columns(n, 0, 1),
+    "first": lambda n: _columns(n, 0),
+    "two back": lambda n: _words_back(n, 2),
+    "topic and present": lambda n: _columns(n, TOPIC) | _words_back(n, 0),
+    "present and previous": lambda n: _words_back(n, 0, 1),
 }
 FIRST_QUERY = 3  # the first word that the model wrote; here two back is the topic, later all differ
 
 
-def targets_of(kind: str, n_words: int, topic: int = 1) -> Bool[Tensor, "query key"]:
+def targets_of(kind: str, n_words: int) -> Bool[Tensor, "query key"]:
     """True at the words that a head of this kind looks at; only at queries that count."""
-    if kind not in KINDS:
-        raise unknown_name("kind of head", kind, KINDS)
-    targets = KINDS[kind](n_words, topic).tril().clone()
-    targets[: max(FIRST_QUERY, topic + 1)] = False
+    targets = KINDS[kind](n_words).tril().clone()
+    targets[:FIRST_QUERY] = False
     return targets
 
 
@@ -73,29 +70,20 @@ def hits(
     """
     at = targets.any(dim=-1).nonzero()[:, 0]
     wanted = targets[at].sum(dim=-1)
-    order = (
-        pattern[..., at, :].argsort(dim=-1, descending=True).argsort(dim=-1)
-    )  # rank of each word
-    found = (order < wanted[:, None]) == targets[at]
+    rank = pattern[..., at, :].argsort(dim=-1, descending=True).argsort(dim=-1)
+    found = (rank < wanted[:, None]) == targets[at]
     ways = [math.comb(q + 1, k) for q, k in zip(at.tolist(), wanted.tolist(), strict=True)]
     return found.all(dim=-1).to(pattern), 1 / torch.tensor(ways).to(pattern)
 
 
 def fits(maps: list[Maps], kind: str) -> Float[Tensor, " head"]:
-    """How well each head fits a kind: hits above chance, as a share of those that chance leaves.
+    """How well each head fits a kind: hits above chance, as a fraction of those that chance leaves.
 
-    0 is chance, 1 is always; over all counted words of all texts.
+    0 is chance, 1 is always; over all counted words of all texts, which have equally many words.
     """
-    alike = defaultdict(list)  # texts of one length have one table of targets
-    for text, words, _ in maps:
-        alike[len(text.words), text.topic].append(words)
-    found, chance = [], []
-    for (n_words, topic), patterns in alike.items():
-        each, luck = hits(torch.stack(patterns), targets_of(kind, n_words, topic))
-        found.append(each.transpose(0, 1).flatten(1))  # [head, text and counted word]
-        chance.append(luck.repeat(len(patterns)))
-    rate, luck = torch.cat(found, dim=1).mean(dim=1), torch.cat(chance).mean()
-    return (rate - luck) / (1 - luck)
+    words = torch.stack([each.words for each in maps])  # [text, head, query, key]
+    found, chance = hits(words, targets_of(kind, words.shape[-1]))
+    return (found.mean(dim=(0, 2)) - chance.mean()) / (1 - chance.mean())
 
 
 def best_fit(maps: list[Maps], leave_out: Collection[int] = ()) -> float:
@@ -117,7 +105,7 @@ def planted(texts: list[Text], kind: str, share: float = 0.6) -> list[Maps]:
         n, numbers = len(text.tokens), torch.tensor(text.word_of)
         even = torch.ones(n, n, dtype=torch.double).tril()
         even /= even.sum(dim=-1, keepdim=True)
-        wanted = targets_of(kind, len(text.words), text.topic)
+        wanted = targets_of(kind, len(text.words))
         on = torch.zeros(n, n, dtype=torch.double)
         on[1:, 1:] = wanted[numbers[1:]][:, numbers[1:]].double()
         on = (on * (even > 0)) / on.sum(dim=-1, keepdim=True).clamp(min=1)
