@@ -77,7 +77,7 @@ def test_figures_can_be_read():
         figures.two_softmaxes(torch.randn(3, 4), [0, 1, 2], list("abcd"), title="title"),
         figures.ruler(floors, 1e-6, {"80": 0.005}, title="title"),
         figures.sliding(torch.randn(9, 2), ["a", "b"], 4, {"A": curve, "B": curve}, title="title"),
-        figures.after_longer({"choose": {"150 steps": {"A": [1, 2], "B": [1, 3]}}}, title="title"),
+        figures.after_longer(report_model.longer(), title="title"),
     )
 
 

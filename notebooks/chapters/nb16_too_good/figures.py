@@ -1,5 +1,6 @@
 """Drawings of notebook 16: two losses that disagree, two softmaxes, what a loss is worth."""
 
+import pandas as pd
 from jaxtyping import Float
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -81,8 +82,12 @@ def two_softmaxes(
     return figure
 
 
-def after_longer(panels: dict[str, dict[str, dict[str, list]]], *, title: str) -> Figure:
-    """Costs of A, of A with constants and of B: {part: {texts and steps: {model: [seed]}}}."""
+def after_longer(table: pd.DataFrame, *, title: str) -> Figure:
+    """Costs of A, of A with constants and of B by kind of texts and steps; table: of `longer`."""
+    panels = {"leave out": {}, "choose": {}, "together": {}}
+    for (texts, steps, model), some in table.groupby(["texts", "steps", "model"], sort=False):
+        for part, rows in panels.items():
+            rows.setdefault(f"{texts}, {steps:,} steps", {})[model] = some[part].tolist()
     colors = {"A": REPORT, "A with constants": "#E39BB8", "B": USUAL}
     return plots.dots(panels, title, "nats", colors=colors, apart=True, width=10)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pandas as pd
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -164,6 +165,15 @@ def baselines(train: Rows, test: Rows) -> dict[str, float]:
     return {"chance": math.log(d_vocab)} | count_losses(*full, d_vocab)
 
 
-def longer() -> list[dict]:
-    """Models A and B after 150 and 1,500 steps, with two seeds and on two kinds of texts."""
-    return json.loads(LONGER.read_text("utf-8"))
+def longer() -> pd.DataFrame:
+    """Costs (nats) of A, of A with constants and of B, after 150 and 1,500 steps: a row for each.
+
+    Of two seeds and two kinds of texts. "leave out" and "choose" are the parts of "together".
+    """
+    texts = {"stories": "stories", "imdb": "reviews"}
+    return pd.DataFrame(
+        {"texts": texts[run["corpus"]], "steps": run["steps"], "model": model}
+        | {"leave out": leave_out, "choose": choose, "together": leave_out + choose}
+        for run in json.loads(LONGER.read_text("utf-8"))
+        for model, (leave_out, choose) in run["parts"].items()
+    )

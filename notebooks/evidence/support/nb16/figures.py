@@ -7,9 +7,8 @@ from aot_helpers.showing import plots
 from aot_helpers.showing.diagrams import KEY, QUERY, VALUE
 from aot_helpers.showing.texts import tint
 from chapters.nb16_too_good.figures import REPORT, USUAL
-from evidence.support.nb16.results import ON_REVIEWS, combinations
+from evidence.support.nb16.results import ON_REVIEWS
 
-AS_IT_STANDS = {"as trained": REPORT, "calibrated": USUAL}
 LENGTH_COLORS = {20: KEY, 50: QUERY, 80: VALUE}  # of rows of so many tokens; paler: slower
 LOSSES = {"softmax over time": REPORT, "usual softmax": USUAL}  # of the figure of word pieces
 TICKS = [4, 5, 6, 8, 10, 15, 20, 30]  # of a logarithmic axis of nats
@@ -18,11 +17,11 @@ TICKS = [4, 5, 6, 8, 10, 15, 20, 30]  # of a logarithmic axis of nats
 def costs(rows: dict, found: dict, *, title: str, note: str = "") -> Figure:
     """Held-out losses of set-ups on rows, beside the baselines, on a logarithmic axis of nats.
 
-    rows: {row: {a series of AS_IT_STANDS: losses}}; found: what `make data WHAT=autopsy` measured.
+    rows: {row: {"as trained": losses}}; found: what `make data WHAT=autopsy` measured.
     """
     unit = "held-out cross-entropy of the next token (nats, log scale)"
     levels = {nats: "\n" * (name == "uniform") + name for nats, name in _baselines(found).items()}
-    figure = plots.dots(rows, title, unit, colors=AS_IT_STANDS, note=note, levels=levels)
+    figure = plots.dots(rows, title, unit, colors={"as trained": REPORT}, note=note, levels=levels)
     (axis,) = figure.axes
     axis.set_xscale("log")
     axis.set_xticks(TICKS, TICKS)
@@ -34,11 +33,15 @@ def all_combinations(found: dict, *, title: str) -> Figure:
     """The held-out loss of all combinations of faults, over how many there are."""
     wrong, usual = "softmax over positions", "softmax over the vocabulary"
     colors = {wrong: REPORT, usual: USUAL}
+    ladder = [one for name, one in found["runs"].items() if name.startswith("ladder |")]
+    table = pandas.DataFrame(
+        {"faults": frozenset(one["faults"]), "loss": one["held out"]["loss"]} for one in ladder
+    )
     groups = {name: ([], []) for name in colors}
-    for each in combinations(found):
-        group = groups[wrong if "loss over time" in each.faults else usual]
-        group[0].append(len(each.faults))
-        group[1].append(each.loss)
+    for faults, loss in table.groupby("faults", sort=False)["loss"].mean().items():
+        group = groups[wrong if "loss over time" in faults else usual]
+        group[0].append(len(faults))
+        group[1].append(loss)
     figure = plots.points(
         groups,
         title,

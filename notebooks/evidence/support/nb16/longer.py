@@ -43,7 +43,7 @@ def measure(corpus: str, steps: int, seed: int) -> dict[str, list[float]]:
     found = {}
     for name, faults in FAULTS.items():
         setup = Setup(faults=faults, d_model=64, d_mlp=64, steps=steps, seed=seed)
-        model = learn(setup, train, watch=False).model
+        model = learn(setup, train).model
         found[name] = two_parts(model, test[:1000])
         if name == "A":
             fitted = copy.deepcopy(model)

@@ -1,8 +1,6 @@
 """What `make data WHAT=autopsy` and `make sweep` measured for notebook 16, by group and fault."""
 
-import itertools
-from collections.abc import Collection, Iterator
-from typing import NamedTuple
+from collections.abc import Collection
 
 import torch
 from jaxtyping import Float
@@ -50,24 +48,6 @@ def named(*several: list[dict]) -> list[str]:
     for old, new in signs.items():
         names = [name.replace(old, new) for name in names]
     return names
-
-
-class Combination(NamedTuple):
-    """What models with these faults know: means over seeds; the sample is of the first seed."""
-
-    faults: tuple[str, ...]
-    loss: float
-    accuracy: float
-    sample: str
-
-
-def combinations(found: dict) -> Iterator[Combination]:
-    """Of each combination of faults on the ladder, what its models know."""
-    for n in range(len(ON_REVIEWS) + 1):
-        for faults in itertools.combinations(ON_REVIEWS, n):
-            trained = runs(found, "ladder", faults)
-            loss, accuracy = (held_out(trained, what).mean() for what in ("loss", "accuracy"))
-            yield Combination(faults, float(loss), float(accuracy), trained[0]["sample"])
 
 
 def pieces(runs: list[dict]) -> Float[Tensor, " run"]:

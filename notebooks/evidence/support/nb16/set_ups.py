@@ -7,6 +7,7 @@ ladder from there to all of them.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -33,17 +34,11 @@ SWEEP = {
 }
 
 
-@dataclass(frozen=True)
-class Fault:
-    """One thing the report's code does, what is usual, and how it is put into a new model.
-
-    term: what the field calls it.
-    """
+class Fault(NamedTuple):
+    """What the field calls a fault of the report's code, and how it is put into a new model."""
 
     term: str
-    code: str
-    usual: str
-    model: Callable[[ReportModel], None] | None = None
+    put_into: Callable[[ReportModel], None] | None = None
 
 
 def _tie_layers(model: ReportModel) -> None:
@@ -83,40 +78,20 @@ def _shorten_tokens(model: ReportModel) -> None:
 
 
 FAULTS = {
-    "loss over time": Fault(
-        "softmax over positions",
-        "for each token of the vocabulary, the softmax runs over the positions of a text",
-        "at each position, the softmax runs over the vocabulary",
-    ),
-    "padding counts": Fault(
-        "padding in the loss",
-        "the filling after a short text is a token to be predicted",
-        "only real tokens are predicted",
-    ),
-    "one block twice": Fault(
-        "tied layers", "both layers are the same block", "each layer has weights", _tie_layers
-    ),
-    "straight MLP": Fault(
-        "linear MLP", "the MLP is linear", "a nonlinearity between two matrices", _straighten
-    ),
-    "no stream": Fault(
-        "no residual stream",
-        "each layer replaces what it reads",
-        "each layer adds to it",
-        _drop_stream,
-    ),
-    "no layer norm": Fault(
-        "no layer norm",
-        "layers read the numbers as they are",
-        "layers read them normalized",
-        _drop_norms,
-    ),
-    "short tokens": Fault(
-        "short embeddings",
-        "token vectors are 1 long at most, positions about as long as the root of d_model",
-        "both begin alike",
-        _shorten_tokens,
-    ),
+    # For each token of the vocabulary, the softmax runs over the positions of a text.
+    "loss over time": Fault("softmax over positions"),
+    # The filling after a short text is a token to be predicted.
+    "padding counts": Fault("padding in the loss"),
+    # Both layers are the same block.
+    "one block twice": Fault("tied layers", _tie_layers),
+    # No nonlinearity between the two matrices.
+    "straight MLP": Fault("linear MLP", _straighten),
+    # Each layer replaces what it reads, where it is usual to add to it.
+    "no stream": Fault("no residual stream", _drop_stream),
+    # Layers read the numbers as they are.
+    "no layer norm": Fault("no layer norm", _drop_norms),
+    # Token vectors are 1 long at most, positions about as long as the root of d_model.
+    "short tokens": Fault("short embeddings", _shorten_tokens),
 }
 
 LEARNED = [name for name in FAULTS if name != "short tokens"]  # of that no combination was tried
@@ -149,41 +124,30 @@ class Setup:
             )
 
 
-@dataclass
-class Learned:
-    """A trained model, and the seconds it took.
-
-    losses: its own loss at every step. next_token: the usual loss of the same batches, in nats, if
-    that was watched.
-    """
+class Learned(NamedTuple):
+    """A trained model, its own loss at every step, and the seconds it took."""
 
     model: ReportModel
     losses: list[float]
-    next_token: list[float]
     seconds: float
 
 
-def learn(setup: Setup, rows: Rows, watch: bool = True) -> Learned:
-    """Train a new model on the rows, with the set-up's faults in model, loss and targets.
-
-    watch: keep the usual loss of every batch, too, which takes a tenth more time.
-    """
+def learn(setup: Setup, rows: Rows) -> Learned:
+    """A new model trained on the rows, with the set-up's faults in model, loss and targets."""
     torch.manual_seed(setup.seed)
     width, n_heads, n_ctx = setup.d_model, setup.n_heads, rows.tokens.shape[1]
     shape = rows.tokenizer.d_vocab, setup.n_layers, width, n_heads, width // n_heads, n_ctx
     model = ReportModel(ModelConfig(*shape, "standard", d_mlp=setup.d_mlp))
     for name in FAULTS:
-        if name in setup.faults and FAULTS[name].model:
-            FAULTS[name].model(model)
+        if name in setup.faults and FAULTS[name].put_into:
+            FAULTS[name].put_into(model)
     loss_of = loss_over_time if "loss over time" in setup.faults else next_token_loss
     optimizer = torch.optim.AdamW(model.parameters(), setup.learning_rate)
-    losses, next_token, started = [], [], time.perf_counter()
+    losses, started = [], time.perf_counter()
     for _ in range(setup.steps):
         at = torch.randint(len(rows.tokens), (setup.batch_size,))
         inputs, targets, real = rows.batch(at)
         logits = model(inputs)
-        if watch:
-            next_token.append(next_token_loss(logits.detach(), targets, real).item())
         if "padding counts" in setup.faults:
             real = torch.ones_like(real)
         loss = loss_of(logits, targets, real)
@@ -191,7 +155,7 @@ def learn(setup: Setup, rows: Rows, watch: bool = True) -> Learned:
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    return Learned(model, losses, next_token, time.perf_counter() - started)
+    return Learned(model, losses, time.perf_counter() - started)
 
 
 @torch.no_grad()
