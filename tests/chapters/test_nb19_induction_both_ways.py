@@ -235,9 +235,11 @@ ANSWERS = [
 
 
 def test_figures_can_be_read():
-    words = ["one", "two", "tree"]
-    one = drawings.Copies("a", words, ["one", "[?]", "tree"], 1, torch.tensor([0.0, 0.9, 0.1]))
-    asked = drawings.Copies("b", words, words, 1, None, (0, 2))
+    model, causal = load_checkpoint("masked-2x2"), load_checkpoint("stories-2l")
+    eight = repeats("in order", 8, 1023, n_texts=2, seed=4)
+    eight = hide(eight.tokens, torch.full((2,), 13), 1023, 8)
+    matches = [(12.0, 8.0), (8.0, 12.0)]
     check_figures(
-        drawings.two_copies([one, asked], "title"),
+        drawings.question(causal, eight, model.tokenizer, "title"),
+        drawings.solved(model, eight, model.tokenizer, matches, "title"),
     )

@@ -1,11 +1,6 @@
 """Drawings of notebook 19: a text written twice, with its attention."""
 
-from dataclasses import dataclass
-
-import numpy as np
-from jaxtyping import Float
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from aot_helpers.models.protocol import Model
 from aot_helpers.reading.heads import induction_scores
@@ -29,62 +24,50 @@ from chapters.nb19_induction_both_ways.repeats import Hidden
 STEP = 1.12  # inches from token to token
 
 
-@dataclass(frozen=True)
-class Copies:
-    """A text written twice, as drawn: the first copy above, the second below it.
-
-    query: the token that attends, a place in the second copy. shares: its attention to each token
-    of the first copy; None draws question marks at the places in `asked`.
-    """
-
-    name: str
-    first: list[str]
-    second: list[str]
-    query: int
-    shares: Float[Tensor, " first"] | None = None
-    asked: tuple[int, ...] = ()
-
-
-def two_copies(panels: list[Copies], title: str) -> Figure:
-    """Each text in two rows, with arrows from the token that attends to those it attends to."""
-    width = max(len(each.first) for each in panels) * STEP + 0.3
-    height = 2.05
-    figure, axis = canvas(width, height * len(panels) + 0.45)
-    for i, panel in enumerate(panels):
-        top = height * (len(panels) - i) - 0.2
-        say(axis, 0.15, top, panel.name, PALE, ha="left", size=10)
-        _rows(axis, panel, top - 0.42)
+def question(causal: Model, text: Hidden, tokenizer: Tokenizer, title: str) -> Figure:
+    """Where a causal model's highest induction head attends, and the question for a mask."""
+    head, n, at = highest(induction_scores(causal, text.tokens)), text.length, int(text.at[0])
+    pattern = causal.run_with_cache(text.tokens[:1])[1][f"L{head.layer}.pattern"][0, head.head]
+    names, masked = (_names(text, tokenizer, hidden) for hidden in (False, True))
+    figure, axis = canvas(n * STEP + 0.3, 4.55)
+    says = f"the induction head {head} attends to the word after the earlier copy"
+    say(axis, 0.15, 3.9, f"causal model (stories-2l): {says}", PALE, ha="left", size=10)
+    _two_copies(axis, 3.48, names, at - 1 - n, pattern[at, 1 : n + 1].tolist())
+    say(axis, 0.15, 1.85, "masked model: the fifth word is hidden", PALE, ha="left", size=10)
+    _two_copies(axis, 1.43, masked, at - 1 - n, None)
     return headline(figure, title)
 
 
-def _rows(axis, panel, top):
-    below, box = top - 0.98, {"width": 1.02, "height": 0.4, "size": 9.5}
-    x = [0.15 + STEP * (i + 0.5) for i in range(len(panel.first))]
-    shares = np.zeros(len(x)) if panel.shares is None else np.asarray(panel.shares)
-    start = (x[panel.query], below + 0.22)
-    for i, (text, share) in enumerate(zip(panel.first, shares.tolist(), strict=True)):
-        color = KEY if share >= 0.1 or i in panel.asked else "0.6"
-        color = "white" if share > 0.45 else color
-        word(axis, x[i], top, shown(text), color, fill=SHADES(share), **box)
-        if share >= 0.1:
-            say(axis, x[i] + 0.11, top - 0.36, f"{share:.2f}", SHARE, size=9.5, ha="left")
-            arrow(axis, start, (x[i], top - 0.23), SHARE, width=0.8 + share)
-        if i in panel.asked:
+def _names(text: Hidden, tokenizer: Tokenizer, hidden: bool) -> list[str]:
+    """The words of the first of these texts, without BOS; hidden: with a mask for its token."""
+    names = [each.strip() for each in tokenizer.token_strings(text.tokens[0, 1:])]
+    if hidden:
+        names[int(text.at[0]) - 1] = "[mask]"
+    return names
+
+
+def _two_copies(axis, top, names, query, weights):
+    """The first copy above the second, with arrows from the query to what it attends to.
+
+    weights: attention to each token of the first copy; None: question marks around its copy.
+    """
+    n, below, box = len(names) // 2, top - 0.98, {"width": 1.02, "height": 0.4, "size": 9.5}
+    x = [0.15 + STEP * (i + 0.5) for i in range(n)]
+    asked = range(query - 1, query + 2) if weights is None else ()
+    start = (x[query], below + 0.22)
+    for i, weight in enumerate(weights or [0.0] * n):
+        color = KEY if weight >= 0.1 or i in asked else "0.6"
+        color = "white" if weight > 0.45 else color
+        word(axis, x[i], top, shown(names[i]), color, fill=SHADES(weight), **box)
+        if weight >= 0.1:
+            say(axis, x[i] + 0.11, top - 0.36, f"{weight:.2f}", SHARE, size=9.5, ha="left")
+            arrow(axis, start, (x[i], top - 0.23), SHARE, width=0.8 + weight)
+        if i in asked:
             arrow(axis, start, (x[i], top - 0.23), "0.6", width=0.9)
-            middle = (x[panel.query] + x[i]) / 2 + 0.12
+            middle = (x[query] + x[i]) / 2 + 0.12
             say(axis, middle, (below + top) / 2, "?", QUERY, size=12, weight="bold")
-    for i, text in enumerate(panel.second):
-        word(axis, x[i], below, shown(text), QUERY if i == panel.query else "0.6", **box)
-
-
-def question(causal: Model, text: Hidden, tokenizer: Tokenizer, title: str) -> Figure:
-    """Where a causal model's highest induction head attends, and the question for a mask."""
-    head = highest(induction_scores(causal, text.tokens))
-    pattern = causal.run_with_cache(text.tokens[:1])[1][f"L{head.layer}.pattern"][0, head.head]
-    says = f"the induction head {head} attends to the word after the earlier copy"
-    one_on = _drawn(f"causal model (stories-2l): {says}", text, tokenizer, pattern, hidden=False)
-    asked = _drawn("masked model: the fifth word is hidden", text, tokenizer, asked=(3, 4, 5))
-    return two_copies([one_on, asked], title)
+        color = QUERY if i == query else "0.6"
+        word(axis, x[i], below, shown(names[n + i]), color, **box)
 
 
 def solved(
@@ -98,8 +81,7 @@ def solved(
     cache = model.run_with_cache(text.seen[:1])[1]
     at = int(text.at[0])
     n, copy = text.length, at - text.length
-    names = [each.strip() for each in tokenizer.token_strings(text.tokens[0, 1:])]
-    names[at - 1] = "[mask]"
+    names = _names(text, tokenizer, hidden=True)
     figure, axis = canvas(n * STEP + 0.3, 5.0)
     x = [0.15 + STEP * (i + 0.5) for i in range(n)]
     middle, box = x[copy - 1], {"width": 1.02, "height": 0.4, "size": 9.5}
@@ -146,13 +128,3 @@ def solved(
     attends = ", ".join(f"L1H{head} {share:.2f}" for head, share in enumerate(shares))
     say(axis, middle + 0.2, 1.93, f"attention: {attends}", SHARE, size=9.5, ha="left")
     return headline(figure, title)
-
-
-def _drawn(name, text, tokenizer, pattern=None, hidden=True, **look) -> Copies:
-    """The first of these texts, for `two_copies`; pattern: of the head, [query, key]."""
-    n, at = text.length, int(text.at[0])
-    names = [each.strip() for each in tokenizer.token_strings(text.tokens[0, 1:])]
-    if hidden:
-        names[at - 1] = "[mask]"
-    shares = None if pattern is None else pattern[at, 1 : n + 1]
-    return Copies(name, names[:n], names[n:], at - 1 - n, shares, **look)
