@@ -176,13 +176,6 @@ def test_training_on_masked_tokens_lowers_just_that_loss():
     assert history.smoothed(10)[-1] < history.losses[0] and history.tokens_per_step == 4 * 32
 
 
-def test_masked_windows_refuse_what_cannot_be():
-    with pytest.raises(ValueError, match=r"fraction must be between 0 and 1.*got 1\.5"):
-        masked_windows(fraction=1.5)
-    with pytest.raises(ValueError, match="mask = 7 stands in the text"):
-        masked_windows(mask=7)
-
-
 # ---- exercises and figures ----
 
 
