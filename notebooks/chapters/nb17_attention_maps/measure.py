@@ -89,22 +89,27 @@ def continued(
 def written(model: Model, prompts: list[str], n_words: int = 7, seed: int = 0) -> list[Text]:
     """Each prompt, continued by the model by n_words words: top 10, seed + the prompt's number.
 
-    Three times as many pieces are drawn, and all after the last word that is whole left out. Raises
+    At most six pieces a word are drawn, and those after the last whole word left out. Raises
     ValueError where they make fewer words.
     """
     texts = []
     for first in range(0, len(prompts), AT_ONCE):
         some = prompts[first : first + AT_ONCE]
         starts = [model.tokenizer.encode(prompt, bos=True) for prompt in some]
+        wanted = [len(text_of(model.tokenizer, start).words) + n_words for start in starts]
         seeds = [seed + first + i for i in range(len(some))]
-        longer = continued(model, starts, 3 * n_words, seeds)
-        for prompt, start, tokens in zip(some, starts, longer, strict=True):
-            text = text_of(model.tokenizer, tokens)
-            n = len(text_of(model.tokenizer, start).words) + n_words
-            if len(text.words) <= n:
-                raise ValueError(f"{prompt!r} was continued by too few words: take another seed")
-            end = text.word_of.index(n)
-            texts.append(Text(text.tokens[:end], text.word_of[:end], text.words[:n]))
+        for n_pieces in (3 * n_words, 6 * n_words):  # longer draws begin alike
+            longer = continued(model, starts, n_pieces, seeds)
+            longer = [text_of(model.tokenizer, tokens) for tokens in longer]
+            drawn = zip(some, longer, wanted, strict=True)
+            short = [prompt for prompt, text, n in drawn if len(text.words) <= n]
+            if not short:
+                break
+        else:
+            raise ValueError(f"{short[0]!r} was continued by too few words: take another seed")
+        for (tokens, word_of, words), n in zip(longer, wanted, strict=True):
+            end = word_of.index(n)
+            texts.append(Text(tokens[:end], word_of[:end], words[:n]))
     return texts
 
 
