@@ -102,7 +102,7 @@ def at_each_scale(
     q: Float[Tensor, "query d_head"], k: Float[Tensor, "key d_head"]
 ) -> Float[Tensor, "scale query key"]:
     """The distance of each query to each key at each c of SCALES."""
-    return torch.stack([distances(*scaled(q, k, c)) for c in SCALES])
+    return torch.stack([distances(*placed(q, k, c)) for c in SCALES])
 
 
 def scale_curve(

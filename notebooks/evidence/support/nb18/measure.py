@@ -245,12 +245,12 @@ def word_kinds(tokens: list[list[str]]) -> WordKinds:
 
 
 def pronoun_preference(
-    top_is_pronoun: Bool[Tensor, "head point"], kinds: WordKinds, dealt: int | None = None
+    at_pronoun: Bool[Tensor, "head point"], kinds: WordKinds, dealt: int | None = None
 ) -> list[tuple[int, float]]:
     """By how much more often nouns' queries than others' like a pronoun's key, of a chosen head.
 
-    top_is_pronoun: whether the key of a query's top score is a pronoun's. The head is the one with
-    the largest difference on the even texts, measured on the odd ones, and the other way round: its
+    at_pronoun: whether the key of a query's top score is a pronoun's. The head is the one with the
+    largest difference on the even texts, measured on the odd ones, and the other way round: its
     place and the difference. dealt: seed by which the nouns of each text exchange places with its
     other words.
     """
@@ -263,11 +263,12 @@ def pronoun_preference(
             order = torch.randperm(len(here), generator=draw)
             drawn[here[order[: int(nouns[here].sum())]]] = True
         nouns, others = drawn, asking & ~drawn
+
+    def rate(some):
+        return at_pronoun[:, some].double().mean(dim=1)
+
     halves = [kinds.text % 2 == i for i in (0, 1)]
-    more = [
-        liked[:, nouns & half].double().mean(dim=1) - liked[:, others & half].double().mean(dim=1)
-        for half in halves
-    ]
+    more = [rate(nouns & half) - rate(others & half) for half in halves]
     return [(int(at := more[i].argmax()), more[1 - i][at].item()) for i in (0, 1)]
 
 
