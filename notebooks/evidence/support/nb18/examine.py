@@ -134,22 +134,16 @@ def shift_film(v: QueriesKeys, seed: int = 0) -> dict:
     whole = np.stack(maps)
     packed = (127.5 + 127.5 * whole / np.abs(whole).max()).round().astype(np.uint8)
     first = v.text == 0
-    shares = (255 * attention(v.q[first], v.k[first])).round().numpy().astype(np.uint8)
+    scores = v.q[first] @ v.k[first].T / v.q.shape[1] ** 0.5
+    weights = (255 * scores.softmax(dim=-1)).round().numpy().astype(np.uint8)
     return {
         "shares": list(SHARES),
         "texts": N_TEXTS,
         "liked": liked,
         "above": above,
         "maps": [base64.b64encode(each.tobytes()).decode() for each in packed],
-        "attention": base64.b64encode(shares.tobytes()).decode(),
+        "attention": base64.b64encode(weights.tobytes()).decode(),
     }
-
-
-def attention(
-    q: Float[Tensor, "pos d_head"], k: Float[Tensor, "pos d_head"]
-) -> Float[Tensor, "pos pos"]:
-    """The attention pattern of a head that looks both ways."""
-    return (q @ k.T / q.shape[1] ** 0.5).softmax(dim=-1)
 
 
 def _turned_to(before, new):
