@@ -7,7 +7,6 @@ import torch
 
 from aot_helpers.teaching.exercises import NotAttempted, NotYet, attempted
 from aot_helpers.teaching.exercises.references import compared, draw, read_numbers
-from chapters.nb21_information_flow.measure import attend_edits
 
 LIKELY = 0.3  # so probable a mended graph makes its token
 ATTENTION = torch.tensor([0.7, 0.15, 0.1, 0.05])
@@ -53,43 +52,43 @@ def _attend(answer):
     return "with zeros as rest this is zero ablation, with mean values it is mean ablation"
 
 
-def _mend(answer, run, rests, lines):
-    """answer: the edge (head, query, key) that some lines lack. rests: what dropped edges carry."""
-    config, n = run.model.config, len(run.tokens)
+def _mend(answer, run_alone, rests, kept, target):
+    """answer: the edge (head, query, key) that is missing in kept [layer, head, query, key].
+
+    run_alone(kept, rest): the last logits, and more, with these edges alone. rests: what dropped
+    edges carry, by name.
+    """
     if answer is ...:
         raise NotAttempted
     if isinstance(answer, list) and len(answer) == 1:
         (answer,) = answer
-    mask = torch.zeros(config.n_layers, config.n_heads, n, n, dtype=torch.bool)
-    for (layer, number), query, key in lines:
-        mask[layer, number, query, key] = True
     try:
         (layer, number), query, key = answer
-        known = bool(mask[layer, number, query, key])
-        mask[layer, number, query, key] = True
+        known = bool(kept[layer, number, query, key])
     except (TypeError, ValueError, IndexError):
         raise NotYet(f"{answer} is no edge: write (aot.Head(1, 2), query, key).") from None
     if not 0 <= key <= query:
         raise NotYet("No head attends to a later token: the key stands before the query.")
     if known:
         raise NotYet("This line is in the picture already.")
-    target, said = int(run.cache["logits"][0, -1].argmax()), {}
-    for name, rest in rests.items():
-        logits = run.model(run.tokens[None], edits=attend_edits(attend, mask, rest))[0, -1]
-        said[name] = int(logits.argmax()), logits.softmax(dim=-1)[target].item()
-    odds = ", ".join(f"{p:.2f} with {name}s" for name, (_, p) in said.items())
-    if all(first == target and p >= LIKELY for first, p in said.values()):
+    mended = kept.clone()
+    mended[layer, number, query, key] = True
+    runs = {name: run_alone(mended, rest)[0] for name, rest in rests.items()}
+    p_target = {name: logits.softmax(dim=-1)[target].item() for name, logits in runs.items()}
+    odds = ", ".join(f"{p:.2f} with {name}s" for name, p in p_target.items())
+    first = all(logits.argmax() == target for logits in runs.values())
+    if first and min(p_target.values()) >= LIKELY:
         return f"its probability: {odds}"
-    reads = [at for _, _, at in lines]
-    if layer == config.n_layers - 1:
+    if layer == len(kept) - 1:
         raise NotYet(
             f"The probability is {odds}. Who has written what a head of the last layer reads as "
             "its key? Only an earlier layer can have."
         )
+    reads = sorted(set(kept[-1].nonzero()[:, 2].tolist()))
     if query not in reads:
         raise NotYet(
             f"The probability is {odds}. Your line writes at @{query}, but the last layer reads "
-            f"its keys at {', '.join(f'@{at}' for at in sorted(set(reads)))}."
+            f"its keys at {', '.join(f'@{at}' for at in reads)}."
         )
     raise NotYet(
         f"The probability is {odds}. The line ends at a good place; what has to be written there, "
@@ -100,13 +99,13 @@ def _mend(answer, run, rests, lines):
 def _astray(answer):
     given = read_numbers(answer, 4, 3)
     parts = ATTENTION[:, None] * given
-    shares = parts @ TOWARD
-    whole = shares.sum().item()
+    added = parts @ TOWARD
+    whole = added.sum().item()
     if whole < 0.1:
         raise NotYet(f"All four together add {whole:.2f} to the logit: let them add 0.1 at least.")
-    orders = {"attention": ATTENTION, "length": parts.norm(dim=-1), "contribution": shares.abs()}
-    left = {by: shares[size.argmax()].item() / whole for by, size in orders.items()}
-    said = ", ".join(f"by {by} {share:.2f}" for by, share in left.items())
+    orders = {"attention": ATTENTION, "length": parts.norm(dim=-1), "contribution": added.abs()}
+    left = {by: added[size.argmax()].item() / whole for by, size in orders.items()}
+    each = ", ".join(f"by {by} {fraction:.2f}" for by, fraction in left.items())
     if left["contribution"] < 0.9 or max(left["attention"], left["length"]) > 0.1:
         if max(left["attention"], left["length"]) > 0.1:
             loud = max(("attention", "length"), key=left.get)
@@ -114,8 +113,8 @@ def _astray(answer):
             why = f"the edge with {most} still speaks for the target"
         else:
             why = "the target is said by several edges: leave it to one"
-        raise NotYet(f"Of the logit, the one edge that is kept contributes: {said}; {why}.")
-    return f"of the logit, the one edge that is kept contributes: {said}"
+        raise NotYet(f"Of the logit, the one edge that is kept contributes: {each}; {why}.")
+    return f"of the logit, the one edge that is kept contributes: {each}"
 
 
 CHECKS = {"21.1": _astray, "21.2": _attend, "21.3": _mend}

@@ -8,11 +8,14 @@ The wider, the stronger beside the strongest into the same box.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import NamedTuple
 
+import networkx as nx
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, PathPatch, Rectangle
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch, Patch
 from matplotlib.path import Path as Line
 
 from aot_helpers.showing.diagrams import (
@@ -27,18 +30,10 @@ from aot_helpers.showing.diagrams import (
     say,
     word,
 )
-from aot_helpers.showing.panels import printable
 from aot_helpers.showing.plots import SMALL, shown
 from aot_helpers.showing.widgets import Page
 from chapters.nb21_information_flow.flow import STEPS, Node
-from chapters.nb21_information_flow.flow_graph import (
-    Edge,
-    Graph,
-    Reading,
-    as_data,
-    edge_strength,
-    prune,
-)
+from chapters.nb21_information_flow.flow_graph import Edge, Graph, as_data, edge_strength, prune
 
 SCRIPT = Path(__file__).with_name("flow.js")  # the live view, in the page itself
 
@@ -52,185 +47,138 @@ RANK_NAMES = ("first", "2 to 10", "lower    (→ what the lens puts first)")
 LINES = {"attention": (SHARE, ""), "neuron": (MLP, ""), "sum": (SUM, "")}  # color, dashes
 LINES |= {"key": (KEY, "4 2.5"), "query": (QUERY, "4 2.5"), "lowers the target": (SUM, "1 1.4")}
 COLUMN, ROW, WIDTH, HEIGHT = 1.72, 0.5, 1.36, 0.4  # inches
+SIDES = -WIDTH / 2, WIDTH / 2  # of a box, from its middle
 LANE = 0.4  # of a row, for a line that passes a column
 
 
-def flow(
-    graph: Graph, title: str, by: str = "share", target: int = 0, most: int = 3, least: float = 0.3
-) -> Figure:
-    """A pruned graph as a picture; see `prune` for by, target, most and least."""
-    return flow_figure(as_data(prune(graph, by, target, most, least)), title, by, target)
-
-
 def flow_view(graph: Graph, title: str, most: int = 3, least: float = 0.3) -> "FlowView":
-    """A graph alive in the page, pruned at first as `flow` prunes it, which is its still."""
-    return FlowView(as_data(graph), flow(graph, title, most=most, least=least), most, least)
+    """A graph alive in the page, pruned at first as its still is: see `prune`."""
+    still = flow_figure(as_data(prune(graph, "share", most, least)), title)
+    return FlowView(as_data(graph), still, most, least)
 
 
-Place = tuple[float, float]  # column, and rows below the middle
+Points = list[tuple[float, float]]  # inches
 
 
-def layout(nodes: Sequence[Node], edges: Sequence[Edge]) -> tuple[list[Place], list[list[Place]]]:
-    """Where each node stands, and where each line passes the columns between its ends.
+def layout(nodes: Sequence[Node], edges: Sequence[Edge]) -> tuple[Points, list[Points]]:
+    """The centers of the nodes' boxes, and the points that each line joins, from its source on.
 
     A node stands in the column before its earliest reader, the root in the last, so sources are
     left of what they go into. A long line has a lane of its own in each column that it passes, so
     it meets no box. In a column the order is that of what the nodes and lanes lead to.
     """
-    depth = [0] * len(nodes)
-    for i in sorted(range(len(nodes)), key=lambda i: nodes[i].stage, reverse=True):
-        depth[i] = max([depth[edge.into] + 1 for edge in edges if edge.source == i], default=0)
-    last, places, routes = max(depth), [(0.0, 0.0)] * len(nodes), [[] for _ in edges]
-    rows = {}  # of the column to the right, by node or by line
-    for d in range(last + 1):
-        leads = {}  # node or ("line", its number): rows that it leads to, in the next column
-        for i in (i for i in range(len(nodes)) if depth[i] == d):
-            leads[i] = []
-        for n, (source, into, *_) in enumerate(edges):
-            if depth[into] < d <= depth[source]:
-                to = rows[into if depth[into] == d - 1 else ("line", n)]
-                leads.setdefault(source if depth[source] == d else ("line", n), []).append(to)
+    graph = nx.DiGraph((edge.into, edge.source) for edge in edges)
+    graph.add_nodes_from(range(len(nodes)))
+    depth = {i: d for d, column in enumerate(nx.topological_generations(graph)) for i in column}
+    steps, ways = nx.DiGraph(), []  # from what a line goes into, lane by lane, to its source
+    steps.add_nodes_from(graph)
+    for n, edge in enumerate(edges):
+        lanes = [(n, d) for d in range(depth[edge.into] + 1, depth[edge.source])]
+        ways.append([edge.into, *lanes, edge.source])
+        nx.add_path(steps, ways[-1])
+    places = {}
 
-        def order(item, leads=leads):
-            at = leads[item]
-            node = nodes[edges[item[1]].source if isinstance(item, tuple) else item]
-            return sum(at) / max(len(at), 1), node.pos, node.layer, node.number, node.kind
+    def order(item):
+        heights = [places[each][1] for each in steps.predecessors(item)]
+        node = nodes[edges[item[0]].source if isinstance(item, tuple) else item]
+        return -sum(heights) / max(len(heights), 1), node.pos, node.layer, node.number, node.kind
 
-        items = sorted(leads, key=order)
-        sizes = [LANE if isinstance(item, tuple) else 1.0 for item in items]
-        y, rows = -sum(sizes) / 2, {}
-        for item, size in zip(items, sizes, strict=True):
-            rows[item] = y + size / 2
-            y += size
-            if isinstance(item, tuple):
-                routes[item[1]].insert(0, (float(last - d), rows[item]))
-            else:
-                places[item] = float(last - d), rows[item]
-    return places, routes
-
-
-def rank_color(rank: int) -> int:
-    """Which of RANKS is the color of a target's rank; a word is shown in the first two."""
-    return 0 if rank == 0 else 1 if rank < 10 else 2
+    for d, column in enumerate(nx.topological_generations(steps)):
+        column = sorted(column, key=order)
+        sizes = [LANE if isinstance(item, tuple) else 1.0 for item in column]
+        ends = accumulate(sizes, initial=-sum(sizes) / 2)
+        for item, size, end in zip(column, sizes, ends, strict=False):
+            places[item] = -COLUMN * d, -ROW * (end + size / 2)
+    lines = []
+    for way in ways:
+        sides = [(x + side, y) for x, y in (places[i] for i in reversed(way)) for side in SIDES]
+        lines.append(sides[1:-1])
+    return [places[i] for i in range(len(nodes))], lines
 
 
 def name_of(node: Node, tokens: list[str]) -> str:
     """The first line of a node's box, with its place in the text."""
     kind, layer, number, pos, _ = node
     if kind == "stream":
-        return "stream"
+        return kind
     names = {"token": shown(tokens[pos]), "position": kind, "bias": kind}
-    names |= {
-        "residual": f"stream L{layer}",
-        "mlp": f"L{layer} MLP",
-        "neuron": f"L{layer} n{number}",
-    }
-    name = names.get(kind) or f"L{layer}H{number}" + (f" {kind}" if kind != "head" else "")
+    names |= {"residual": f"stream L{layer}", "head": f"L{layer}H{number}"}
+    names |= {"mlp": f"L{layer} MLP", "neuron": f"L{layer} n{number}"}
+    name = names.get(kind, f"L{layer}H{number} {kind}")
     return f"{_cut(name, 16 - len(str(pos)) - 2)} @{pos}"
 
 
-def flow_figure(data: Mapping, title: str, by: str = "share", target: int = 0) -> Figure:
-    """The whole of a graph, of `as_data(prune(…))`, left to right. by, target: how wide lines are.
+def flow_figure(data: Mapping, title: str) -> Figure:
+    """The whole of a graph, of `as_data(prune(…))`, left to right; lines are wide by their share.
 
     Raises ValueError for a graph of more than 150 nodes.
     """
     nodes, edges = [Node(*row[:5]) for row in data["nodes"]], [Edge(*row) for row in data["edges"]]
-    readings = [Reading(*row[5:]) for row in data["nodes"]]
     if len(nodes) > 150:
         raise ValueError(f"{len(nodes)} nodes are too many to be drawn: prune further, to 150")
-    places, routes = layout(nodes, edges)
-    rows = [y for _, y in [*places, *sum(routes, [])]]
-    wide, high = max(x for x, _ in places) + 1, max(rows) - min(rows) + 1
-    size = (max(COLUMN * wide + 0.1, 7.6), ROW * high + 1.5)
-    figure, axis = canvas(*size)
-    left, top = (size[0] - COLUMN * wide) / 2, 0.95 + ROW * (max(rows) + 0.5)
-
-    def inches(place):
-        return left + COLUMN * (place[0] + 0.5), top - ROW * place[1]
-
-    strengths, most = [edge_strength(nodes, edge, by, target) for edge in edges], {}
+    places, lines = layout(nodes, edges)
+    x, y = zip(*places, *chain(*lines), strict=True)
+    width, height = max(max(x) - min(x) + COLUMN + 0.1, 7.6), max(y) - min(y) + ROW + 1.5
+    left, low = (min(x) + max(x) - width) / 2, min(y) - ROW / 2 - 0.95
+    figure, axis = canvas(width, height)
+    axis.set(xlim=(left, left + width), ylim=(low, low + height))
+    strengths, most, names = [edge_strength(nodes, edge) for edge in edges], {}, set()
     for edge, strong in zip(edges, strengths, strict=True):
         most[edge.into] = max(most.get(edge.into, 1e-9), strong)
-    for edge, strong, route in zip(edges, strengths, routes, strict=True):
-        way = [inches(place) for place in (places[edge.source], *route, places[edge.into])]
-        kind, name = line_names(nodes, edge, target)
-        color, dash = LINES[kind][0], _dashes(LINES[name][1])
-        width = 0.8 + 4.2 * strong / most[edge.into] if edge.kind == "part" else 1.2
-        look = {"ec": color, "ls": dash, "lw": width, "fc": "none", "capstyle": "butt"}
-        axis.add_patch(PathPatch(line_path(way), zorder=1, **look))
-    for node, reading, place in zip(nodes, readings, places, strict=True):
-        color = rank_color(reading.ranks[target]) if reading.top else 2
-        word = reading.top[0] if color < 2 else ""
-        _box(axis, node, name_of(node, data["tokens"]), word, inches(place), color)
-    _legend(axis, data["targets"][target], {line_names(nodes, edge, target)[1] for edge in edges})
+    for edge, strong, line in zip(edges, strengths, lines, strict=True):
+        kind, name = line_names(nodes, edge)
+        names.add(name)
+        wide = 0.8 + 4.2 * strong / most[edge.into] if edge.kind == "part" else 1.2
+        look = {"color": LINES[kind][0], "ls": _dashes(name), "lw": wide}
+        axis.plot(*zip(*line, strict=True), **look, dash_capstyle="butt", zorder=1)
+    for node, (*_, top, ranks, _, _), (x, y) in zip(nodes, data["nodes"], places, strict=True):
+        rank = 2 if not top or ranks[0] >= 10 else min(ranks[0], 1)  # of RANKS
+        color, name = BORDERS[node.kind], name_of(node, data["tokens"])
+        word(axis, x, y, "", color, fill=RANKS[rank], width=WIDTH, height=HEIGHT)
+        say(axis, x, y + 0.085 * (rank < 2), name, color, SMALL, weight="bold")
+        if rank < 2:
+            say(axis, x, y - 0.095, _cut(f"→ {shown(top[0])}", 15), size=SMALL)
+    _legends(figure, shown(data["targets"][0]), names)
     at = sorted({node.pos for node in nodes if node.kind != "stream"})
-    places = "   ".join(f"@{pos} {printable(shown(data['tokens'][pos]))}" for pos in at)
-    axis.text(0.1, 0.16, f"positions:  {places}", size=SMALL, va="center", parse_math=False)
+    texts = "   ".join(f"@{pos} {shown(data['tokens'][pos])}" for pos in at)
+    say(axis, left + 0.1, low + 0.16, f"positions:  {texts}", size=SMALL, ha="left")
     return headline(figure, title)
 
 
-def line_path(way: list[tuple[float, float]]) -> Line:
-    """A line between the boxes at both ends, level where it passes a column; in inches."""
-    (x, y), half = way[0], WIDTH / 2
-    points, codes = [(x + half, y)], [Line.MOVETO]
-    for i, (x1, y1) in enumerate(way[1:], start=1):
-        x0, y0 = points[-1]
-        bend = (x1 - half - x0) / 2
-        points += [(x0 + bend, y0), (x0 + bend, y1), (x1 - half, y1)]
-        codes += [Line.CURVE4] * 3
-        if i < len(way) - 1:
-            points.append((x1 + half, y1))
-            codes.append(Line.LINETO)
-    return Line(points, codes)
-
-
-def line_names(nodes: Sequence[Node], edge: Edge, target: int) -> tuple[str, str]:
+def line_names(nodes: Sequence[Node], edge: Edge) -> tuple[str, str]:
     """Which of LINES gives an edge its color, and which its dashes: what lowers the target is
     dotted in its own color.
     """
     if edge.kind != "part":
         return edge.kind, edge.kind
     kind = {"head": "attention", "mlp": "neuron"}.get(nodes[edge.into].kind, "sum")
-    return kind, "lowers the target" if edge.shares[target] < 0 else kind
+    return kind, "lowers the target" if edge.shares[0] < 0 else kind
 
 
-def _dashes(dash: str) -> object:
+def _dashes(name: str) -> object:
+    dash = LINES[name][1]
     return (0, tuple(map(float, dash.split()))) if dash else "-"
-
-
-def _box(axis, node: Node, name: str, word: str, place, color: int) -> None:
-    """A node's box; color: of RANKS."""
-    (x, y), border = place, BORDERS[node.kind]
-    corner = x - WIDTH / 2, y - HEIGHT / 2
-    look = {"boxstyle": "round,pad=0,rounding_size=0.07", "fc": RANKS[color], "ec": border}
-    axis.add_patch(FancyBboxPatch(corner, WIDTH, HEIGHT, lw=1.5, zorder=3, **look))
-    text = {"ha": "center", "va": "center", "zorder": 4, "size": SMALL, "parse_math": False}
-    axis.text(x, y + 0.085 * bool(word), name, color=border, weight="bold", **text)
-    if word:
-        axis.text(x, y - 0.095, _cut(f"→ {printable(shown(word))}", 15), color=INK, **text)
 
 
 def _cut(text: str, n: int) -> str:
     return text if len(text) <= n else text[: n - 1] + "…"
 
 
-def _legend(axis, target: str, lines: set[str]) -> None:
+def _legends(figure: Figure, target: str, names: set[str]) -> None:
     """The ranks of the target, and below them the kinds of lines that are there."""
-    x, y, text = 0.1, 0.68, {"size": SMALL, "va": "center", "parse_math": False}
-    axis.text(x, y, f"rank of {shown(target)} in a box:", **text)
-    x += 1.45 + 0.075 * len(shown(target))
-    for color, name in zip(RANKS, RANK_NAMES, strict=True):
-        axis.add_patch(Rectangle((x, y - 0.07), 0.16, 0.14, fc=color, ec=PALE, lw=0.8))
-        axis.text(x + 0.22, y, name, **text)
-        x += 0.38 + 0.075 * len(name)
-    x, y = 0.1, 0.42
-    for name, (color, dash) in LINES.items():
-        if name in lines:
-            look = {"color": color, "ls": _dashes(dash), "lw": 2.5, "solid_capstyle": "butt"}
-            axis.plot([x, x + 0.3], [y, y], **look)
-            axis.text(x + 0.36, y, name, **text)
-            x += 0.56 + 0.08 * len(name)
-    axis.text(x, y, "(wider: stronger)", color="#555555", **text)
+    first, *others = RANK_NAMES
+    ranks = zip(RANKS, [f"rank of {target} in a box: {first}", *others], strict=True)
+    boxes = [Patch(fc=color, ec=PALE, label=label) for color, label in ranks]
+    there = {name: color for name, (color, _) in LINES.items() if name in names}
+    strokes = [
+        Line2D([], [], color=color, ls=_dashes(name), lw=2, label=name)
+        for name, color in there.items()
+    ]
+    strokes[-1].set_label(f"{strokes[-1].get_label()}    (wider: stronger)")
+    look = {"loc": "center left", "frameon": False, "fontsize": SMALL, "handlelength": 2.3}
+    for y, handles in ((0.68, boxes), (0.42, strokes)):
+        place = 0, y / figure.get_figheight()
+        figure.legend(handles=handles, bbox_to_anchor=place, ncols=len(handles), **look)
 
 
 class Arc(NamedTuple):
@@ -295,5 +243,5 @@ class FlowView(Page):
         looks = {"borders": BORDERS, "steps": STEPS, "ranks": RANKS, "rankNames": RANK_NAMES}
         looks |= {"lines": LINES, "lane": LANE, "mlp": MLP}
         start = {"by": "share", "target": 0, "most": most, "least": least}
-        said = f"information flow of {''.join(data['tokens'])!r} to {data['targets'][0]!r}"
-        super().__init__(SCRIPT, {**data, **looks, **start}, still, said)
+        label = f"information flow of {''.join(data['tokens'])!r} to {data['targets'][0]!r}"
+        super().__init__(SCRIPT, {**data, **looks, **start}, still, label)

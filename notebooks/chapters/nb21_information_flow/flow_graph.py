@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
@@ -49,19 +50,6 @@ class Edge(NamedTuple):
     norm: float
     shares: tuple[float, ...]
     score: float
-
-
-class Reading(NamedTuple):
-    """What the lens reads in a node's vector.
-
-    top: the first tokens, none where the reading prefers none. ranks, odds: of each target its rank
-    and probability. spread: the entropy of the reading as a share of the most possible.
-    """
-
-    top: list[str]
-    ranks: list[int]
-    odds: list[float]
-    spread: float
 
 
 @dataclass(frozen=True)
@@ -117,11 +105,9 @@ def flow_graph(
     start = logit_directions(run, ids, rival)
     logits = vector_of(run, run.root) @ start
     growing = _Growing(run, most, least, keys)
-    n, whole = len(MEASURES) - 1 + len(ids), logits.abs().clamp(min=1e-9)
-    none = torch.zeros(len(start), 1)
-    growing.add(
-        run.root, vector_of(run, run.root), torch.ones(n), torch.cat([start / whole, none], 1)
-    )
+    aim = F.pad(start / logits.abs().clamp(min=1e-9), (0, 1))
+    weights = torch.ones(len(MEASURES) - 1 + len(ids))
+    growing.add(run.root, vector_of(run, run.root), weights, aim)
     growing.unfold()
     vectors = torch.stack(growing.vectors)
     logits = tuple(logits.tolist())
@@ -161,24 +147,25 @@ class _Growing:
                 self._unfold(at, node, found)
 
     def _unfold(self, at: int, node: Node, found: Sum) -> None:
+        aim, n_targets = self.aims[at], self.aims[at].shape[1] - 1
         if node.kind in WHY:
-            size, none = found.scores.abs().sum().clamp(min=1e-9), self.aims[at][:, :-1] * 0
-            worth = torch.cat([found.parts @ none, (found.scores / size)[:, None]], dim=1)
-            aim = torch.cat([none, (toward_score(self.run, node) / size)[:, None]], dim=1)
+            size = found.scores.abs().sum().clamp(min=1e-9)
+            worth, aim = (
+                F.pad((each / size)[:, None], (n_targets, 0))
+                for each in (found.scores, toward_score(self.run, node))
+            )
         else:
-            worth = found.parts @ self.aims[at]
-            aim = toward(self.run, node, self.aims[at])
+            worth, aim = found.parts @ aim, toward(self.run, node, aim)
         named = torch.tensor([source.kind != "bias" for source in found.sources])
         norms, (*shares, scores) = found.parts.norm(dim=-1), worth.unbind(dim=1)
-        measures = [(by, shares[0]) for by in MEASURES[:-1]] + [("share", each) for each in shares]
-        strengths = torch.stack(
-            [
-                strength(node.kind, by, named, found.coefficients, norms, share, scores)
-                for by, share in measures
-            ],
-            dim=1,
-        )
-        kept = _kept(node.kind, strengths, self.weights[at], self.most, self.least)
+        given = node.kind, named, found.coefficients, norms
+        strengths = [strength(by, *given, shares[0], scores) for by in MEASURES[:-1]]
+        strengths += [strength("share", *given, share, scores) for share in shares]
+        strengths = torch.stack(strengths, dim=1)  # [part, measure]
+        strongest = 1.0 if node.kind in WHY else strengths.amax(dim=0).clamp(min=1e-12)
+        passed = self.weights[at] * strengths / strongest
+        order = strengths.argsort(dim=0, descending=True, stable=True).argsort(dim=0)
+        kept = passed * ((passed >= self.least) & (order < self.most))  # what each part passes on
         chosen = kept.any(dim=1).nonzero().flatten()
         columns = (each[chosen].tolist() for each in (found.coefficients, norms, worth))
         for i, a, norm, (*shares, score) in zip(chosen.tolist(), *columns, strict=True):
@@ -187,14 +174,13 @@ class _Growing:
             place = self.add(source, vector, kept[i], a * aim)
             self.edges.append(Edge(place, at, "part", a, norm, tuple(shares), score))
             if self.keys and node.kind == "head" and a >= LOOKS:
-                self._add_why(at, node, source.pos, kept[i], found)
+                self._add_why(at, node, source.pos, kept[i], a == found.coefficients.max())
 
-    def _add_why(self, at: int, head: Node, key: int, weights: Tensor, found: Sum) -> None:
-        """The key of a value, and the query, told by the key that it likes most."""
+    def _add_why(self, at: int, head: Node, key: int, weights: Tensor, most_attended: bool) -> None:
+        """The key of a value, and beside the most attended one the query."""
         scores = self.run.cache[f"L{head.layer}.scores"][0, head.number, head.pos]
         why = [Node("key", head.layer, head.number, key, head.pos)]
-        place = [source.pos for source in found.sources].index(key)
-        if found.coefficients[place] == found.coefficients.max():
+        if most_attended:
             why.append(Node("query", head.layer, head.number, head.pos, key))
         for node in why:
             vector = vector_of(self.run, node)
@@ -207,8 +193,8 @@ class _Growing:
 
 
 def strength(
-    into: str,
     by: str,
+    into: str,
     named: bool | Tensor,
     coefficient: float | Tensor,
     norm: float | Tensor,
@@ -229,40 +215,22 @@ def strength(
     return norm
 
 
-def _kept(
-    kind: str,
-    strengths: Float[Tensor, "part measure"],
-    weights: Float[Tensor, " measure"],
-    most: int,
-    least: float,
-) -> Float[Tensor, "part measure"]:
-    """What each part passes on of a node's weight, by each measure; 0 where it is not kept."""
-    strongest = strengths.max(dim=0).values.clamp(min=1e-12)
-    passed = weights * strengths / (torch.ones_like(strongest) if kind in WHY else strongest)
-    order = strengths.argsort(dim=0, descending=True, stable=True).argsort(dim=0)
-    return passed * ((passed >= least) & (order < most))
-
-
-def prune(
-    graph: Graph, by: str = "share", target: int = 0, most: int = 3, least: float = 0.2
-) -> Graph:
+def prune(graph: Graph, by: str = "share", most: int = 3, least: float = 0.2) -> Graph:
     """The part of the graph that is left when weak edges are dropped, from the root backwards.
 
-    by: one of MEASURES. target: which of the graph's, by its place, for "share". An edge is kept if
-    it is one of the `most` strongest into its node (VISIT keeps so many at each step), and if what
-    it passes on, its node's weight times its strength beside the strongest, is at least `least`;
-    the root has weight 1. Into keys and queries it passes on the node's weight times its share of
-    the score's parts: a score of many small parts is not unfolded. Nodes without any edge left are
-    removed. Raises ValueError for an unknown measure or target, and for more edges than the graph
-    was unfolded with.
+    by: one of MEASURES; "share" is that of the first target. An edge is kept if it is one of the
+    `most` strongest into its node (VISIT keeps so many at each step), and if what it passes on, its
+    node's weight times its strength beside the strongest, is at least `least`; the root has weight
+    1. Into keys and queries it passes on the node's weight times its share of the score's parts: a
+    score of many small parts is not unfolded. Nodes without any edge left are removed. Raises
+    ValueError for an unknown measure, and for more edges than the graph was unfolded with.
     """
     if by not in MEASURES:
         raise unknown_name("measure", by, MEASURES)
-    allowed = 1 <= most <= graph.most and graph.least <= least <= 1
-    if not 0 <= target < len(graph.targets) or not allowed:
+    if not (1 <= most <= graph.most and graph.least <= least <= 1):
         raise ValueError(
-            f"need a target of 0 … {len(graph.targets) - 1}, most of 1 … {graph.most} and least of "
-            f"{graph.least} … 1, as the graph was unfolded; got {target}, {most} and {least}"
+            f"need most of 1 … {graph.most} and least of {graph.least} … 1, as the graph was "
+            f"unfolded; got {most} and {least}"
         )
     nodes, into, weight, kept = graph.nodes, {}, {0: 1.0}, []
     for edge in graph.edges:
@@ -270,13 +238,11 @@ def prune(
     for at in sorted(into, key=lambda i: nodes[i].stage, reverse=True):
         if at not in weight:
             continue
-        parts = [edge for edge in into[at] if edge.kind == "part"]
-        strengths = [[edge_strength(nodes, edge, by, target)] for edge in parts]
-        strengths = torch.tensor(strengths, dtype=torch.double)
-        passes = _kept(
-            nodes[at].kind, strengths, torch.tensor([weight[at]], dtype=torch.double), most, least
-        )
-        passed = {edge: p for edge, p in zip(parts, passes[:, 0].tolist(), strict=True) if p}
+        strengths = {e: edge_strength(nodes, e, by) for e in into[at] if e.kind == "part"}
+        strongest = 1.0 if nodes[at].kind in WHY else max([1e-12, *strengths.values()])
+        top = set(sorted(strengths, key=strengths.get, reverse=True)[:most])
+        passed = {e: weight[at] * s / strongest for e, s in strengths.items() if e in top}
+        passed = {edge: p for edge, p in passed.items() if p >= least}
         # A key goes with the value beside it, the query with the key that it scores highest.
         places = {nodes[edge.source].pos: p for edge, p in passed.items()}
         for edge in (e for e in into[at] if e.kind != "part"):
@@ -292,19 +258,24 @@ def prune(
     return replace(graph, nodes=[nodes[i] for i in left], vectors=graph.vectors[left], edges=edges)
 
 
-def edge_strength(nodes: Sequence[Node], edge: Edge, by: str, target: int = 0) -> float:
+def edge_strength(nodes: Sequence[Node], edge: Edge, by: str = "share") -> float:
     """`strength` of an edge of a graph; a key or query of a head is no part of it, and has none."""
     if edge.kind != "part":
         return 0.0
     named = nodes[edge.source].kind != "bias"
     *_, coefficient, norm, shares, score = edge
-    return strength(nodes[edge.into].kind, by, named, coefficient, norm, shares[target], score)
+    return strength(by, nodes[edge.into].kind, named, coefficient, norm, shares[0], score)
 
 
 def as_data(graph: Graph, n_top: int = 5) -> dict:
-    """The graph as what JSON can hold: nodes as rows of `Node` and `Reading`, edges of `Edge`."""
+    """The graph as what JSON can hold: edges as rows of `Edge`, nodes as rows of `Node` with four
+    more numbers, what the lens reads in their vectors.
+
+    They are the first tokens (none where the reading prefers none), of each target its rank and its
+    probability, and the entropy of the reading as a fraction of the most possible.
+    """
     model, rows = graph.run.model, []
-    say = model.tokenizer.token_strings if model.tokenizer else lambda ids: [str(i) for i in ids]
+    strings = model.tokenizer.token_strings if model.tokenizer else lambda ids: list(map(str, ids))
     for start in range(0, len(graph.nodes), CHUNK):
         logits = lens.lens(model, graph.vectors[start : start + CHUNK])
         logs = logits.log_softmax(dim=-1)
@@ -316,20 +287,18 @@ def as_data(graph: Graph, n_top: int = 5) -> dict:
         odds = logs[:, list(graph.targets)].exp().tolist()
         spread = (-(logs.exp() * logs).sum(dim=-1) / math.log(logits.shape[1])).tolist()
         for i, node in enumerate(graph.nodes[start : start + CHUNK]):
-            top = [] if flat[i] else say(tops[i].tolist())
-            rows.append([*node, *Reading(top, ranks[i].tolist(), odds[i], spread[i])])
-    layers = graph.run.layers
-    found = {
-        "tokens": say(graph.run.tokens.tolist()),
-        "targets": say(list(graph.targets)),
+            top = [] if flat[i] else strings(tops[i].tolist())
+            rows.append([*node, top, ranks[i].tolist(), odds[i], spread[i]])
+    layers, rival = graph.run.layers, graph.against
+    data = {
+        "tokens": strings(graph.run.tokens.tolist()),
+        "targets": strings(list(graph.targets)),
         "logits": graph.logits,
-        "from": "less the mean logit"
-        if graph.against is None
-        else f"less {say([graph.against])[0]!r}",
+        "from": "less the mean logit" if rival is None else f"less {strings([rival])[0]!r}",
         "layers": [layers.start, layers.stop, model.config.n_layers],
         "unfolded": [graph.most, graph.least],
         "d_vocab": model.config.d_vocab,
         "nodes": rows,
         "edges": [list(edge) for edge in graph.edges],
     }
-    return rounded(found)
+    return rounded(data)

@@ -51,7 +51,7 @@ class LastEdges:
 
     def _pruned(self, target: int, rival: int | None, keys: bool) -> Graph:
         whole = flow_graph(self.run, [target], MOST, LEAST, keys, rival)
-        return prune(whole, "share", 0, MOST, LEAST)
+        return prune(whole, "share", MOST, LEAST)
 
     @property
     def n_edges(self) -> int:

@@ -66,7 +66,7 @@ def pruned_to_size(graph: Graph, by: str, n: int) -> Graph:
     best = None
     for most in range(1, graph.most + 1):
         for least in (x / 20 for x in range(round(20 * graph.least), 21)):
-            small = prune(graph, by, 0, most, max(least, graph.least))
+            small = prune(graph, by, most, max(least, graph.least))
             off = abs(n_kept(graph_masks(small)) - n)
             if best is None or off < best[0]:
                 best = off, small

@@ -317,6 +317,6 @@ def pretrained(model: Model, name: str, seed: int = 0) -> dict:
 def drawn(model: Model, prompt: Prompt) -> dict:
     """The graph of a prompt as numbers, "graph" and "still" (pruned); "cut": without one edge."""
     graph = flow_graph(run_of(model, prompt.tokens), [prompt.target], against=prompt.rival)
-    still = as_data(prune(graph, "share", 0, *STILL))
+    still = as_data(prune(graph, "share", *STILL))
     cut = checks.after_cut(model, last_edges(model, prompt))
     return {"graph": as_data(graph), "still": still, "cut": cut}
