@@ -9,10 +9,11 @@ import measure as tool
 from aot_helpers.base.results import read
 from aot_helpers.models.handmade import induction_model
 from aot_helpers.text.tokenization import train_bpe
-from chapters.nb21_information_flow import exercises, figures, flow, measure
+from chapters.nb21_information_flow import figures, flow
 from chapters.nb21_information_flow.flow import run_of
 from chapters.nb21_information_flow.flow_graph import flow_graph, prune
 from chapters.nb21_information_flow.measure import Prompt
+from edges_alone import logits_alone
 from evidence.support.nb21 import ablation, alone, checks, heads, identities, masks, plots
 from evidence.support.nb21 import edges as weighed
 from evidence.support.nb21 import prompts as written
@@ -44,7 +45,7 @@ def test_of_the_handmade_model_the_graph_is_the_known_circuit(seed):
     edges = weighed.last_edges(model, Prompt(tokens, target))
     kept = masks.graph_masks(graph)
     tried = [kept, *(masks.random_masks(*kept, seed=i) for i in range(5))]
-    (only, *random), (said, *_) = (each.tolist() for each in masks.alone(model, edges, tried))
+    (only, *random), (said, *_) = (each.tolist() for each in masks.alone(edges, tried))
     assert said == target and only == pytest.approx(edges.aim, rel=1e-3)
     assert max(random) < 0.5 * edges.aim
 
@@ -55,7 +56,7 @@ def test_keeping_all_edges_changes_nothing_and_keeping_none_leaves_the_rest(
 ):
     model = make_model(positions="relative", **changes)
     edges = weighed.last_edges(model, Prompt(some_tokens[0], 4))
-    aim, _ = ablation.curves(model, edges, draws=2)
+    aim, _ = ablation.curves(edges, draws=2)
     assert aim.shape == (len(ablation.ORDERS) + 2, len(ablation.LEVELS))
     torch.testing.assert_close(aim[:, -1], torch.full((9,), edges.aim))
     torch.testing.assert_close(aim[:, 0], aim[:1, 0].expand(9))
@@ -83,7 +84,8 @@ def test_orders_are_what_they_say():
 def test_everything_is_measured_on_a_tiny_gpt2(tiny_gpt2):
     prompts = [Prompt(text_of(6, seed=i), 3 + i) for i in range(3)]
     prompts[0].tokens[2] = 3
-    found = study.examine(tiny_gpt2, prompts, draws=4)
+    measured = [weighed.last_edges(tiny_gpt2, prompt) for prompt in prompts]
+    found = study.examine(measured, draws=4)
     assert found["swapped"] == 0 and found["largest gap"] < 1e-4
     assert found["strongest"]["n"] >= 1 and len(found["recovered"]) == len(found["rows"]) == 11
     graphs = found["graphs"]
@@ -117,31 +119,29 @@ def test_a_sum_with_a_wrong_part_does_not_close(tiny_gpt2, monkeypatch):
 def test_what_a_cut_changes_adds_up(tiny_gpt2, make_model, some_tokens, kind):
     model = tiny_gpt2 if kind == "GPT-2" else make_model(layer_norm=False, positions="relative")
     edges = weighed.last_edges(model, Prompt(some_tokens[0], 4))
-    found = checks.after_cut(model, edges)
+    found = checks.after_cut(edges)
     parts = found["later heads"] + found["later MLPs"] + found["norm"] - found["direct"]
     assert found["cut"] - found["aim"] == pytest.approx(parts, abs=1e-3)
     assert found["to target"] == pytest.approx(found["direct"], abs=1e-4)
-    against = checks.after_cut(model, weighed.last_edges(model, Prompt(some_tokens[0], 4, 2)))
+    against = checks.after_cut(weighed.last_edges(model, Prompt(some_tokens[0], 4, 2)))
     apart = against["to target"] - against["to rival"]
     assert apart == pytest.approx(against["direct"], abs=1e-4)
-    names, _, aim, _ = checks.one_edge(model, edges, 2, 0)
+    names, _, aim, _ = checks.one_edge(edges, 2, 0)
     assert names == [*checks.ONE_EDGE, "random", "random"]
     assert found["cut"] == pytest.approx(aim[0].item(), abs=1e-3)
     if kind != "GPT-2":
         assert found["later MLPs"] == 0 and found["norm"] == pytest.approx(0, abs=1e-3)
 
 
-def test_the_readers_page_runs_the_edges_of_a_graph_alone(make_model, some_tokens):
+def test_the_edges_of_a_graph_run_alone_as_from_the_weights(make_model, some_tokens):
     model = make_model(layer_norm=False, positions="relative")
     edges = [weighed.last_edges(model, Prompt(text, 4)) for text in some_tokens]
     kept = masks.graph_masks(prune(flow_graph(edges[0].run, [4]), most=1, least=1.0))
     rest = masks.means_of([each.run for each in edges[1:]]).values
-    zero, _ = masks.alone(model, edges[0], [kept])
-    mean, _ = masks.alone(model, edges[0], [kept], edges[1:])
+    zero, _ = masks.alone(edges[0], [kept])
+    mean, _ = masks.alone(edges[0], [kept], edges[1:])
     for expected, fill in ((zero, torch.zeros_like(rest)), (mean, rest)):
-        edits = measure.attend_edits(exercises.attend, kept[0], fill)
-        with torch.no_grad():
-            logits = model(some_tokens[:1], edits=edits)[0, -1]
+        logits = logits_alone(model, some_tokens[0], kept[0], fill)
         assert weighed.aim_of(logits, edges[0].prompt).item() == pytest.approx(
             expected.item(), abs=1e-4
         )
@@ -153,13 +153,11 @@ def test_graphs_are_run_alone_with_means(make_model, some_tokens):
     targets[0] = (targets[1] + 1) % 7  # two different ones at least
     prompts = [Prompt(*pair) for pair in zip(some_tokens, targets, strict=True)]
     measured = [weighed.last_edges(model, prompt) for prompt in prompts]
-    found, first = study.graphs_at_means(model, measured), []
+    found, first = study.graphs_at_means(measured), []
     for edges in measured:
         own, _ = masks.graph_masks(edges.graph)
         rest = masks.means_of([each.run for each in measured if each is not edges]).values
-        edits = measure.attend_edits(exercises.attend, own, rest)
-        with torch.no_grad():
-            first.append(int(model(edges.run.tokens[None], edits=edits)[0, -1].argmax()))
+        first.append(int(logits_alone(model, edges.run.tokens, own, rest).argmax()))
     right = [a == b for a, b in zip(first, targets, strict=True)]
     assert found["with keys"]["first"] == pytest.approx(sum(right) / len(right))
 
@@ -169,7 +167,7 @@ def test_smaller_graphs_and_graphs_for_another_word_are_run_alone(make_model, so
     targets = [int(model(text[None])[0, -1].argmax()) for text in some_tokens]
     prompts = [Prompt(*pair) for pair in zip(some_tokens, targets, strict=True)]
     measured = [weighed.last_edges(model, prompt) for prompt in prompts]
-    few, other, right, says = alone.few_edges(model, measured), {}, [], []
+    few, other, right, says = alone.few_edges(measured), {}, [], []
     for i, edges in enumerate(measured):
         logits = edges.run.cache["logits"][0, -1]
         third = int(logits.argsort(descending=True)[2])
@@ -181,21 +179,19 @@ def test_smaller_graphs_and_graphs_for_another_word_are_run_alone(make_model, so
                 graph = prune(graph, least=0.5)
             kept, row = masks.graph_masks(graph)[0], []
             for rest in (torch.zeros_like(mean), mean):
-                edits = measure.attend_edits(exercises.attend, kept, rest)
-                with torch.no_grad():
-                    row.append(int(model(edges.run.tokens[None], edits=edits)[0, -1].argmax()))
+                row.append(int(logits_alone(model, edges.run.tokens, kept, rest).argmax()))
             found.append([each == word for each in row])
     for i, rest in enumerate(alone.RESTS):
         share = sum(row[i] for row in right) / len(right)
         assert few["with keys"][rest] == pytest.approx(share)
         share = sum(row[i] for row in says) / len(says)
-        other = alone.for_another_word(model, measured, n=3)[rest]
+        other = alone.for_another_word(measured, n=3)[rest]
         assert other["its guess"] == pytest.approx(share)
 
 
 def test_the_interval_of_a_share_is_wilsons():
-    assert study.share_interval(0.3, 40) == pytest.approx((0.1807, 0.3, 0.4543), abs=1e-4)
-    assert study.share_interval(0.0, 12) == pytest.approx((0, 0, 0.2425), abs=1e-4)
+    assert study.wilson_interval(0.3, 40) == pytest.approx([0.1807, 0.4543], abs=1e-4)
+    assert study.wilson_interval(0.0, 12) == pytest.approx([0, 0.2425], abs=1e-4)
 
 
 def test_a_difference_of_shares_is_as_of_independent_samples():
@@ -208,12 +204,12 @@ def test_the_second_guess_is_the_largest_beside_the_target(tiny_gpt2):
     tokens = text_of(6)
     first, second = run_of(tiny_gpt2, tokens).cache["logits"][0, -1].topk(2).indices.tolist()
     edges = weighed.last_edges(tiny_gpt2, Prompt(tokens, first))
-    assert checks.second_guess(edges) == second
-    assert checks.second_guess(weighed.last_edges(tiny_gpt2, Prompt(tokens, second))) == first
-    found = checks.injected(tiny_gpt2, edges)
+    assert edges.second_guess == second
+    assert weighed.last_edges(tiny_gpt2, Prompt(tokens, second)).second_guess == first
+    found = checks.injected(edges)
     own, others = (masks.graph_masks(graph) for graph in (edges.graph, edges.graph_for(second)))
     none = torch.zeros_like(own[0])
-    _, said = masks.alone(tiny_gpt2, edges, [others, (none, own[1])])
+    _, said = masks.alone(edges, [others, (none, own[1])])
     assert found["the second guess"] == (said[0] == second)
     assert found["its neurons"] == (said[1] == first)
 
@@ -230,7 +226,7 @@ def test_random_masks_have_as_many_edges_and_none_into_the_future(make_model, so
 def test_another_share_knows_nothing_of_the_rival(tiny_gpt2):
     tokens = text_of(6)
     with_rival, without = (
-        heads.head_facts(tiny_gpt2, weighed.last_edges(tiny_gpt2, Prompt(tokens, 3, rival)), 7)
+        heads.head_facts(weighed.last_edges(tiny_gpt2, Prompt(tokens, 3, rival)), 7)
         for rival in (5, None)
     )
     torch.testing.assert_close(with_rival["other share"], without["other share"])
@@ -278,7 +274,7 @@ def test_what_is_dropped_is_at_its_mean(make_model, some_tokens, changes):
     values = torch.rand(1, c.n_layers, c.n_heads, n_pos, n_pos) > 0.5
     neurons = torch.rand(1, c.n_layers, n_pos, c.d_mlp) > 0.5
     every = torch.ones_like(values[0]), torch.ones_like(neurons[0])
-    aim, _ = masks.alone(model, edges, [every], others)
+    aim, _ = masks.alone(edges, [every], others)
     assert aim.item() == pytest.approx(edges.aim, abs=1e-5)
     of = masks.means_of([each.run for each in others])
     with torch.no_grad():
@@ -315,9 +311,9 @@ def test_a_graph_without_keys_answers_with_old_attention_and_lacks_the_edge_to_i
     for seed in range(4):
         tokens, target, at = identities.induction_text(10, 8, seed)
         measured.append(weighed.last_edges(model, Prompt(tokens, target)))
-    kept = alone.with_attention_kept(model, measured)
+    kept = alone.with_attention_kept(measured)
     assert kept["graph"] == {"zero": 1, "mean": 1} and max(kept["random"].values()) <= 0.5
-    found = alone.missing_edge(model, measured, n=2)
+    found = alone.missing_edge(measured, n=2)
     assert found["best"] == 1 and found["second"] == 0 and found["p"] > found["p before"]
     with pytest.raises(ValueError, match="graphs are wrong alone, 5 are asked for"):
-        alone.missing_edge(model, measured, n=5)
+        alone.missing_edge(measured, n=5)

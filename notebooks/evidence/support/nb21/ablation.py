@@ -10,7 +10,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aot_helpers.base.errors import unknown_name
-from aot_helpers.models.protocol import Model
 from chapters.nb21_information_flow.flow_graph import MEASURES
 from evidence.support.nb21.edges import LastEdges
 from evidence.support.nb21.masks import aims, keep
@@ -72,7 +71,6 @@ def masks(
 
 
 def curves(
-    model: Model,
     edges: LastEdges,
     orders: tuple[str, ...] = ORDERS,
     levels: tuple[float, ...] = LEVELS,
@@ -92,7 +90,7 @@ def curves(
     flat = torch.cat([values.flatten(1), neurons.flatten(1)], dim=1)
     distinct, of = flat.unique(dim=0, return_inverse=True)
     row = torch.zeros(len(distinct), dtype=torch.long).scatter_(0, of, torch.arange(len(of)))
-    aim, guess = aims(model, edges, keep, values[row], neurons[row])
+    aim, guess = aims(edges, keep, values[row], neurons[row])
     first = (guess == edges.prompt.target).float()
     return aim[of].view(shape), first[of].view(shape)
 

@@ -7,7 +7,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from aot_helpers.models.protocol import Model
 from aot_helpers.reading.interventions import freeze_patterns, merge
 from chapters.nb21_information_flow.flow_graph import prune
 from evidence.support.nb21.checks import SHARE
@@ -34,22 +33,19 @@ def _with_others(measured: Sequence[LastEdges]) -> Iterator[tuple[LastEdges, lis
         yield edges, [each for each in measured if each is not edges]
 
 
-def _guesses(
-    model: Model, edges: LastEdges, kept: Masks, others: Sequence[LastEdges]
-) -> dict[str, int]:
+def _guesses(edges: LastEdges, kept: Masks, others: Sequence[LastEdges]) -> dict[str, int]:
     """The first guess with some masks alone, by what the rest is set to."""
     rests = zip(RESTS, (None, others), strict=True)
-    return {rest: int(alone(model, edges, [kept], mean_of)[1]) for rest, mean_of in rests}
+    return {rest: int(alone(edges, [kept], mean_of)[1]) for rest, mean_of in rests}
 
 
-def _shares(rows: list[tuple], names: tuple[str, str]) -> dict[str, dict[str, float]]:
-    """Of rows (one name, another, true or false): the share that is true by both names."""
-    table = pd.DataFrame(rows, columns=[*names, "true"])
-    shares = table.groupby([*names], sort=False)["true"].mean()
-    return {name: shares.xs(name).to_dict() for name in table[names[0]].unique()}
+def _fractions(rows: list[tuple]) -> dict[str, dict[str, float]]:
+    """Of rows (one name, another, true or false): the fraction that is true by both names."""
+    fractions = pd.DataFrame(rows).groupby([0, 1], sort=False)[2].mean()
+    return {name: fractions.xs(name).to_dict() for name in dict.fromkeys(row[0] for row in rows)}
 
 
-def few_edges(model: Model, measured: Sequence[LastEdges], least: float = 0.5) -> dict:
+def few_edges(measured: Sequence[LastEdges], least: float = 0.5) -> dict:
     """In how many prompts graphs say the right token, pruned to `least` of the strongest part.
 
     {"with keys": {rest: of the prompts}, "without keys": …, "edges": how many, with keys (median)}.
@@ -60,26 +56,26 @@ def few_edges(model: Model, measured: Sequence[LastEdges], least: float = 0.5) -
         for name, graph in graphs.items():
             kept = graph_masks(prune(graph, least=least))
             sizes.append((name, n_kept(kept)))
-            for rest, guess in _guesses(model, edges, kept, others).items():
+            for rest, guess in _guesses(edges, kept, others).items():
                 rows.append((name, rest, guess == edges.prompt.target))
     n_edges = pd.DataFrame(sizes).groupby(0)[1].median()
-    return _shares(rows, ("graph", "rest")) | {"edges": float(n_edges["with keys"])}
+    return _fractions(rows) | {"edges": float(n_edges["with keys"])}
 
 
-def for_another_word(model: Model, measured: Sequence[LastEdges], n: int = 101) -> dict:
-    """What graphs say that were drawn for the model's nth guess: {rest: {which word: share}}."""
+def for_another_word(measured: Sequence[LastEdges], n: int = 101) -> dict:
+    """What graphs say that were drawn for the model's nth guess: {rest: {which word: fraction}}."""
     rows = []
     for edges, others in _with_others(measured):
         nth = _nth_guess(edges.run.cache["logits"][0, -1], n)
         kept = graph_masks(edges.graph_for(nth))
-        for rest, guess in _guesses(model, edges, kept, others).items():
+        for rest, guess in _guesses(edges, kept, others).items():
             rows.append((rest, "its guess", guess == nth))
             rows.append((rest, "the right token", guess == edges.prompt.target))
-    return _shares(rows, ("rest", "word"))
+    return _fractions(rows)
 
 
 def with_attention_kept(
-    model: Model, measured: Sequence[LastEdges], seed: int = 0
+    measured: Sequence[LastEdges], seed: int = 0
 ) -> dict[str, dict[str, float]]:
     """In how many prompts graphs without keys say the right token if all attention stays as it was.
 
@@ -87,19 +83,19 @@ def with_attention_kept(
     """
     rows = []
     for i, (edges, others) in enumerate(_with_others(measured)):
-        tokens = edges.run.tokens[None]
+        model, tokens = edges.run.model, edges.run.tokens[None]
         own, means = graph_masks(edges.graph_without_keys), means_of([e.run for e in others])
         for name, kept in (("graph", own), (RANDOM, random_masks(*own, seed=seed + i))):
             batch = [each[None] for each in kept]
             for rest, edits in (("zero", mask_edits(*batch)), ("mean", mean_edits(*batch, means))):
                 as_it_was = merge(freeze_patterns(model, tokens), edits)
-                said = model(tokens, edits=as_it_was)[0, -1].argmax()
-                rows.append((name, rest, bool(said == edges.prompt.target)))
-    return _shares(rows, ("edges", "rest"))
+                guess = model(tokens, edits=as_it_was)[0, -1].argmax()
+                rows.append((name, rest, bool(guess == edges.prompt.target)))
+    return _fractions(rows)
 
 
 def missing_edge(
-    model: Model, measured: Sequence[LastEdges], n: int = 8, longest: int = 24, least: float = 0.5
+    measured: Sequence[LastEdges], n: int = 8, longest: int = 24, least: float = 0.5
 ) -> dict[str, float]:
     """Which edge of layer 0 helps a graph without keys most that is wrong alone, the rest at means.
 
@@ -112,7 +108,7 @@ def missing_edge(
         tokens = edges.run.tokens
         kept, neurons = graph_masks(prune(edges.graph_without_keys, least=least))
         others = means_of([each.run for each in others])
-        before, right = _p_target(model, edges, kept[None], neurons[None], others)
+        before, right = _p_target(edges, kept[None], neurons[None], others)
         if len(tokens) > longest or right[0]:
             continue
         free = torch.ones(len(tokens), len(tokens), dtype=torch.bool).tril() & ~kept[0]
@@ -120,7 +116,7 @@ def missing_edge(
         tried = kept.repeat(len(places), 1, 1, 1, 1)
         head, query, key = places.T
         tried[range(len(places)), 0, head, query, key] = True
-        p, _ = _p_target(model, edges, tried, neurons[None], others)
+        p, _ = _p_target(edges, tried, neurons[None], others)
         reads = int(edges.values[SHARE].flatten().argmax()) % len(tokens)
         best = places[p.argsort(descending=True)[:2], 1:].tolist()
         hits.append([place == [reads, reads - 1] for place in best])
@@ -135,14 +131,14 @@ def missing_edge(
 
 
 def _p_target(
-    model: Model, edges: LastEdges, kept: Tensor, neurons: Tensor, means: Means
+    edges: LastEdges, kept: Tensor, neurons: Tensor, means: Means
 ) -> tuple[Tensor, Tensor]:
     """[run] The target's probability, and does it lead by more than rounding; the rest at means."""
     target, logits = edges.prompt.target, []
     for some in kept.split(200):
         tokens = edges.run.tokens.expand(len(some), -1)
         blank = neurons.expand(len(some), *neurons.shape[1:])
-        logits.append(model(tokens, edits=mean_edits(some, blank, means))[:, -1])
+        logits.append(edges.run.model(tokens, edits=mean_edits(some, blank, means))[:, -1])
     logits = torch.cat(logits)
     others = logits.clone()
     others[:, target] = -torch.inf

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from aot_helpers.models.protocol import Head, Model
+from aot_helpers.models.protocol import Head
 from chapters.nb21_information_flow.flow import Run, head_outputs
 from chapters.nb21_information_flow.flow_graph import MEASURES, logit_directions
 from chapters.nb21_information_flow.measure import Prompt
@@ -18,14 +18,7 @@ from evidence.support.nb21.masks import RANDOM, aims, alone, graph_masks, keep, 
 SHARE, NORM = MEASURES.index("share"), MEASURES.index("norm")
 
 
-def second_guess(edges: LastEdges) -> int:
-    """The token with the largest logit beside the target's."""
-    logits = edges.run.cache["logits"][0, -1].clone()
-    logits[edges.prompt.target] = -torch.inf
-    return int(logits.argmax())
-
-
-def injected(model: Model, edges: LastEdges) -> dict[str, float]:
+def injected(edges: LastEdges) -> dict[str, float]:
     """Does a graph find the answer, or write it: 1 where a run of a part says a token first.
 
     Of the second guess's graph, alone: whether it says "the second guess", or "the target" still.
@@ -33,19 +26,19 @@ def injected(model: Model, edges: LastEdges) -> dict[str, float]:
     the end as many neurons as the target's graph has edges, those that add most to the target ("by
     share"), or to the second guess ("by share, the second guess").
     """
-    second, target = second_guess(edges), edges.prompt.target
-    own, others = graph_masks(edges.graph), graph_masks(edges.graph_for(second))
+    second, target = edges.second_guess, edges.prompt.target
+    own, others = graph_masks(edges.graph), graph_masks(edges.graph_for_second_guess)
     tries = {"the second guess": (second, others), "the target": (target, others)}
-    if model.config.d_mlp:
+    if edges.run.model.config.d_mlp:
         none, n = torch.zeros_like(own[0]), n_kept(own)
         tries["its neurons"] = target, (none, own[1])
         tries["all neurons"] = target, (none, torch.ones_like(own[1]))
         tries["by share"] = target, (none, _most_of(edges, own[1], n))
-        toward = last_edges(model, Prompt(edges.prompt.tokens, second))
+        toward = last_edges(edges.run.model, Prompt(edges.prompt.tokens, second))
         tries["by share, the second guess"] = second, (none, _most_of(toward, own[1], n))
-    _, guesses = alone(model, edges, [kept for _, kept in tries.values()])
-    said = zip(tries.items(), guesses.tolist(), strict=True)
-    return {name: float(guess == word) for (name, (word, _)), guess in said}
+    _, guesses = alone(edges, [kept for _, kept in tries.values()])
+    rows = zip(tries.items(), guesses.tolist(), strict=True)
+    return {name: float(guess == word) for (name, (word, _)), guess in rows}
 
 
 def _most_of(edges: LastEdges, like: Tensor, n: int) -> Bool[Tensor, "layer pos neuron"]:
@@ -68,7 +61,7 @@ class OneEdge(NamedTuple):
     first: Float[Tensor, " run"]  # is the target the first guess
 
 
-def one_edge(model: Model, edges: LastEdges, draws: int, seed: int) -> OneEdge:
+def one_edge(edges: LastEdges, draws: int, seed: int) -> OneEdge:
     """Each of some values cut.
 
     The strongest value is the one that adds most to the aim; ONE_EDGE names the others to compare
@@ -85,7 +78,7 @@ def one_edge(model: Model, edges: LastEdges, draws: int, seed: int) -> OneEdge:
     chosen += [i for i in others if i != best][:draws]
     names = [*ONE_EDGE, *[RANDOM] * (len(chosen) - len(ONE_EDGE))]
     on_target = edges.run.tokens[torch.tensor(chosen) % share.shape[-1]] == edges.prompt.target
-    aim, guess = aims(model, edges, partial(keep, neurons=None), _without(edges, chosen))
+    aim, guess = aims(edges, partial(keep, neurons=None), _without(edges, chosen))
     return OneEdge(names, on_target, aim, (guess == edges.prompt.target).float())
 
 
@@ -97,7 +90,7 @@ def _without(edges: LastEdges, chosen: list[int]) -> Bool[Tensor, "run layer hea
 
 
 @torch.no_grad()
-def after_cut(model: Model, edges: LastEdges) -> dict:
+def after_cut(edges: LastEdges) -> dict:
     """What cutting the strongest value changes, part by part: the changes add up to cut - aim.
 
     "head", "pos": where the value is; "direct": its share, which is lost at once, and what it adds
@@ -106,6 +99,7 @@ def after_cut(model: Model, edges: LastEdges) -> dict:
     "largest": the later parts that change most, with what each added before and adds now.
     """
     run, prompt, share = edges.run, edges.prompt, edges.values[SHARE]
+    model = run.model
     best = int(share.argmax())
     layer, number, pos = (int(i) for i in torch.unravel_index(torch.tensor(best), share.shape))
     W_O = model.head_weights(Head(layer, number)).W_O

@@ -36,22 +36,37 @@ class LastEdges:
     aim: float
 
     @cached_property
+    def unpruned(self) -> Graph:
+        """The graph of the prompt, with the edges that any measure keeps."""
+        return flow_graph(self.run, [self.prompt.target], MOST, LEAST, against=self.prompt.rival)
+
+    @cached_property
     def graph(self) -> Graph:
         """The graph of the prompt that is tested: by the share of the target's logit."""
-        return self._pruned(self.prompt.target, self.prompt.rival, True)
+        return prune(self.unpruned, "share", MOST, LEAST)
 
     @cached_property
     def graph_without_keys(self) -> Graph:
         """The same without why heads look."""
-        return self._pruned(self.prompt.target, self.prompt.rival, False)
+        target, rival = self.prompt.target, self.prompt.rival
+        whole = flow_graph(self.run, [target], MOST, LEAST, keys=False, against=rival)
+        return prune(whole, "share", MOST, LEAST)
 
     def graph_for(self, target: int) -> Graph:
         """The graph that is drawn for another token's logit, from the mean logit."""
-        return self._pruned(target, None, True)
+        return prune(flow_graph(self.run, [target], MOST, LEAST), "share", MOST, LEAST)
 
-    def _pruned(self, target: int, rival: int | None, keys: bool) -> Graph:
-        whole = flow_graph(self.run, [target], MOST, LEAST, keys, rival)
-        return prune(whole, "share", MOST, LEAST)
+    @cached_property
+    def second_guess(self) -> int:
+        """The token with the largest logit beside the target's."""
+        logits = self.run.cache["logits"][0, -1].clone()
+        logits[self.prompt.target] = -torch.inf
+        return int(logits.argmax())
+
+    @cached_property
+    def graph_for_second_guess(self) -> Graph:
+        """The graph that is drawn for the second guess."""
+        return self.graph_for(self.second_guess)
 
     @property
     def n_edges(self) -> int:

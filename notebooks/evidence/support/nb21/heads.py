@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from aot_helpers.models.protocol import Edits, Model
+from aot_helpers.models.protocol import Edits
 from aot_helpers.reading import logit_lens as lens
 from chapters.nb21_information_flow.flow import Run
 from chapters.nb21_information_flow.flow_graph import logit_directions
@@ -15,29 +15,27 @@ from evidence.support.nb21.edges import LastEdges
 from evidence.support.nb21.masks import aims, keep
 
 
-def head_facts(
-    model: Model, edges: LastEdges, other: int
-) -> dict[str, Float[Tensor, "layer head"]]:
+def head_facts(edges: LastEdges, other: int) -> dict[str, Float[Tensor, "layer head"]]:
     """What the graph says of each head at the last position, and what the head is worth.
 
     "rank" and "share" of the target, "other rank" and "other share" of the token `other` (counted
     from the mean logit: the target's rival is no part of it), the "norm" of what the head writes,
     and "lost": how much lower the aim is with the head at zero.
     """
-    run, c = edges.run, model.config
+    run, c = edges.run, edges.run.model.config
     wrote = run.heads[:, :, -1]
     tokens = [edges.prompt.target, other]
     given = logit_directions(run, tokens[:1], edges.prompt.rival)
     both = torch.cat([given, logit_directions(run, [other])], dim=1)
     # A layer at a time: a large vocabulary takes room.
-    logits = (lens.lens(model, layer) for layer in wrote)
+    logits = (lens.lens(run.model, layer) for layer in wrote)
     ranks = torch.stack([torch.stack([lens.rank(x, t) for t in tokens], -1) for x in logits])
     ranks = ranks.float()
     shares = (wrote @ both).unbind(dim=-1)
     n = c.n_layers * c.n_heads
     masks = torch.ones(n, n, dtype=torch.bool).fill_diagonal_(False)
     masks = masks.view(n, c.n_layers, c.n_heads, 1).expand(-1, -1, -1, len(run.tokens))
-    aim, _ = aims(model, edges, partial(keep, neurons=None), masks)
+    aim, _ = aims(edges, partial(keep, neurons=None), masks)
     return {
         "rank": ranks[..., 0],
         "other rank": ranks[..., 1],
@@ -49,7 +47,6 @@ def head_facts(
 
 
 def kept_writers(
-    model: Model,
     measured: Sequence[LastEdges],
     part: float,
     draws: int,
@@ -76,8 +73,8 @@ def kept_writers(
         stays[0] = True
         for row, order in zip(stays[2:], orders, strict=True):
             row[order[: round(part * len(each))]] = True
-        edits = partial(_at_means, model=model, mean_z=means[0], mean_mlp=means[1])
-        aim, _ = aims(model, edges, edits, stays)
+        edits = partial(_at_means, model=edges.run.model, mean_z=means[0], mean_mlp=means[1])
+        aim, _ = aims(edges, edits, stays)
         for name, values in zip(found, aim.split([1, 1, 1, 1, draws]), strict=True):
             found[name].append(values)
     return {name: torch.stack(values) for name, values in found.items()}

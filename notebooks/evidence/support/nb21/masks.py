@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aot_helpers.models.protocol import Edits, Model
+from aot_helpers.models.protocol import Edits
 from chapters.nb21_information_flow.flow import Run
-from chapters.nb21_information_flow.flow_graph import Graph, flow_graph, prune
-from evidence.support.nb21.edges import LEAST, MOST, LastEdges, aim_of
+from chapters.nb21_information_flow.flow_graph import Graph, prune
+from evidence.support.nb21.edges import LastEdges, aim_of
 
 RANDOM = "random"
 ROOM = 4_000_000  # logits at once: 16 MB
@@ -77,15 +77,13 @@ def graphs_and_masks(
     edges: LastEdges, other: int, draws: int, seed: int
 ) -> tuple[list[str], list[Masks]]:
     """The graphs of a prompt by name, and their masks. other: a target of another prompt."""
-    prompt = edges.prompt
-    whole = flow_graph(edges.run, [prompt.target], MOST, LEAST, against=prompt.rival)
     masks = {
         "with keys": graph_masks(edges.graph),
         "without keys": graph_masks(edges.graph_without_keys),
         "another target": graph_masks(edges.graph_for(other)),
     }
     own, without = masks["with keys"], masks["without keys"]
-    masks["attention"] = graph_masks(pruned_to_size(whole, "coefficient", n_kept(own)))
+    masks["attention"] = graph_masks(pruned_to_size(edges.unpruned, "coefficient", n_kept(own)))
     more = [a & ~b for a, b in zip(own, without, strict=True)]
     filled = zip(without, random_masks(*more, seed=seed), strict=True)
     masks["without keys, filled by lot"] = tuple(a | b for a, b in filled)
@@ -104,29 +102,29 @@ def another_target(measured: Sequence[LastEdges], i: int) -> int:
 def keep(
     values: Bool[Tensor, "run layer head key"], neurons: Bool[Tensor, "run layer neuron"] | None
 ) -> Edits:
-    """Edits that keep only these edges into the last position, in a batch of as many runs."""
-    edits = {}
-    for layer in range(values.shape[1]):
-        edits[f"L{layer}.pattern"] = partial(_keep_last, kept=values[:, layer], axis=2)
-        if neurons is not None and neurons.shape[-1]:
-            edits[f"L{layer}.mlp_hidden"] = partial(_keep_last, kept=neurons[:, layer], axis=1)
-    return edits
+    """Edits that keep only these edges into the last position, in a batch of as many runs.
 
-
-def _keep_last(old: Tensor, kept: Tensor, axis: int) -> Tensor:
-    new = old.clone()
-    new.select(axis, -1).mul_(kept)
-    return new
+    neurons: None keeps all.
+    """
+    runs, layers, heads, n_pos = values.shape
+    every = torch.ones(runs, layers, heads, n_pos, n_pos, dtype=torch.bool)
+    every[..., -1, :] = values
+    n_neurons = 0 if neurons is None else neurons.shape[-1]
+    active = torch.ones(runs, layers, n_pos, n_neurons, dtype=torch.bool)
+    if n_neurons:
+        active[:, :, -1] = neurons
+    return mask_edits(every, active)
 
 
 @torch.no_grad()
 def aims(
-    model: Model, edges: LastEdges, edits: Callable[..., Edits], *masks: Bool[Tensor, "run ..."]
+    edges: LastEdges, edits: Callable[..., Edits], *masks: Bool[Tensor, "run ..."]
 ) -> tuple[Float[Tensor, " run"], Int[Tensor, " run"]]:
     """The aim in each run with its masks, and the first guess.
 
     edits: makes the edits of some runs of their masks, such as `keep`.
     """
+    model = edges.run.model
     size = len(edges.run.tokens) * model.config.d_vocab
     found, at_once = [], max(1, min(48, ROOM // size))
     for some in zip(*(mask.split(at_once) for mask in masks), strict=True):
@@ -201,7 +199,6 @@ def mean_edits(values: Tensor, neurons: Tensor, means: Means) -> Edits:
 
 
 def alone(
-    model: Model,
     edges: LastEdges,
     kept: Sequence[Masks],
     others: Sequence[LastEdges] | None = None,
@@ -213,4 +210,4 @@ def alone(
     edits = mask_edits
     if others is not None:
         edits = partial(mean_edits, means=means_of([each.run for each in others]))
-    return aims(model, edges, edits, *map(torch.stack, zip(*kept, strict=True)))
+    return aims(edges, edits, *map(torch.stack, zip(*kept, strict=True)))
