@@ -2,7 +2,6 @@ import pytest
 import torch
 
 from aot_helpers.models.handmade import (
-    HANDMADE,
     STRENGTH,
     attend_back_model,
     induction_model,
@@ -11,6 +10,7 @@ from aot_helpers.models.handmade import (
 )
 from aot_helpers.models.losses import copy_accuracy
 from aot_helpers.reading.heads import HEAD_PATTERNS, head_scores, induction_scores
+from tiny_models import HANDMADE
 
 D_VOCAB = 40
 BUILDERS = {**HANDMADE, "attend back 5": lambda *sizes: attend_back_model(sizes[0], 5, *sizes[1:])}

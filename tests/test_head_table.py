@@ -4,13 +4,13 @@ import pandas
 import pytest
 import torch
 
-from aot_helpers.models.handmade import HANDMADE, induction_model
+from aot_helpers.models.handmade import induction_model
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.circuits import composition_scores, copying_score, full_ov
 from aot_helpers.reading.head_table import PARTS, head_table
 from aot_helpers.reading.heads import head_output, head_scores
 from aot_helpers.text.batches import repeat_segments, repeated_tokens
-from tiny_models import tiny
+from tiny_models import HANDMADE, tiny
 
 HEADS = [Head(layer, head) for layer in range(2) for head in range(2)]
 

@@ -1,10 +1,16 @@
-"""Random models of transformers' families, their biases and gains neither 0 nor 1."""
+"""Random models of transformers' families, and models whose last head does what is known."""
 
 from functools import partial
 
 import torch
 import transformers
 
+from aot_helpers.models.handmade import (
+    duplicate_token_model,
+    first_token_model,
+    induction_model,
+    previous_token_model,
+)
 from aot_helpers.models.pretrained import PretrainedTransformer
 
 SIZE = dict(
@@ -44,3 +50,12 @@ def tiny(family: str, tokenizer=None, noise: float = 0.3, **size) -> PretrainedT
 
 # Of 30 tokens and 20 positions: room for a few texts.
 tiny_30 = partial(tiny, vocab_size=30, max_position_embeddings=20)
+
+
+# By the behavior of the last head; all are called with (d_vocab, n_ctx).
+HANDMADE = {
+    "previous": previous_token_model,
+    "first": first_token_model,
+    "duplicate": duplicate_token_model,
+    "induction": induction_model,
+}

@@ -161,12 +161,3 @@ def first_token_model(d_vocab: int, n_ctx: int = 64) -> AttentionOnlyTransformer
     model, _, second = _two_layers(d_vocab, n_ctx, back=n_ctx - 1)
     _attend_back(second, n_ctx - 1)
     return model
-
-
-# Each by the behavior of its last head; all are called with (d_vocab, n_ctx).
-HANDMADE = {
-    "previous": previous_token_model,
-    "first": first_token_model,
-    "duplicate": duplicate_token_model,
-    "induction": induction_model,
-}
