@@ -90,5 +90,5 @@ def test_figures_can_be_read():
     tokens = ["the", "cat", "ran", "home"]
     check_figures(
         figures.one_head(tokens, 1, [0.2, 0.8, 0, 0], "title"),
-        figures.taken_apart({"a": {"b": torch.eye(4)}}, tokens, "title", sink="a"),
+        figures.taken_apart({"a": {"b": torch.eye(4)}}, tokens, "title"),
     )

@@ -119,7 +119,7 @@ def taken_apart(
     maps: dict[str, dict[str, Float[Tensor, "query_pos key_pos"]]],
     tokens: list[str],
     title: str,
-    sink: str,
+    sink: str = "",
 ) -> Figure:
     """Patterns of heads, {head: {what is left of its scores: pattern}}, a row for each head.
 
