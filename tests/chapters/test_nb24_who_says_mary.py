@@ -1,10 +1,16 @@
 """Notebook 24: prompts that set hypotheses apart, and what is read of the shipped measurements."""
 
+import json
+
 import pytest
 import torch
 
+import aot_helpers as aot
+from answers import NOTEBOOKS
 from aot_helpers.base.results import read
-from chapters.nb24_who_says_mary import exercises, figures, measure, name_logits, patches
+from aot_helpers.models.protocol import Head
+from chapters.nb24_who_says_mary import exercises, figures, measure
+from evidence.support.nb24 import name_logits
 from evidence.support.nb24.names import read_names
 from figure_checks import check_figures
 
@@ -24,13 +30,15 @@ def test_each_form_has_the_properties_that_it_is_asked_for(form, start):
 
 
 def test_the_shipped_measurements_name_every_form_and_head():
-    asked, later = (measure.read_asked(later=x) for x in (False, True))
-    assert {one.form for one in asked} == set(measure.ASKED) - set(measure.LATER)
-    assert {one.form for one in later} == set(measure.LATER)
-    assert [len(asked), len(later)] == [9, 6]
-    table = measure.as_table(asked, "L23H3")
-    slope = (table.attention @ table.lowered) / (table.attention @ table.attention)
-    assert slope == pytest.approx(9.4, abs=0.05)
+    names = measure.lowered_names()
+    for stage, forms in (
+        ("first", set(measure.ASKED) - set(measure.LATER)),
+        ("later", measure.LATER),
+    ):
+        assert set(names.form[names.stage == stage]) == set(forms)
+    counts = names.groupby(["heads", "stage"]).size()
+    assert [*counts["L23H3"][["first", "later", "again"]]] == [9, 6, 2]
+    assert counts["L23H3"].equals(counts[measure.PAIR])
 
 
 def gap(logits, one, other):
@@ -38,24 +46,21 @@ def gap(logits, one, other):
 
 
 def test_the_shipped_logits_give_what_was_measured_of_every_prompt():
-    two, (prompts, replaced) = read_names(), name_logits.read_logits()
-    torch.testing.assert_close(
-        gap(prompts.before, prompts.io, prompts.s), two.table.difference, atol=2e-3, rtol=0
-    )
+    two, kept = read_names(), measure.read_logits()
+    pair = kept["two/io"], kept["two/s"]
+    expected = {"two/before": two["table"].difference}
     for who, role in name_logits.ROLES.items():
-        for donor, logits in prompts.patched[who].items():
-            found = gap(logits, prompts.io, prompts.s)
-            torch.testing.assert_close(found, two.patched[role][donor], atol=2e-3, rtol=0)
-    for who in prompts.held:
-        found = gap(prompts.held[who], prompts.io, prompts.s)
-        expected = two.held[name_logits.ROLES[who]]
-        torch.testing.assert_close(found, expected, atol=2e-3, rtol=0)
-    for row in measure.read_asked()[:6]:
-        run = replaced[row.form][row.who]
-        for who, logits in run.after.items():
-            rise = gap(logits, run.name, run.instead) - gap(run.before, run.name, run.instead)
-            expected = row.lowers[name_logits.ROLES.get(who, "both")]
-            assert rise.mean().item() == pytest.approx(expected, abs=2e-3)
+        expected |= {f"two/patched/{who}/{x}": d for x, d in two["patched"][role].items()}
+        if f"two/held/{who}" in kept:
+            expected[f"two/held/{who}"] = two["held"][role]
+    for key in (key for key in kept if key.startswith("two/") and kept[key].ndim == 2):
+        torch.testing.assert_close(gap(kept[key], *pair), expected[key], atol=2e-3, rtol=0)
+    for row in measure.lowered_names().itertuples():
+        of = f"{row.form}/{row.who}/"
+        if of + "before" in kept:
+            pair = kept[of + "name"], kept[of + "instead"]
+            rise = gap(kept[f"{of}after/{row.heads}"], *pair) - gap(kept[of + "before"], *pair)
+            assert rise.mean().item() == pytest.approx(row.lowered, abs=2e-3)
 
 
 def costs(same, other, swapped):
@@ -79,49 +84,43 @@ ANSWERS = [
 
 
 def test_parts_above_a_name_that_is_absent_add_up_to_the_logits_of_the_names():
-    found, (prompts, _) = measure.read_above(), name_logits.read_logits()
-    names = torch.stack([prompts.io, prompts.s], dim=1)
-    absent = prompts.before.scatter(1, names, torch.nan).nanmean(dim=1)
-    for key in ("io", "s"):
-        whole = prompts.before.gather(1, getattr(prompts, key)[:, None])[:, 0] - absent
-        added = getattr(found, key).sum().item() + found.rest[key]
+    found, kept = read("pretrained/24-above-smollm2"), measure.read_logits()
+    before, names = kept["two/before"], torch.stack([kept["two/io"], kept["two/s"]], dim=1)
+    absent = before.scatter(1, names, torch.nan).nanmean(dim=1)
+    heads = {key: torch.tensor(found[key]) for key in ("io", "s")}
+    for key, column in zip(heads, names.T, strict=True):
+        whole = before.gather(1, column[:, None])[:, 0] - absent
+        added = heads[key].sum().item() + found["rest"][key]
         assert added == pytest.approx(whole.mean().item(), abs=0.01)
-    two = read_names()
-    torch.testing.assert_close(found.io - found.s, two.table.direct, atol=1e-3, rtol=0)
+    direct = read_names()["table"].direct
+    torch.testing.assert_close(heads["io"] - heads["s"], direct, atol=1e-3, rtol=0)
 
 
 def test_where_a_name_comes_again_what_heads_lower_is_a_rise_of_the_shipped_logits():
-    again, shipped = measure.read_again(), read("pretrained/24-again-smollm2")
-    assert [(one.name, one.prompt) for one in again.names] == [
-        ("Mary", "… John saw Mary and gave a drink to"),
-        ("John", "… John saw Mary and gave a drink to"),
-    ]
-    for one, of in zip(again.names, ("", ", the subject"), strict=True):
-        runs = shipped[f"runs{of}"]
-        for role, who in (("suppress", "L23H3"), ("s_inhibition", "early")):
-            pairs = zip(runs["whole"]["logits"], runs[who]["logits"], strict=True)
-            rises = [(b[0] - b[1]) - (a[0] - a[1]) for a, b in pairs]
-            assert one.lowers[role] == pytest.approx(sum(rises) / 48, abs=1e-4)
-        assert len(one.others["s_inhibition"]) == 3
-    first = again.first["whole"].tolist()
-    logits = torch.tensor(shipped["runs"]["whole"]["logits"])
-    for place, row in zip(first, logits, strict=True):
+    shipped, names = read("pretrained/24-again-smollm2"), measure.lowered_names()
+    names = names[names.stage == "again"]
+    assert set(names.prompt) == {"… John saw Mary and gave a drink to"}
+    assert [*names.name] == ["Mary", "Mary", "John", "John"]
+    files = {"L23H3": "L23H3", measure.PAIR: "early"}
+    for row in names.itertuples():
+        runs = shipped["runs" if row.who == "IO" else "runs, the subject"]
+        pairs = zip(runs["whole"]["logits"], runs[files[row.heads]]["logits"], strict=True)
+        rises = [(b[0] - b[1]) - (a[0] - a[1]) for a, b in pairs]
+        assert row.lowered == pytest.approx(sum(rises) / 48, abs=1e-4)
+    first, logits = shipped["runs"]["whole"]["first"], shipped["runs"]["whole"]["logits"]
+    for place, row in zip(first, torch.tensor(logits), strict=True):
         assert place < 0 or place == row.argmax()
 
 
 def test_figures_can_be_read():
-    again = measure.read_again().names
-    both = {who: [2.0, -0.5] for who in measure.SETS}
-    asked, later = (measure.read_asked(later=x) for x in (False, True))
-    every, rings, examples = (
-        measure.attention_and_effect(names) for names in ([*asked, *later], later, asked[:2])
-    )
+    names = measure.lowered_names()
+    slopes = dict.fromkeys(measure.HEADS, 5.0)
+    stages = {stage: names[names.stage == stage] for stage in ("first", "later", "again")}
     check_figures(
         figures.roles("Mary gave John a", [("John", "S", "red")], "title", "b"),
-        figures.hypotheses(asked[:6], {who: range(6) for who in measure.SETS}, "title"),
-        figures.proportional(every, rings, examples, (9.4, 4.2), "title"),
-        figures.hypotheses(asked[6:], {who: range(3) for who in measure.SETS}, "title"),
-        figures.hypotheses(again, both, "title", {who: [3.0, 2.0] for who in measure.SETS}),
+        figures.hypotheses(stages["first"], "title"),
+        figures.hypotheses(stages["again"].assign(predicted=2.0), "title"),
+        figures.proportional(names[names.stage != "again"], slopes, "title"),
         figures.raised({"L0H1": (1.0, -2.0), "all": (1.0, -2.0)}, "title"),
         figures.filled(
             measure.OPENING,
@@ -147,11 +146,16 @@ def test_a_readers_prompt_is_patched_name_by_name(make_model, monkeypatch, capsy
 
     model = make_model(d_vocab=len(words) + 1, n_ctx=16, layer_norm=False)
     model.tokenizer = Words()
-    monkeypatch.setattr(patches, "SETS", {"L1H1": ("late", ["L1H1"])})
-    patches.try_prompt(prompt, load=lambda name: model)
+    monkeypatch.setattr(measure, "HEADS", {"L1H1": [Head(1, 1)]})
+    monkeypatch.setattr(aot, "load_pretrained", lambda name: model)
+    (tour,) = NOTEBOOKS.glob("24_*.ipynb")
+    cells = ("".join(each["source"]) for each in json.loads(tour.read_text("utf-8"))["cells"])
+    (cell,) = (each for each in cells if each.startswith("if live and"))
+    exec(cell, {"live": True, "prompt": prompt, "aot": aot, "measure": measure})
     said = capsys.readouterr().out.splitlines()
     # The last mention of Mary is replaced by Anna, who then comes twice; Anna by a name not there.
-    swaps = (("Mary", "Anna"), ("John", "Anna"), ("Anna", "Tom"))
+    swaps = [("Mary", "Anna"), ("John", "Anna"), ("Anna", "Tom")]
+    assert measure.replacements(prompt) == swaps
     for line, (name, instead) in zip(said, swaps, strict=True):
         begin, _, end = prompt.rpartition(name)
         here, there = (

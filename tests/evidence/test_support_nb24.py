@@ -11,21 +11,18 @@ from aot_helpers.base.results import plain, rounded
 from aot_helpers.models.protocol import Head
 from aot_helpers.reading.interventions import ablate, patch_heads
 from aot_helpers.reading.paths import direct_logit_attribution
-from chapters.nb24_who_says_mary import measure, name_logits, patches
+from chapters.nb24_who_says_mary import measure
 from evidence.support.nb24 import (
     above,
+    name_logits,
     name_movers,
     named_again,
     patching,
-    plots,
     prompts,
-    templates,
     three_names,
     two_names,
 )
-from evidence.support.nb24 import name_logits as support_logits
 from evidence.support.nb24.names import HeadTable, Roles, parsed, read_names
-from figure_checks import check_figures
 from tiny_models import tiny_30 as tiny
 
 DONORS = {"two names": "S", "third gives": "C", "third owns": "C", "someone gives": "IO"}
@@ -44,7 +41,7 @@ def test_prompts_stand_where_they_say(shipped):
 
 
 def test_attribution_agrees_with_the_cores(stories):
-    groups = templates.story_prompts(stories, False, n=6)
+    groups = prompts.story_prompts(stories, False, n=6)
     table, g = name_movers.head_table(stories, groups), groups[0]
     ends = [torch.zeros_like(g.tokens).index_fill_(1, torch.tensor([0]), 0) for _ in range(2)]
     for target, name in zip(ends, (g.io, g.s), strict=True):
@@ -58,7 +55,7 @@ def test_attribution_agrees_with_the_cores(stories):
 
 
 def test_removal_of_a_last_head_is_its_attribution_and_gradients_agree(stories):
-    groups = templates.story_prompts(stories, False, n=6)
+    groups = prompts.story_prompts(stories, False, n=6)
     table, head = name_movers.head_table(stories, groups), Head(1, 2)
 
     def fall(edits_of):
@@ -102,11 +99,9 @@ def test_other_heads_are_the_nearest_in_size_and_leave_the_roles_out():
 
 
 def test_patches_agree_with_the_library_and_with_a_run_on_the_swapped_prompt(shipped):
-    kind = prompts.single_names(shipped.tokenizer)
-    shifted = prompts.TEMPLATES[1:] + prompts.TEMPLATES[:1]
+    groups, elsewhere = prompts.in_two_sentences(shipped)
     groups, elsewhere = (
-        prompts.name_prompts(shipped, kind, n=2, templates=each)
-        for each in (prompts.TEMPLATES, shifted)
+        [prompts.subset(g, slice(2)) for g in each] for each in (groups, elsewhere)
     )
     sets = {"one": [Head(2, 1)], "two": [Head(3, 0), Head(1, 2)], "none": []}
     found = patching.patched(shipped, groups, elsewhere, sets)
@@ -148,7 +143,7 @@ def test_the_share_of_sigma_is_nothing_without_a_norm(shipped, stories):
     def edits_of(model):
         return lambda g: patch_heads(model, g.other, [Head(1, 2)])
 
-    (g,) = templates.story_prompts(stories, False, n=4)
+    (g,) = prompts.story_prompts(stories, False, n=4)
     assert name_movers.change_by_sigma(stories, [g], edits_of(stories)) == 0
     (g, *_) = prompts.name_prompts(shipped, prompts.single_names(shipped.tokenizer), n=2)
     streams = [
@@ -166,7 +161,7 @@ def test_the_share_of_sigma_is_nothing_without_a_norm(shipped, stories):
 def test_a_change_at_random_is_as_long_and_sizes_are_lengths_of_changes(shipped):
     kind = prompts.single_names(shipped.tokenizer)
     (g, *_) = prompts.name_prompts(shipped, kind, n=3)
-    own, other = (patches.end_outputs(shipped, tokens) for tokens in (g.tokens, g.other))
+    own, other = (patching.end_outputs(shipped, tokens) for tokens in (g.tokens, g.other))
     far = patching.as_far(own, other, seed=1)
     for a, b, c in zip(own, other, far, strict=True):
         torch.testing.assert_close((c - a).norm(dim=-1), (b - a).norm(dim=-1))
@@ -185,14 +180,10 @@ def test_all_of_it_is_measured_kept_and_read(shipped, monkeypatch):
     kept = json.loads(json.dumps(two_names.pretrained(model)))
     names = parsed(kept)
     assert rounded(plain(names, Head)) == kept
-    assert len(names.difference) == 96 == 2 * len(names.table.difference)
-    fall = names.table.difference.mean() - names.patched["movers"]["other names"].mean()
-    assert names.repair.fall == pytest.approx(fall.item(), abs=1e-3)
-
-
-def test_a_figure_can_be_read():
-    adds, ranks = torch.tensor([[0.3, -0.2]]), torch.rand(1, 2)
-    check_figures(plots.against_reading(adds, ranks, ["L0H0", "L0H1"], "reading"))
+    table = names["table"]
+    assert len(names["chosen_by"]) == len(table.difference) == 48
+    fall = table.difference.mean() - names["patched"]["movers"]["other names"].mean()
+    assert names["repair"]["fall"] == pytest.approx(fall.item(), abs=1e-3)
 
 
 @pytest.mark.parametrize("form", DONORS)
@@ -200,7 +191,8 @@ def test_a_donor_differs_in_one_name_only(form, shipped):
     for case in three_names.cases(shipped, form, DONORS[form], n=1):
         places = case.tokens != case.changed
         assert places.sum() == 1
-        assert case.tokens[places] == case.name and case.changed[places] == case.instead
+        assert case.tokens[places] == case.ids["name"]
+        assert case.changed[places] == case.ids["instead"]
 
 
 def test_an_output_of_its_own_changes_nothing_and_all_heads_of_the_last_layer_pass_all(shipped):
@@ -214,38 +206,24 @@ def test_an_output_of_its_own_changes_nothing_and_all_heads_of_the_last_layer_pa
     torch.testing.assert_close(both["none"], torch.zeros(2))
 
 
-def test_contributions_of_the_opening_prompt_add_up():
-    parts, opening = measure.read_opening()
-    mary, john, _ = opening["unembed"]
-    added = name_movers.attribute(opening["writes"], opening["gain"], mary, john)
-    assert len(parts) == len(added) == 301
-    assert added.sum().item() == pytest.approx(opening["logits"].diff().neg().item(), abs=0.01)
-
-
-def gap(logits, one, other):
-    return logits[range(len(one)), one] - logits[range(len(one)), other]
-
-
 def test_logits_are_measured_kept_and_read(shipped, monkeypatch, tmp_path):
     """`make data WHAT=pretrained`, on a random model with the vocabulary of the shipped one."""
     size = dict(vocab_size=4096, max_position_embeddings=128, num_key_value_heads=2)
     model = tiny("llama", shipped.tokenizer, noise=0, **size)
     some = Roles([Head(0, 0)], [Head(1, 1)], [Head(1, 0)], [Head(0, 1)], [], [], [])
-    known = read_names()._replace(roles=some)
-    monkeypatch.setattr(support_logits, "read_names", lambda _: known)
-    monkeypatch.setattr(support_logits, "RESULTS", tmp_path)
-    monkeypatch.setattr(name_logits, "RESULTS", tmp_path)
+    known = read_names() | {"roles": some}
+    monkeypatch.setattr(name_logits, "read_names", lambda _: known)
+    for module in (name_logits, measure):
+        monkeypatch.setattr(module, "RESULTS", tmp_path)
     (tmp_path / "pretrained").mkdir()
-    support_logits.write_logits(model, "tiny")
-    whole, replaced = name_logits.read_logits("tiny")
-    assert set(whole.patched) == set(name_logits.ROLES)
-    assert set(replaced) == set(support_logits.FORMS)
+    name_logits.write_logits(model, "tiny")
+    found, form = measure.read_logits("tiny"), "third owns/C"
     (case, *_) = three_names.cases(model, "third owns", "C")
-    rises = three_names.suppressed(model, [case], {"L23H3": some.suppress})["L23H3"]
-    run = replaced["third owns"]["C"]
-    found = gap(run.after["L23H3"], run.name, run.instead)
-    found = found - gap(run.before, run.name, run.instead)
-    torch.testing.assert_close(found[: len(rises)], rises)
+    rises = three_names.suppressed(model, [case], {"one": some.suppress})["one"]
+    before, after = (found[f"{form}/{run}"] for run in ("before", "after/L23H3"))
+    pair = [found[f"{form}/{which}"] for which in ("name", "instead")]
+    rose = patching.gap(after, *pair) - patching.gap(before, *pair)
+    torch.testing.assert_close(rose[: len(rises)], rises)
 
 
 class Words:
@@ -266,13 +244,14 @@ def test_in_a_donor_the_last_mention_of_one_name_is_another(slot):
     some = named_again.prompts(model, slot, n=2)
     assert len(some) == 8
     for case in some:
-        places = case.tokens != case.changed
-        assert places.any(dim=0).nonzero().tolist() == [[case.at]] and places.sum() == 2
-        assert torch.equal(case.tokens[:, case.at], case.name)
-        assert torch.equal(case.changed[:, case.at], case.instead)
-        assert ((case.tokens == case.name[:, None]).sum(dim=1) == 2).all()
-        assert not (case.tokens == case.instead[:, None]).any()
-    said = [model.tokenizer.known[each] for case in some for each in case.pronoun]
+        places, name, instead = case.tokens != case.changed, case.ids["name"], case.ids["instead"]
+        assert (places.sum(dim=1) == 1).all()
+        assert places.nonzero()[:, 1].equal(case.last("name"))
+        assert torch.equal(case.tokens[places], name)
+        assert torch.equal(case.changed[places], instead)
+        assert ((case.tokens == name[:, None]).sum(dim=1) == 2).all()
+        assert not (case.tokens == instead[:, None]).any()
+    said = [model.tokenizer.known[each] for case in some for each in case.ids["pronoun"]]
     assert said == ["her", "him"] * 8
     other = named_again.prompts(model, "S" if slot == "IO" else "IO", n=2)
     assert all(torch.equal(a.tokens, b.tokens) for a, b in zip(some, other, strict=True))
@@ -284,24 +263,22 @@ def test_in_a_donor_the_last_mention_of_one_name_is_another(slot):
 
 def test_what_follows_the_name_is_measured_as_with_three_names(shipped):
     (case, *_) = three_names.cases(shipped, "third gives", "C", n=3)
-    place = int((case.tokens != case.changed).any(dim=0).nonzero()[-1])
     pronoun = shipped(case.tokens)[:, -1].argmax(dim=-1).roll(1)
-    again = named_again.Again(case.tokens, case.changed, case.name, case.instead, pronoun, place)
+    again = case._replace(ids=case.ids | {"pronoun": pronoun})
     sets = {"one": [Head(2, 1)], "all": [Head(3, h) for h in range(6)]}
-    with torch.no_grad():
-        runs = named_again.measured(shipped, [again], sets)
-        guess = shipped(case.tokens)[:, -1].argmax(dim=-1)
+    runs = named_again.measured(shipped, [again], sets)
+    guess = shipped(case.tokens)[:, -1].argmax(dim=-1)
     expected = three_names.suppressed(shipped, [case], sets)
     for who, rises in measure.lowered(runs).items():
         torch.testing.assert_close(rises, expected[who], atol=1e-4, rtol=0)
-    columns = torch.stack([case.name, case.instead, pronoun], dim=1)
+    columns = torch.stack([again.ids[key] for key in ("name", "instead", "pronoun")], dim=1)
     for at, row, said in zip(runs["whole"]["first"], columns, guess, strict=True):
         assert row[at] == said if at >= 0 else said not in row
 
 
 def test_a_unit_of_attention_is_a_number_for_each_prompt(shipped):
     (case, *_) = three_names.cases(shipped, "third owns", "C", n=2)
-    ids = torch.unique(torch.cat([*case.people.values()]))
+    ids = torch.unique(torch.cat([*case.ids.values()]))
     head = Head(shipped.config.n_layers - 1, 2)
     ids = torch.cat([ids, torch.tensor([5, 6])])  # some that no prompt holds
     found = above.per_unit(shipped, case, head, ids)

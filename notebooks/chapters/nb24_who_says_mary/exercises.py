@@ -60,7 +60,7 @@ def _apart(answer):
     return f"{said}. Whomever a head lowers here, at most one explanation survives"
 
 
-def _foretold(answer, truth):
+def _predicted(answer, truth):
     """Two numbers, in logits. truth: {question: number}."""
     (first, together), (second, held) = read_guesses(answer, truth)
     if abs(held) < NEAR:
@@ -74,4 +74,4 @@ def _foretold(answer, truth):
     return "measured: " + ", ".join(f"{what} {x:+.1f}" for what, x in truth.items())
 
 
-CHECKS = {"24.1": _donors, "24.2": _apart, "24.3": _foretold}
+CHECKS = {"24.1": _donors, "24.2": _apart, "24.3": _predicted}

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pandas
 from matplotlib.figure import Figure
 
 from aot_helpers.showing.diagrams import (
@@ -19,11 +20,30 @@ from aot_helpers.showing.diagrams import (
     word,
 )
 from aot_helpers.showing.plots import panels, points
-from chapters.nb24_who_says_mary.measure import SETS, Asked
 
 WRONG, THIRD = "#C2185B", "#8C6D1F"  # the name that should not come; a third name
 PROPERTIES = ("twice", "last", "subject")
 GROUPS = {"came twice": WRONG, "came once": THIRD}
+
+
+def _boxes(
+    axis, text: str, marks: Sequence[tuple[str, str, str]], y: float
+) -> tuple[float, dict[str, float]]:
+    """The words of a prompt as boxes: where the last one ends, and the middle of those marked."""
+    x, left, places = 0.15, list(marks), {}
+    for each in text.split():
+        width, (role, color) = _width(each), ("", PALE)
+        if left and left[0][0] == each.strip(",."):
+            role, color = left.pop(0)[1:]
+            places[role] = x + width / 2
+        fill = "white" if role else "#F4F4F4"
+        word(axis, x + width / 2, y, each, color, fill=fill, width=width, height=0.42, size=11.5)
+        x += width + 0.07
+    return x, places
+
+
+def _width(each: str) -> float:
+    return 0.28 + 0.118 * len(each)
 
 
 def roles(text: str, marks: Sequence[tuple[str, str, str]], title: str, said: str) -> Figure:
@@ -31,69 +51,58 @@ def roles(text: str, marks: Sequence[tuple[str, str, str]], title: str, said: st
 
     marks: (word, role, color), in the order of the text. said: the guess, drawn behind an arrow.
     """
-    words, left = text.split(), list(marks)
-    widths = [0.28 + 0.118 * len(each) for each in words]
-    figure, axis = canvas(sum(widths) + 0.07 * len(words) + 1.75, 1.75)
-    x = 0.15
-    for each, width in zip(words, widths, strict=True):
-        bare = each.strip(",.")
-        role, color = left.pop(0)[1:] if left and left[0][0] == bare else ("", PALE)
-        fill = "white" if role else "#F4F4F4"
-        word(axis, x + width / 2, 0.75, each, color, fill=fill, width=width, height=0.42, size=11.5)
-        say(axis, x + width / 2, 0.33, role, color, size=11, weight="bold")
-        x += width + 0.07
+    figure, axis = canvas(sum(_width(each) + 0.07 for each in text.split()) + 1.75, 1.75)
+    x, places = _boxes(axis, text, marks, 0.75)
+    for _, role, color in marks:
+        say(axis, places[role], 0.33, role, color, size=11, weight="bold")
     arrow(axis, (x + 0.02, 0.75), (x + 0.42, 0.75), VALUE, width=1.8)
     say(axis, x + 0.52, 0.75, said, VALUE, size=13, ha="left", weight="bold")
     return headline(figure, title)
 
 
-def hypotheses(
-    rows: Sequence[Asked],
-    lowered: Mapping[str, Sequence[float]],
-    title: str,
-    foretold: Mapping[str, Sequence[float]] | None = None,
-) -> Figure:
+def hypotheses(names: pandas.DataFrame, title: str) -> Figure:
     """Prompts with one name marked, what is true of it, and how far each set of heads lowers it.
 
-    The last mention of the name is marked. lowered: {a key of SETS: logits, row by row}; foretold:
-    the same, as black marks.
+    names: rows of `measure.lowered_names`; the last mention of the name is marked. A column
+    "predicted" of logits is drawn as black marks.
     """
+    predicted = "predicted" in names
+    rows, n_sets = names.drop_duplicates(["form", "who"]), names["heads"].nunique()
     note = "red: the name that is lowered; gray dots: other heads or pairs of heads (left of zero: "
-    note += "they raise it)" + ("; black mark: foretold" if foretold else "")
-    height = 0.5 * len(rows) + 0.75
-    more = 0.0 if max(len(row.prompt) for row in rows) < 34 else 1.25  # room for a long prompt
+    note += "they raise it)" + ("; black mark: predicted" if predicted else "")
+    more = 0.0 if max(map(len, rows["prompt"])) < 34 else 1.25  # room for a long prompt
     figure, ((words, *axes),) = panels(
         1,
-        1 + len(lowered),
+        1 + n_sets,
         9.4 + 0.9 * more,
-        height,
+        0.5 * len(rows) + 0.75,
         title=title,
         note=note,
         sharey=True,
-        width_ratios=(2.3 + 0.58 * more, *[1] * len(lowered)),
+        width_ratios=(2.3 + 0.58 * more, *[1] * n_sets),
     )
     words.set(xlim=(0, 5 + more), ylim=(len(rows) - 0.5, -0.5))
     words.axis("off")
     for what, x in zip(PROPERTIES, (3.3 + more, 3.95 + more, 4.65 + more), strict=True):
         say(words, x, -0.72, what, "0.25", size=10, clip_on=False)
-        fill = [INK if what in row.true else "white" for row in rows]
+        fill = [INK if what in true else "white" for true in rows["true"]]
         words.scatter([x] * len(rows), range(len(rows)), s=60, c=fill, edgecolor="0.55", lw=1)
-    for y, row in enumerate(rows):
+    for y, row in enumerate(rows.itertuples()):
         _marked(words, 0, y, row.prompt, row.name)
-    for axis, (said, values), color in zip(axes, lowered.items(), (QUERY, SHARE), strict=True):
-        axis.barh(range(len(rows)), values, 0.46, color=color)
-        for y, x in enumerate(values):
-            right = max(x, *(each[y] for who, each in (foretold or {}).items() if who == said), 0)
-            axis.text(right + 0.2, y, f"{x:+.1f}", va="center", fontsize=10)
-        for y, row in enumerate(rows):
-            others = row.others[SETS[said][0]]
-            axis.scatter(others, [y + 0.36] * len(others), s=10, color="0.6", zorder=3)
-        for y, x in enumerate((foretold or {}).get(said, ())):
-            axis.plot((x, x), (y - 0.33, y + 0.33), color=INK, lw=2.4, zorder=4)
+    sets = names.groupby("heads", sort=False)
+    for axis, (heads, table), color in zip(axes, sets, (QUERY, SHARE), strict=True):
+        axis.barh(range(len(table)), table["lowered"], 0.46, color=color)
+        for y, row in enumerate(table.itertuples()):
+            right = max(row.lowered, row.predicted if predicted else 0, 0)
+            axis.text(right + 0.2, y, f"{row.lowered:+.1f}", va="center", fontsize=10)
+            beside = [y + 0.36] * len(row.others)
+            axis.scatter(row.others, beside, s=10, color="0.6", zorder=3)
+            if predicted:
+                axis.plot([row.predicted] * 2, (y - 0.33, y + 0.33), color=INK, lw=2.4, zorder=4)
         axis.axvline(0, color="0.4", lw=0.9)
         axis.tick_params(axis="y", length=0)
         axis.set(xlim=(-2.9, 6), xlabel="lowers the name by (logits)")
-        axis.set_title(said, size=10.5, color=color, weight="bold", pad=9)
+        axis.set_title(heads, size=10.5, color=color, weight="bold", pad=9)
     return figure
 
 
@@ -107,25 +116,20 @@ def _marked(axis, x: float, y: float, prompt: str, name: str) -> None:
     axis.text(x, y, shown, color=WRONG, weight="bold", **look)
 
 
-def proportional(
-    names: Mapping[str, Mapping[str, tuple]],
-    later: Mapping[str, Mapping[str, tuple]],
-    examples: Mapping[str, Mapping[str, tuple]],
-    slopes: Sequence[float],
-    title: str,
-) -> Figure:
+def proportional(names: pandas.DataFrame, slopes: Mapping[str, float], title: str) -> Figure:
     """How far heads lower names against their attention to them, with a line of this slope.
 
-    names: {heads: {a key of GROUPS: (attentions, logits)}}; later: those of them that were
-    predicted before they were measured, drawn as rings; examples: the one of each group to label.
+    names: rows of `measure.lowered_names`; those that were measured later, as predicted, are rings,
+    the first of each group is labeled. slopes: {a key of HEADS: logits per unit of attention}.
     """
-    said = dict(zip(GROUPS, ("John gave a drink to", "Anna gave a drink to"), strict=True))
-    labels = {
-        who: {said[group]: (x[0], y[0]) for group, (x, y) in each.items()}
-        for who, each in examples.items()
-    }
+    said = {"twice": "John gave a drink to", "once": "Anna gave a drink to"}
+    points_of, labels = {}, {}
+    for (heads, came), each in names.groupby(["heads", "came"], sort=False):
+        xy = each[["attention", "lowered"]]
+        points_of.setdefault(heads, {})[f"came {came}"] = xy["attention"], xy["lowered"]
+        labels.setdefault(heads, {})[said[came]] = tuple(xy.iloc[0])
     figure = points(
-        names,
+        points_of,
         title,
         "attention weight, end to the name",
         "lowers the name by (logits)",
@@ -135,10 +139,12 @@ def proportional(
         width=9.4,
         note="rings: predicted before they were measured",
     )
-    for axis, rings, slope in zip(figure.axes, later.values(), slopes, strict=True):
-        for group, (x, y) in rings.items():
-            axis.scatter(x, y, s=36, color="white", edgecolor=GROUPS[group], lw=1.6)
-        axis.axline((0, 0), slope=slope, color="0.7", lw=1.2, ls="--", zorder=0)
+    later = names[names["stage"] == "later"].groupby("heads", sort=False)
+    for axis, (heads, rings) in zip(figure.axes, later, strict=True):
+        edges = [GROUPS[f"came {came}"] for came in rings["came"]]
+        look = {"s": 36, "color": "white", "edgecolor": edges, "lw": 1.6}
+        axis.scatter(rings["attention"], rings["lowered"], **look)
+        axis.axline((0, 0), slope=slopes[heads], color="0.7", lw=1.2, ls="--", zorder=0)
     figure.axes[1].set_xlabel("attention weights of both heads, added")
     return figure
 
@@ -174,18 +180,9 @@ def filled(
     text: str, marks: Sequence[tuple[str, str, str]], said: Mapping[str, str], title: str
 ) -> Figure:
     """The prompt of `roles` with what its heads do. said: "late", "early", "movers" and "turn"."""
-    words, left, places = text.split(), list(marks), {}
-    widths = [0.28 + 0.118 * len(each) for each in words]
-    figure, axis = canvas(sum(widths) + 0.07 * len(words) + 2.6, 3.95)
-    x, y = 0.15, 1.62
-    for each, width in zip(words, widths, strict=True):
-        bare = each.strip(",.")
-        role, color = left.pop(0)[1:] if left and left[0][0] == bare else ("", PALE)
-        fill = "white" if role else "#F4F4F4"
-        word(axis, x + width / 2, y, each, color, fill=fill, width=width, height=0.42, size=11.5)
-        if role:
-            places[role] = x + width / 2
-        x += width + 0.07
+    figure, axis = canvas(sum(_width(each) + 0.07 for each in text.split()) + 2.6, 3.95)
+    y = 1.62
+    x, places = _boxes(axis, text, marks, y)
     arrow(axis, (x + 0.02, y), (x + 0.5, y), VALUE, width=1.8)
     say(axis, x + 0.6, y, "Mary", VALUE, size=13, ha="left", weight="bold")
     end, turned = places["end"], x + 0.22

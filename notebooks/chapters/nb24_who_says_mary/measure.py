@@ -6,16 +6,16 @@ prompt with one name replaced; what the replaced name gains is what the head too
 """
 
 import json
-from collections.abc import Sequence
-from typing import NamedTuple
 
 import pandas
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from safetensors import safe_open
+from safetensors.torch import load_file
 from torch import Tensor
 
 from aot_helpers.base.results import RESULTS, read
+from aot_helpers.models.protocol import Head
 
 _PEOPLE = """
 Mary John Tom James Anna Paul Sarah Peter Emma David Laura Mark Alice Robert Jack Kate Daniel
@@ -71,6 +71,9 @@ ASKED = {
 }
 EXAMPLE = {"IO": "Mary", "S": "John", "C": "Anna", "D": "Paul"}
 LATER = ("someone gives", "two give", "tired")
+PAIR = "L20H0 and L19H2"
+HEADS = {"L23H3": [Head(23, 3)], PAIR: [Head(20, 0), Head(19, 2)]}
+ROLES = {"L23H3": "suppress", PAIR: "s_inhibition"}  # as the results have them
 
 
 def read_opening(name: str = "smollm2") -> tuple[list[str], dict[str, Tensor]]:
@@ -81,74 +84,15 @@ def read_opening(name: str = "smollm2") -> tuple[list[str], dict[str, Tensor]]:
         return json.loads(file.metadata()["aot"])["parts"].split(","), tensors
 
 
-class Asked(NamedTuple):
-    """One name of one form of prompt: what is true of it, and what heads do to it; means."""
+def read_logits(name: str = "smollm2") -> dict[str, Tensor]:
+    """The logits of 24 names at the end of prompts [prompt, name], as the model is and patched.
 
-    form: str
-    who: str
-    true: tuple[str, ...]
-    lowers: dict[str, float]  # by how many logits each set of heads lowers it
-    others: dict[str, list[float]]  # the same of other heads as large
-    attention: dict[str, float]  # from the end to this mention, {head: weight}
-
-    @property
-    def prompt(self) -> str:
-        """The end of an example."""
-        ends = AGAIN if self.form == "again" else ENDS[self.form]
-        return "… " + ends[0].format(**EXAMPLE)
-
-    @property
-    def name(self) -> str:
-        """The name in that example: John (S), Anna, Paul, or Mary (IO)."""
-        who, *order = self.who.split(",")
-        return ",".join([EXAMPLE[who], *order])
-
-
-class Above(NamedTuple):
-    """What parts add to IO and S above names that are not in the prompt; means of 48 prompts."""
-
-    io: Float[Tensor, "layer head"]
-    s: Float[Tensor, "layer head"]
-    rest: dict[str, float]  # what embeddings and MLPs add: {"io": logits, "s": logits}
-
-
-def read_above(name: str = "smollm2") -> Above:
-    """What `make data WHAT=pretrained` measured."""
-    found = read(f"pretrained/24-above-{name}")
-    io, s = (torch.tensor(found[key]) for key in ("io", "s"))
-    return Above(io, s, found["rest"])
-
-
-class Again(NamedTuple):
-    """48 prompts such as "…, John saw Mary and gave a drink to", and what follows some examples.
-
-    first: what is said first, as the model is ("whole") and with heads patched: 0 the name, 1 the
-    one in its place in the donor, 2 the pronoun, -1 anything else. says: the likeliest tokens after
-    some examples, {prompt: {run: [(token, probability)]}}.
+    Of prompts with two names: "two/before"; "two/patched/HEADS/DONOR"; "two/held/HEADS", with the
+    early heads patched from swapped roles while others keep their output; "two/io" and "two/s",
+    which columns are IO and S. Of a form: "FORM/WHO/before" and "FORM/WHO/after/HEADS"; the name
+    that is replaced in the donor, "FORM/WHO/name", and the one in its place, "FORM/WHO/instead".
     """
-
-    first: dict[str, Int[Tensor, " prompt"]]
-    names: list[Asked]  # the indirect object and the subject, at their last mention
-    says: dict[str, dict[str, list[tuple[str, float]]]]
-
-
-def read_again(name: str = "smollm2") -> Again:
-    """What `make data WHAT=pretrained` measured where the name has just come again."""
-    found = read(f"pretrained/24-again-{name}")
-    first = {who: torch.tensor(run["first"]) for who, run in found["runs"].items()}
-    rows = {"IO": ("", ("twice", "last")), "S": (", the subject", ("twice", "subject"))}
-    names = []
-    for slot, (of, true) in rows.items():
-        lowers = lowered(found[f"runs{of}"])
-        means = {who: x.mean().item() for who, x in lowers.items()}
-        own = {"suppress": means["L23H3"], "s_inhibition": means["early"]}
-        others = {
-            role: [means[who] for who in found[key] if who in means]
-            for role, key in (("suppress", "beside"), ("s_inhibition", "pairs"))
-        }
-        weights = {head: sum(x) / len(x) for head, x in found[f"attention{of}"].items()}
-        names.append(Asked("again", slot, true, own, others, weights))
-    return Again(first, names, found["says"])
+    return load_file(RESULTS / f"pretrained/24-{name}-logits.safetensors")
 
 
 def lowered(runs: dict[str, dict]) -> dict[str, Float[Tensor, " prompt"]]:
@@ -160,77 +104,75 @@ def lowered(runs: dict[str, dict]) -> dict[str, Float[Tensor, " prompt"]]:
     return {who: lead - leads["whole"] for who, lead in leads.items() if who != "whole"}
 
 
-def read_asked(name: str = "smollm2", later: bool = False) -> list[Asked]:
-    """The names of the forms that came first, or of the later ones.
+def lowered_names(name: str = "smollm2") -> pandas.DataFrame:
+    """Names of each form of prompt, and what each of HEADS does to them; means of prompts.
 
-    Where the property hangs on the order of the first two names, the orders stand apart.
+    Columns: form, who; "true", what is true of the name; "came", twice or once; "stage", whether
+    the form was measured "first", "later", or where a name has come "again"; "prompt" and "name",
+    an example; "heads", "attention" (from the end to the last mention, added up), "lowered"
+    (logits), "others" (the same of other heads as large). Where what is true hangs on the order of
+    the first two names, the orders stand apart.
     """
-    found = []
+    rows = []
     for form, row in read(f"pretrained/24-{name}")["forms"].items():
-        if (form in LATER) != later:
-            continue
-        for slot, measured in row["slots"].items():
-            true = tuple(measured["true"])
-            if true == ("last in half",):
-                orders = zip(
-                    ("first", "second"), ((), ("last",)), row["attention_by_order"], strict=True
-                )
-                for order, (which, now, attention) in enumerate(orders):
-                    found.append(_asked(form, f"{slot}, {which}", now, measured, attention, order))
-            else:
-                found.append(_asked(form, slot, true, measured, row["attention"]))
-    return found
-
-
-def _asked(form, who, true, measured, attention, order: int | None = None) -> Asked:
-    """The means of all prompts or, of four templates with two orders each, of those of one."""
-
-    def mean(values: list[float]) -> float:
-        prompts = torch.tensor(values).view(len(STARTS), 2, -1)
-        return (prompts if order is None else prompts[:, order]).mean().item()
-
-    lowers = {heads: mean(each) for heads, each in measured["lowers"].items()}
-    others = {heads: [mean(x) for x in each] for heads, each in measured["others"].items()}
-    mention = "S 2" if who == "S" else f"{who.split(',')[0]} 1"
-    weights = {head: row[mention] for head, row in attention.items()}
-    return Asked(form, who, true, lowers, others, weights)
-
-
-SETS = {"L23H3": ("suppress", ["L23H3"]), "L20H0 and L19H2": ("s_inhibition", ["L20H0", "L19H2"])}
-
-
-def attention_and_effect(asked: Sequence[Asked]) -> dict[str, dict[str, tuple]]:
-    """Of names that came twice and once: {heads: {which names: (attentions, logits)}}."""
-    kinds = {"came twice": [], "came once": []}
-    for one in asked:
-        kinds["came twice" if "twice" in one.true else "came once"].append(one)
-    return {
-        title: {
-            said: ([weight(one, heads) for one in some], [one.lowers[role] for one in some])
-            for said, some in kinds.items()
+        for slot, found in row["slots"].items():
+            cases = [(slot, found["true"], row["attention"], slice(None))]
+            if found["true"] == ["last in half"]:
+                by_order = row["attention_by_order"]
+                cases = [(f"{slot}, first", [], by_order[0], 0)]
+                cases += [(f"{slot}, second", ["last"], by_order[1], 1)]
+            for who, true, attention, order in cases:
+                lowers = {role: _mean(found["lowers"][role], order) for role in ROLES.values()}
+                others = {
+                    role: [_mean(x, order) for x in each] for role, each in found["others"].items()
+                }
+                mention = "S 2" if slot == "S" else f"{slot} 1"
+                weights = {head: each[mention] for head, each in attention.items()}
+                stage = "later" if form in LATER else "first"
+                rows += _rows(form, stage, who, true, lowers, others, weights)
+    again = read(f"pretrained/24-again-{name}")
+    for slot, of, last in (("IO", "", "last"), ("S", ", the subject", "subject")):
+        means = {who: x.mean().item() for who, x in lowered(again[f"runs{of}"]).items()}
+        lowers = {"suppress": means["L23H3"], "s_inhibition": means["early"]}
+        others = {
+            role: [means[who] for who in again[key] if who in means]
+            for role, key in (("suppress", "beside"), ("s_inhibition", "pairs"))
         }
-        for title, (role, heads) in SETS.items()
-    }
+        weights = {head: sum(x) / len(x) for head, x in again[f"attention{of}"].items()}
+        rows += _rows("again", "again", slot, ["twice", last], lowers, others, weights)
+    return pandas.DataFrame(rows)
 
 
-def as_table(names: Sequence[Asked], heads: str) -> pandas.DataFrame:
-    """How often each name came, the attention of heads to it, and by how much they lower it.
+def _mean(prompts: list[float], order: int | slice) -> float:
+    """Of four templates with two orders of the first names, the mean of one order or of both."""
+    return torch.tensor(prompts).view(4, 2, -1)[:, order].mean().item()  # [template, order, prompt]
 
-    heads: a key of SETS.
+
+def _rows(form, stage, who, true, lowers, others, weights) -> list[dict]:
+    """A row for each of HEADS; lowers and others by role, weights by head."""
+    ends = AGAIN if form == "again" else ENDS[form]
+    came = "twice" if "twice" in true else "once"
+    row = {"form": form, "stage": stage, "who": who, "true": tuple(true), "came": came}
+    row |= {"prompt": "… " + ends[0].format(**EXAMPLE), "name": EXAMPLE[who.split(",")[0]]}
+    return [
+        row
+        | {
+            "heads": heads,
+            "attention": sum(weights[str(head)] for head in members),
+            "lowered": lowers[ROLES[heads]],
+            "others": others[ROLES[heads]],
+        }
+        for heads, members in HEADS.items()
+    ]
+
+
+def replacements(prompt: str) -> list[tuple[str, str]]:
+    """Each name of a prompt, and one to put in its place at its last mention.
+
+    For one that came twice that is one that then does, if the prompt has such a name; else it is
+    one that the prompt has not.
     """
-    role, each = SETS[heads]
-    rows = {
-        (one.prompt, one.name): {
-            "came": "twice" if "twice" in one.true else "once",
-            "attention": weight(one, each),
-            "lowered": one.lowers[role],
-        }
-        for one in names
-    }
-    table = pandas.DataFrame.from_dict(rows, orient="index")
-    return table.rename_axis(index=("prompt", "name"))
-
-
-def weight(one: Asked, heads: Sequence[str]) -> float:
-    """The attention of some heads to a name, added up."""
-    return sum(one.attention[head] for head in heads)
+    names = sorted((each for each in NAMES if each in prompt), key=prompt.find)
+    once = [name for name in names if prompt.count(name) == 1]
+    absent = next(name for name in NAMES if name not in prompt)
+    return [(name, once[0] if once and prompt.count(name) > 1 else absent) for name in names]

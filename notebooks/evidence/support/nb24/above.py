@@ -14,9 +14,8 @@ from aot_helpers.reading.norms import frozen_norm
 from chapters.nb24_who_says_mary.measure import ASKED
 from evidence.support.nb24.name_movers import direct_contributions
 from evidence.support.nb24.names import read_names
-from evidence.support.nb24.prompts import name_prompts, single_names
+from evidence.support.nb24.prompts import halves, in_two_sentences, name_ids
 from evidence.support.nb24.three_names import PEOPLE, Case, cases
-from evidence.support.nb24.two_names import halves
 
 
 def _absent(model: Model, there: Int[Tensor, "prompt name"], ids: Tensor) -> Tensor:
@@ -25,30 +24,29 @@ def _absent(model: Model, there: Int[Tensor, "prompt name"], ids: Tensor) -> Ten
 
 
 def _contributions(model: Model, ids: Tensor, seed: int) -> dict:
-    names, rows = single_names(model.tokenizer), {"io": [], "s": []}
-    for g in halves(name_prompts(model, names, seed=seed))[1]:
-        absent = _absent(model, torch.stack([g.io, g.s], dim=1), ids)
-        for key, found in rows.items():
+    found, groups = {"rest": {}}, halves(in_two_sentences(model, seed)[0])[1]
+    for key in ("io", "s"):
+        rows = []
+        for g in groups:
+            absent = _absent(model, torch.stack([g.io, g.s], dim=1), ids)
             toward = model.W_U.T[getattr(g, key)] - absent
-            found.append(direct_contributions(model, g.tokens, toward))
-    heads, rest = (
-        {key: torch.cat([x[i] for x in each], dim=-1).mean(dim=-1) for key, each in rows.items()}
-        for i in (0, 1)
-    )
-    return heads | {"rest": {key: x.sum().item() for key, x in rest.items()}}
+            _, cache = model.run_with_cache(g.tokens)
+            rows.append(direct_contributions(model, cache, toward))
+        heads, rest = (torch.cat(x, dim=-1).mean(dim=-1) for x in zip(*rows, strict=True))
+        found[key], found["rest"][key] = heads, rest.sum().item()
+    return found
 
 
 def per_unit(model: Model, case: Case, head: Head, ids: Tensor) -> Float[Tensor, " prompt"]:
     """What a head would take from the name at its last mention, did it attend to nothing else."""
     _, cache = model.run_with_cache(case.tokens)
-    rows, (layer, h) = torch.arange(len(case.tokens)), head
-    hits = case.tokens == case.name[:, None]
-    at = hits.shape[1] - 1 - hits.flip(1).int().argmax(dim=1)
+    layer, h = head
     v = cache[f"L{layer}.v"]
-    v = v[rows, at, h * v.shape[2] // model.config.n_heads]  # heads may have keys in common
+    kv_head = h * v.shape[2] // model.config.n_heads  # heads may have keys in common
+    v = v[torch.arange(len(v)), case.last("name"), kv_head]
     normed = frozen_norm(model.final_norm(), cache["final_resid"][None, :, -1])
-    there = torch.stack([case.people[who] for who in PEOPLE], dim=1)
-    toward = model.W_U.T[case.name] - _absent(model, there, ids)
+    there = torch.stack([case.ids[who] for who in PEOPLE], dim=1)
+    toward = model.W_U.T[case.ids["name"]] - _absent(model, there, ids)
     return -(normed((v @ model.W_O[layer, h])[None])[0] * toward).sum(dim=-1)
 
 
@@ -62,15 +60,14 @@ def _of_forms(model: Model, head: Head, ids: Tensor, seed: int) -> dict:
     return {form: {who: mean(form, who) for who in slots} for form, slots in ASKED.items()}
 
 
+@torch.no_grad()
 def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
     """Entry 24-above of `make data WHAT=pretrained`; the head is one of entry 24-names."""
-    names, roles = single_names(model.tokenizer), read_names(name).roles
+    roles, ids = read_names(name)["roles"], name_ids(model)
     (head,) = roles.suppress
-    ids = torch.tensor([int(model.tokenizer.encode(" " + each)[0]) for each in names])
-    with torch.no_grad():
-        found = _contributions(model, ids, seed)
-        found["per_unit"] = _of_forms(model, head, ids, seed)
-        found["per_unit_others"] = {
-            str(other): _of_forms(model, other, ids, seed) for other in roles.s_inhibition
-        }
+    found = _contributions(model, ids, seed)
+    found["per_unit"] = _of_forms(model, head, ids, seed)
+    found["per_unit_others"] = {
+        str(other): _of_forms(model, other, ids, seed) for other in roles.s_inhibition
+    }
     return rounded(plain(found, Head))

@@ -8,64 +8,61 @@ from torch import Tensor
 
 from aot_helpers.base.files import write_safetensors
 from aot_helpers.base.results import RESULTS
-from aot_helpers.models.protocol import Model
-from chapters.nb24_who_says_mary.measure import ASKED, SETS
-from chapters.nb24_who_says_mary.name_logits import DONORS, EARLY, L23H3, MOVERS, ROLES
-from chapters.nb24_who_says_mary.patches import end_outputs, give
+from aot_helpers.models.protocol import Head, Model
+from chapters.nb24_who_says_mary.measure import ASKED, PAIR
 from evidence.support.nb24 import three_names
 from evidence.support.nb24.names import read_names
-from evidence.support.nb24.patching import swapped_roles
-from evidence.support.nb24.prompts import TEMPLATES, name_prompts, single_names
+from evidence.support.nb24.patching import (
+    end_logits,
+    end_outputs,
+    outputs_with_swapped,
+    swapped_roles,
+)
+from evidence.support.nb24.prompts import halves, in_two_sentences, name_ids, single_names
 from evidence.support.nb24.three_names import cases
-from evidence.support.nb24.two_names import halves
 
-ALL = "all three"
+LATE, MOVERS = "L23H3", "name movers"  # of two names; three are patched in two forms
+ROLES = {LATE: "suppress", PAIR: "s_inhibition", MOVERS: "movers", "L24H4": "negative"}
 FORMS = ("two names", "third gives", "third owns", "third gives, owned")
 
 
-def _two_names(model: Model, ids: Tensor, name: str, seed: int) -> dict[str, Tensor]:
-    roles, rows = read_names(name).roles, {}
-    sets = {who: getattr(roles, role) for who, role in ROLES.items()}
-    groups, elsewhere = (
-        halves(name_prompts(model, single_names(model.tokenizer), seed=seed, templates=templates))
-        for templates in (TEMPLATES, TEMPLATES[1:] + TEMPLATES[:1])
-    )
-    for group, other in zip(groups[1], elsewhere[1], strict=True):
+def _two_names(model: Model, ids: Tensor, sets: dict[str, list[Head]], seed: int) -> dict:
+    rows = {}
+    groups, elsewhere = (halves(each)[1] for each in in_two_sentences(model, seed))
+    for group, other in zip(groups, elsewhere, strict=True):
 
         def end(heads=(), outputs=None, tokens=group.tokens):
-            return model(tokens, edits=give([*heads], outputs))[:, -1, ids]
+            return end_logits(model, tokens, heads, outputs)[:, ids]
 
-        texts = other.tokens, group.other, swapped_roles(group)
-        given = {way: end_outputs(model, x) for way, x in zip(DONORS, texts, strict=True)}
         found = {"before": end(), "io": _columns(group.io, ids), "s": _columns(group.s, ids)}
-        for who, heads in sets.items():
-            found |= {f"patched/{who}/{way}": end(heads, given[way]) for way in DONORS}
-        mixed, swapped = end_outputs(model, group.tokens), given["roles swapped"]
-        for layer, head in sets[EARLY]:
-            mixed[layer, :, head] = swapped[layer, :, head]
-        for who in (L23H3, MOVERS):
-            found[f"held/{who}"] = end([*sets[EARLY], *sets[who]], mixed)
+        donors = {"same names": other.tokens, "other names": group.other}
+        donors["roles swapped"] = swapped_roles(group)
+        for donor, tokens in donors.items():
+            outputs = end_outputs(model, tokens)
+            found |= {f"patched/{who}/{donor}": end(heads, outputs) for who, heads in sets.items()}
+        mixed = outputs_with_swapped(model, group, sets[PAIR])
+        for who in (LATE, MOVERS):
+            found[f"held/{who}"] = end([*sets[PAIR], *sets[who]], mixed)
         for key, x in found.items():
             rows.setdefault(f"two/{key}", []).append(x)
-    return {key: torch.cat(each) for key, each in rows.items()}
+    return rows
 
 
-def _replaced(model: Model, ids: Tensor, name: str, seed: int) -> dict[str, Tensor]:
-    roles, rows = read_names(name).roles, {}
-    sets = {who: getattr(roles, role) for who, role in ROLES.items() if who in SETS}
-    sets[ALL] = sum(sets.values(), [])
-    for form in FORMS:
-        for slot in ASKED[form]:
-            for case in cases(model, form, slot, seed=seed):
-                outputs = end_outputs(model, case.changed)
-                found = {"before": model(case.tokens)[:, -1, ids]}
-                found["name"], found["instead"] = (_columns(x, ids) for x in case[2:4])
-                for who, heads in sets.items() if form == "two names" else [*sets.items()][:2]:
-                    logits = model(case.tokens, edits=give([*heads], outputs))
-                    found[f"after/{who}"] = logits[:, -1, ids]
-                for key, x in found.items():
-                    rows.setdefault(f"{form}/{slot}/{key}", []).append(x)
-    return {key: torch.cat(each) for key, each in rows.items()}
+def _replaced(model: Model, ids: Tensor, sets: dict[str, list[Head]], seed: int) -> dict:
+    rows = {}
+    for form, slot in [(each, who) for each in FORMS for who in ASKED[each]]:
+        some = {who: sets[who] for who in (LATE, PAIR)}
+        if form == "two names":
+            some["all three"] = sum(some.values(), [])
+        for case in cases(model, form, slot, seed=seed):
+            outputs = end_outputs(model, case.changed)
+            found = {"before": end_logits(model, case.tokens)[:, ids]}
+            found |= {key: _columns(case.ids[key], ids) for key in ("name", "instead")}
+            for who, heads in some.items():
+                found[f"after/{who}"] = end_logits(model, case.tokens, heads, outputs)[:, ids]
+            for key, x in found.items():
+                rows.setdefault(f"{form}/{slot}/{key}", []).append(x)
+    return rows
 
 
 def _columns(tokens: Tensor, ids: Tensor) -> Tensor:
@@ -74,12 +71,12 @@ def _columns(tokens: Tensor, ids: Tensor) -> Tensor:
 
 def write_logits(model: Model, name: str, seed: int = 0) -> None:
     """Keep the logits of the names: of the prompts of entries 24-names (those that test) and 24."""
-    names = single_names(model.tokenizer)
-    ids = torch.tensor([int(model.tokenizer.encode(" " + each)[0]) for each in names])
-    with torch.no_grad():
-        kept = _two_names(model, ids, name, seed) | _replaced(model, ids, name, seed)
+    roles, ids = read_names(name)["roles"], name_ids(model)
+    sets = {who: getattr(roles, role) for who, role in ROLES.items()}
+    rows = _two_names(model, ids, sets, seed) | _replaced(model, ids, sets, seed)
+    kept = {key: torch.cat(each) for key, each in rows.items()}
     path = RESULTS / f"pretrained/24-{name}-logits.safetensors"
-    write_safetensors(path, kept, {"names": ",".join(names)})
+    write_safetensors(path, kept, {"names": ",".join(single_names(model.tokenizer))})
 
 
 def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:

@@ -7,16 +7,17 @@ VISIT, section 5.1, reads its heads through the logit lens.
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from aot_helpers.models.protocol import Edits, Head, Model
 from aot_helpers.reading.logit_lens import lens, rank
 from aot_helpers.reading.norms import frozen_norm
 from evidence.support.nb24.names import HeadTable, Roles
-from evidence.support.nb24.templates import Group
+from evidence.support.nb24.patching import gap
+from evidence.support.nb24.prompts import Group
 
-MOVES, NEGATIVE, INHIBITS = 0.05, -0.02, 0.02  # shares of the logit difference
+MOVES, NEGATIVE, INHIBITS = 0.05, -0.02, 0.02  # fractions of the logit difference
 HIGH, LOW = 5, 10  # so many tokens count as a reading's highest, and as its lowest
 PLACES = (
     "end to IO",
@@ -33,44 +34,30 @@ PLACES = (
 EditsOf = Callable[[Group], Edits]
 
 
-def attribute(writes, gain, u_io, u_s):
-    """What each part adds to the logit difference: writes [part, d_model] -> [part]."""
-    sigma = writes.sum(dim=0).square().mean().sqrt()
-    return (writes / sigma * gain) @ (u_io - u_s)
-
-
-def difference(logits: Float[Tensor, "prompt pos d_vocab"], group: Group) -> Tensor:
-    """The logit of the indirect object less that of the subject, at the end: [prompt]."""
-    end = logits[:, -1]
-    return (end.gather(-1, group.io[:, None]) - end.gather(-1, group.s[:, None]))[:, 0]
-
-
 def logit_differences(
     model: Model, groups: list[Group], edits_of: EditsOf | None = None
 ) -> Float[Tensor, " prompt"]:
     """Of all prompts; edits_of: a function from a group to edits, if any."""
     with torch.no_grad():
-        runs = [model(g.tokens, edits=edits_of and edits_of(g)) for g in groups]
-        return torch.cat([difference(logits, g) for logits, g in zip(runs, groups, strict=True)])
+        runs = [model(g.tokens, edits=edits_of and edits_of(g))[:, -1] for g in groups]
+    return torch.cat([gap(logits, g.io, g.s) for logits, g in zip(runs, groups, strict=True)])
 
 
+@torch.no_grad()
 def head_table(
     model: Model, groups: list[Group], edits_of: EditsOf | None = None, readings: bool = True
 ) -> HeadTable:
     """Attribution, attention and readings of every head; readings: False leaves the lens out."""
     layers, rows = range(model.config.n_layers), []
     for g in groups:
-        with torch.no_grad():
-            logits, cache = model.run_with_cache(g.tokens, edits=edits_of and edits_of(g))
-            z = torch.stack([cache[f"L{i}.z"][:, -1] for i in layers])
-            writes = torch.einsum("lphd,lhdm->lhpm", z, model.W_O)
-            columns = (model.W_U.T[name] - model.W_U.mean(dim=1) for name in (g.io, g.s))
-            (on_io, rest_io), (on_s, rest_s) = (_adds(model, cache, writes, u) for u in columns)
-            pattern = torch.stack([cache[f"L{i}.pattern"].transpose(0, 1) for i in layers])
-            ranks = (
-                _ranks(model, writes, g) if readings else torch.full_like(on_io[None], torch.nan)
-            )
-        of_prompts = difference(logits, g)
+        logits, cache = model.run_with_cache(g.tokens, edits=edits_of and edits_of(g))
+        columns = (model.W_U.T[name] - model.W_U.mean(dim=1) for name in (g.io, g.s))
+        (on_io, rest_io), (on_s, rest_s) = (
+            direct_contributions(model, cache, toward) for toward in columns
+        )
+        pattern = torch.stack([cache[f"L{i}.pattern"].transpose(0, 1) for i in layers])
+        ranks = _ranks(model, cache, g) if readings else torch.full_like(on_io[None], torch.nan)
+        of_prompts = gap(logits[:, -1], g.io, g.s)
         rows.append((on_io, on_s, rest_io - rest_s, _attention(pattern, g), ranks, of_prompts))
     on_io, on_s, rest, attention, ranks, whole = (
         torch.cat(each, dim=-1) for each in zip(*rows, strict=True)
@@ -92,11 +79,20 @@ def head_table(
     )
 
 
-def _adds(
-    model: Model, cache: dict, writes: Tensor, toward: Float[Tensor, "prompt d_model"]
+def _written(model: Model, cache: dict) -> Float[Tensor, "layer head prompt d_model"]:
+    """What every head writes at the end."""
+    z = torch.stack([cache[f"L{i}.z"][:, -1] for i in range(model.config.n_layers)])
+    return torch.einsum("lphd,lhdm->lhpm", z, model.W_O)
+
+
+def direct_contributions(
+    model: Model, cache: dict, toward: Float[Tensor, "prompt d_model"]
 ) -> tuple[Float[Tensor, "layer head prompt"], Float[Tensor, "part prompt"]]:
-    """What every head adds along `toward` at the end; and embeddings, each MLP and biases."""
-    layers, norm = range(model.config.n_layers), model.final_norm()
+    """What every head adds along `toward` at the end; and embeddings, each MLP and biases.
+
+    With the final norm's σ frozen.
+    """
+    layers, norm, writes = range(model.config.n_layers), model.final_norm(), _written(model, cache)
     final = cache["final_resid"][None, :, -1]
     normed = frozen_norm(norm, final)
     b_O = sum(cache[f"L{i}.attn_out"][:, -1] for i in layers) - writes.sum(dim=(0, 1))
@@ -104,16 +100,6 @@ def _adds(
     rest = normed(torch.stack([cache["L0.resid_pre"][:, -1], *mlps, b_O]))
     rest[-1] += (norm(final) - normed(final))[0]  # the final norm's bias
     return (normed(writes) * toward).sum(dim=-1), (rest * toward).sum(dim=-1)
-
-
-def direct_contributions(
-    model: Model, tokens: Int[Tensor, "prompt pos"], toward: Float[Tensor, "prompt d_model"]
-) -> tuple[Float[Tensor, "layer head prompt"], Float[Tensor, "part prompt"]]:
-    """What heads and other parts add along `toward` at the end of prompts, with σ frozen."""
-    _, cache = model.run_with_cache(tokens)
-    z = torch.stack([cache[f"L{i}.z"][:, -1] for i in range(model.config.n_layers)])
-    writes = torch.einsum("lphd,lhdm->lhpm", z, model.W_O)
-    return _adds(model, cache, writes, toward)
 
 
 def _attention(
@@ -128,8 +114,9 @@ def _attention(
     return torch.stack([*found, *(pattern[..., query, key] for query, key in pairs)])
 
 
-def _ranks(model: Model, writes: Tensor, g: Group) -> Float[Tensor, "name layer head prompt"]:
+def _ranks(model: Model, cache: dict, g: Group) -> Float[Tensor, "name layer head prompt"]:
     """The rank of IO and of S in what each head writes."""
+    writes = _written(model, cache)
     readings = (lens(model, each) for each in writes.flatten(0, 1))
     found = [torch.stack([rank(logits, name) for name in (g.io, g.s)]) for logits in readings]
     return torch.stack(found, dim=1).view(2, *writes.shape[:3]).float()
@@ -177,7 +164,7 @@ def gradients(model: Model, groups: list[Group]) -> Float[Tensor, "layer head"]:
             start = {"embed": lambda value: value.detach().requires_grad_()}
             logits, cache = model.run_with_cache(g.tokens, edits=start)
             z = [cache[name] for name in names]
-            slopes = torch.autograd.grad(difference(logits, g).sum(), z)
+            slopes = torch.autograd.grad(gap(logits[:, -1], g.io, g.s).sum(), z)
         for i, (name, slope) in enumerate(zip(names, slopes, strict=True)):
             total[i] += (slope * (other[name] - cache[name].detach())).sum(dim=(0, 1, 3))
         n += len(g.tokens)

@@ -7,17 +7,15 @@ model.
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import torch
-from jaxtyping import Int
-from torch import Tensor
 
 from aot_helpers.base.results import rounded
 from aot_helpers.models.protocol import Head, Model
 from chapters.nb24_who_says_mary.measure import AGAIN, NAMES, OPENING, STARTS
-from chapters.nb24_who_says_mary.patches import end_outputs, give
 from evidence.support.nb24.names import read_names
+from evidence.support.nb24.patching import end_logits, end_outputs
+from evidence.support.nb24.three_names import Case, as_case
 
 _WOMEN = "Mary Anna Sarah Emma Laura Alice Kate Jane Susan Helen"
 WOMEN = tuple(_WOMEN.split())
@@ -35,58 +33,34 @@ SAID = {
 }
 
 
-class Again(NamedTuple):
-    """Prompts of one template and order, and the same with another name at one last mention."""
-
-    tokens: Int[Tensor, "prompt pos"]
-    changed: Int[Tensor, "prompt pos"]
-    name: Int[Tensor, " prompt"]
-    instead: Int[Tensor, " prompt"]
-    pronoun: Int[Tensor, " prompt"]
-    at: int  # of that mention
-
-
-def prompts(model: Model, slot: str = "IO", n: int = 6, seed: int = 0) -> list[Again]:
+def prompts(model: Model, slot: str = "IO", n: int = 6, seed: int = 0) -> list[Case]:
     """So many (n, an even number) of each template and order: half with each pronoun.
 
     slot: whose last mention is replaced; the prompts are the same for both.
     """
-    rng, encode, found = random.Random(seed), model.tokenizer.encode, []
-
-    def ids(names: list[str]) -> Tensor:
-        return torch.cat([encode(" " + name) for name in names])
-
+    rng, found = random.Random(seed), []
     for start, end in zip(STARTS, AGAIN, strict=True):
         for first, second in (("IO", "S"), ("S", "IO")):
-            rows = []
+            texts, words = [], []
             for i in range(n):
                 said, known = list(PRONOUNS)[i % 2], KNOWN
+                of_io, of_s = PRONOUNS[said]
                 while known == KNOWN:
-                    (io, *more), s = (
-                        rng.sample(names, k)
-                        for names, k in zip(PRONOUNS[said], (2, 1), strict=True)
-                    )
-                    known = {io, *s}
-                who = {"IO": io, "S": s[0]}
+                    (io, another), (s,) = rng.sample(of_io, 2), rng.sample(of_s, 1)
+                    known = {io, s}
+                who = {"IO": io, "S": s}
+                if slot == "S":  # as likely to be a man or a woman as IO is
+                    others = [each for each in of_s if each != s]
+                    another = others[i % len(others)]
                 begin = start.format(A=who[first], B=who[second])
-                same = PRONOUNS[said][slot == "S"]  # as likely to be a man or a woman
-                instead = more[0] if slot == "IO" else _another(same, s[0], i)
-                texts = [begin + end.format(**who | {slot: x}) for x in (who[slot], instead)]
-                rows.append((*texts, who[slot], instead, said))
-            texts, changed, *names = map(list, zip(*rows, strict=True))
-            both = [torch.stack([encode(x, bos=True) for x in each]) for each in (texts, changed)]
-            (at,) = (both[0] != both[1]).any(dim=0).nonzero()[:, 0].tolist()
-            found.append(Again(*both, *map(ids, names), at))
+                pair = (begin + end.format(**who | {slot: x}) for x in (who[slot], another))
+                texts.append(tuple(pair))
+                words.append({"name": who[slot], "instead": another, "pronoun": said})
+            found.append(as_case(model, texts, words))
     return found
 
 
-def _another(names: Sequence[str], name: str, i: int) -> str:
-    """The i-th of the other names, over and over."""
-    others = [each for each in names if each != name]
-    return others[i % len(others)]
-
-
-def measured(model: Model, some: Sequence[Again], sets: Mapping[str, Sequence[Head]]) -> dict:
+def measured(model: Model, some: Sequence[Case], sets: Mapping[str, Sequence[Head]]) -> dict:
     """Of every prompt the logits of name, name in its place and pronoun, and the first guess.
 
     {run: {"logits": [prompt, 3], "first": [prompt]}}; runs: "whole", and each of the sets patched.
@@ -95,60 +69,62 @@ def measured(model: Model, some: Sequence[Again], sets: Mapping[str, Sequence[He
     found = {who: {"logits": [], "first": []} for who in ("whole", *sets)}
     for case in some:
         outputs = end_outputs(model, case.changed)
-        columns = torch.stack([case.name, case.instead, case.pronoun], dim=1)
+        columns = torch.stack([case.ids[key] for key in ("name", "instead", "pronoun")], dim=1)
         for who, row in found.items():
-            logits = model(case.tokens, edits=give([*sets.get(who, ())], outputs))[:, -1]
+            logits = end_logits(model, case.tokens, sets.get(who, ()), outputs)
             hit = columns == logits.argmax(dim=-1, keepdim=True)
             row["logits"] += logits.gather(1, columns).tolist()
             row["first"] += torch.where(hit.any(dim=1), hit.int().argmax(dim=1), -1).tolist()
     return found
 
 
-def attention(model: Model, some: Sequence[Again], heads: Sequence[Head]) -> dict[str, list]:
+def attention(model: Model, some: Sequence[Case], heads: Sequence[Head]) -> dict[str, list]:
     """From the end to the name that has come again: {head: [prompt]}."""
     found = {str(head): [] for head in heads}
     for case in some:
         _, cache = model.run_with_cache(case.tokens)
+        rows, at = torch.arange(len(case.tokens)), case.last("name")
         for head in heads:
-            found[str(head)] += cache[f"L{head.layer}.pattern"][:, head.head, -1, case.at].tolist()
+            pattern = cache[f"L{head.layer}.pattern"][:, head.head, -1]
+            found[str(head)] += pattern[rows, at].tolist()
     return found
 
 
 def continuations(model: Model, sets: Mapping[str, Sequence[Head]], k: int = 5) -> dict:
     """The likeliest next tokens after each of SAID: {prompt: {run: [(token, probability)]}}."""
-    encode, found = model.tokenizer.encode, {}
-    for text, (name, instead) in SAID.items():
-        head, _, tail = text.rpartition(name)
-        tokens, donor = (encode(each, bos=True)[None] for each in (text, head + instead + tail))
+    found = {}
+    for text, pair in SAID.items():
+        begin, _, end = text.rpartition(pair[0])
+        tokens, donor = (model.tokenizer.encode(begin + x + end, bos=True)[None] for x in pair)
         outputs, found[text] = end_outputs(model, donor), {}
         for who in ("whole", *sets):
-            logits = model(tokens, edits=give([*sets.get(who, ())], outputs))[0, -1]
+            logits = end_logits(model, tokens, sets.get(who, ()), outputs)[0]
             best = logits.softmax(dim=-1).topk(k)
             words = model.tokenizer.token_strings(best.indices.tolist())
             found[text][who] = list(zip(words, best.values.tolist(), strict=True))
     return found
 
 
+@torch.no_grad()
 def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
     """Entry 24-again of `make data WHAT=pretrained`; the heads are those of entry 24-names."""
     known = read_names(name)
-    (late,), early = known.roles.suppress, known.roles.s_inhibition
-    taken = {late, *known.roles.movers}
+    roles = known["roles"]
+    (late,), early = roles.suppress, roles.s_inhibition
     beside = [Head(late.layer, h) for h in range(model.config.n_heads)]
     sets = {str(late): [late], "early": early}
-    others = {str(head): [head] for head in beside if head not in taken}
-    pairs = {" ".join(map(str, pair)): pair for pair in known.others["s_inhibition"][:3]}
-    with torch.no_grad():
-        some = prompts(model, seed=seed)
-        found = {
-            "examples": [model.tokenizer.decode(case.tokens[0, 1:]) for case in some],
+    others = {str(head): [head] for head in beside if head not in {late, *roles.movers}}
+    pairs = {" ".join(map(str, pair)): pair for pair in known["others"]["s_inhibition"][:3]}
+    of_io, of_s = (prompts(model, slot, seed=seed) for slot in ("IO", "S"))
+    return rounded(
+        {
+            "examples": [model.tokenizer.decode(case.tokens[0, 1:]) for case in of_io],
             "beside": list(others),
             "pairs": list(pairs),
-            "runs": measured(model, some, sets | others | pairs),
-            "attention": attention(model, some, [late, *early]),
+            "runs": measured(model, of_io, sets | others | pairs),
+            "attention": attention(model, of_io, [late, *early]),
             "says": continuations(model, sets),
+            "runs, the subject": measured(model, of_s, sets | pairs),
+            "attention, the subject": attention(model, of_s, [late, *early]),
         }
-        some = prompts(model, "S", seed=seed)
-        found["runs, the subject"] = measured(model, some, sets | pairs)
-        found["attention, the subject"] = attention(model, some, [late, *early])
-    return rounded(found)
+    )

@@ -1,8 +1,4 @@
-"""What notebook 24 shows of one model's heads on prompts with two names.
-
-Heads get their roles on one half of the prompts; what they add, and what patching them does, is
-measured on the other half.
-"""
+"""Evidence of notebook 24: what heads add and attend to on prompts with two names, and roles."""
 
 import re
 from typing import NamedTuple
@@ -52,73 +48,6 @@ class Roles(NamedTuple):
     previous: list[Head]
 
 
-class Repair(NamedTuple):
-    """What becomes of the movers' work once they are patched from the texts with other names."""
-
-    added: float  # what the movers add to the logit difference
-    left: float  # what they add then
-    fall: float  # what the logit difference loses
-    change: Float[Tensor, "layer head"]  # what every head adds more
-    backup: list[Head]  # the three that grow most, found on the other half of the prompts
-    grows: dict[str, float]  # what the heads of backup, and the negative ones, add more
-    grows_without_others: dict[str, Float[Tensor, " set"]]  # other heads, as large, are patched
-    negative_writes: dict[str, Float[Tensor, "2"]]  # to the logits of IO and S: before, after
-    by_sigma: float  # what the final norm's σ alone changes
-    rest_grows: float  # what MLPs and embeddings add more
-    made_up_without_others: Float[Tensor, " set"]  # as made_up, with other heads, as large, patched
-
-    @property
-    def made_up(self) -> float:
-        """What others make up for."""
-        return self.added - self.left - self.fall
-
-
-class Preference(NamedTuple):
-    """By how much the movers attend more to IO than to S's first mention, from the end."""
-
-    whole: float
-    patched: float  # with the heads of S-inhibition patched
-    others_patched: Float[Tensor, " set"]  # with other heads, as large
-
-
-class Received(NamedTuple):
-    """Logit differences [prompt] where the name that comes twice is given something."""
-
-    difference: Float[Tensor, " prompt"]
-    swapped: dict[str, Float[Tensor, " prompt"]]  # with a role patched from swapped roles
-    others: dict[str, Float[Tensor, "set prompt"]]  # with other heads, as large
-
-
-class NameResults(NamedTuple):
-    """All that is measured of one model; falls are of the mean logit difference, in logits."""
-
-    chosen_by: Float[Tensor, " prompt"]  # logit differences of the half that chose the heads
-    other_names: Float[Tensor, " prompt"]  # of all texts with other names, between the same tokens
-    total: float  # mean logit difference of the other half
-    table: HeadTable  # of the other half, as all that follows
-    estimate: Float[Tensor, "layer head"]  # by gradients, on the half that chose the heads
-    tried: list[dict]  # some heads: {head, estimate, change once it is replaced}
-    roles: Roles
-    patched: dict[str, dict[str, Float[Tensor, " prompt"]]]  # {role: {donor: differences}}
-    others: dict[str, list[list[Head]]]  # by role, sets of other heads whose output changes alike
-    falls_of_others: dict[str, dict[str, Float[Tensor, " set"]]]  # {donor: {role: …}}
-    size: dict[str, Float[Tensor, " head"]]  # of a role
-    received: Received
-    held: dict[str, Float[Tensor, " prompt"]]  # S-inhibition swapped, these roles held
-    repair: Repair | None  # None: there are no movers
-    preference: Preference | None
-
-    @property
-    def difference(self) -> Float[Tensor, " prompt"]:
-        """The logit differences of all prompts."""
-        return torch.cat([self.chosen_by, self.table.difference])
-
-    def falls(self, role: str) -> dict[str, float]:
-        """What the logit difference loses with the heads of a role patched, by donor: shares."""
-        means = {donor: each.mean().item() for donor, each in self.patched[role].items()}
-        return {donor: 1 - mean / self.total for donor, mean in means.items()}
-
-
 def revived(value):
     """What JSON has, with lists of numbers as tensors and names of heads as heads."""
     if isinstance(value, dict):
@@ -131,15 +60,16 @@ def revived(value):
     return Head.parse(value) if is_head else value
 
 
-def parsed(found: dict) -> NameResults:
-    """The results that `pretrained` has made a dict of."""
+def read_names(name: str = "smollm2") -> dict:
+    """What `make data WHAT=pretrained` measured of one model's heads on prompts with two names.
+
+    Keys as in `two_names.measured`, of which the file has what JSON has.
+    """
+    return parsed(read(f"pretrained/24-names-{name}"))
+
+
+def parsed(found: dict) -> dict:
+    """The results with tensors and heads again."""
     found = revived(found)
-    kinds = {"table": HeadTable, "roles": Roles, "received": Received}
-    kinds |= {"repair": Repair, "preference": Preference}
-    return NameResults(**found | {k: found[k] and kind(**found[k]) for k, kind in kinds.items()})
-
-
-def read_names(name: str = "smollm2") -> NameResults:
-    """What `make data WHAT=pretrained` measured of one model's heads on prompts with two names."""
-    found = read(f"pretrained/24-names-{name}")
-    return parsed({field: found[field] for field in NameResults._fields})
+    records = {"table": HeadTable(**found["table"]), "roles": Roles(**found["roles"])}
+    return found | records

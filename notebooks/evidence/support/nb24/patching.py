@@ -5,18 +5,59 @@ same names in another sentence. As a control of equal size, its output moves as 
 random.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aot_helpers.models.protocol import Head, Model
-from chapters.nb24_who_says_mary.patches import Outputs, end_outputs, give
-from evidence.support.nb24.name_movers import difference
-from evidence.support.nb24.templates import Group
+from aot_helpers.models.protocol import Edits, Head, Model
+from evidence.support.nb24.prompts import Group
 
+Outputs = Float[Tensor, "layer prompt head d_head"]
 DONORS = ("other names", "roles swapped", "same names", "as far at random")
+
+
+def end_outputs(model: Model, tokens: Int[Tensor, "prompt pos"]) -> Outputs:
+    """What every head has at the end, before W_O."""
+    with torch.no_grad():
+        _, cache = model.run_with_cache(tokens)
+    return torch.stack([cache[f"L{i}.z"][:, -1] for i in range(model.config.n_layers)])
+
+
+def give(heads: Sequence[Head], outputs: Outputs) -> Edits:
+    """Edits that give heads, at the last position, these outputs."""
+    return {
+        f"L{layer}.z": partial(
+            _given, new=outputs[layer], which=[h for i, h in heads if i == layer]
+        )
+        for layer in {layer for layer, _ in heads}
+    }
+
+
+def _given(z: Tensor, new: Tensor, which: list[int]) -> Tensor:
+    z = z.clone()
+    z[:, -1, which] = new[:, which]
+    return z
+
+
+def end_logits(
+    model: Model,
+    tokens: Int[Tensor, "prompt pos"],
+    heads: Sequence[Head] = (),
+    outputs: Outputs | None = None,
+) -> Float[Tensor, "prompt d_vocab"]:
+    """The logits at the end, once these heads have these outputs there."""
+    with torch.no_grad():
+        return model(tokens, edits=give(heads, outputs))[:, -1]
+
+
+def gap(
+    logits: Float[Tensor, "prompt d_vocab"], one: Int[Tensor, " prompt"], other: Tensor
+) -> Float[Tensor, " prompt"]:
+    """The logit of one token less that of another."""
+    return (logits.gather(-1, one[:, None]) - logits.gather(-1, other[:, None]))[:, 0]
 
 
 def swapped_roles(group: Group) -> Int[Tensor, "prompt pos"]:
@@ -58,14 +99,21 @@ def patched(
 ) -> dict[object, dict[str, Float[Tensor, " prompt"]]]:
     """Logit differences with each set of heads patched from each of the donors: {set: {way: …}}."""
     rows = {name: {way: [] for way in ways} for name in sets}
-    for at, (group, other) in enumerate(zip(groups, elsewhere, strict=True)):
-        outputs = donors(model, group, other, seed + at)
-        with torch.no_grad():
-            for name, heads in sets.items():
-                for way in ways:
-                    logits = model(group.tokens, edits=give(heads, outputs[way]))
-                    rows[name][way].append(difference(logits, group))
+    for at, (g, other) in enumerate(zip(groups, elsewhere, strict=True)):
+        outputs = donors(model, g, other, seed + at)
+        for name, heads in sets.items():
+            for way in ways:
+                logits = end_logits(model, g.tokens, heads, outputs[way])
+                rows[name][way].append(gap(logits, g.io, g.s))
     return {name: {w: torch.cat(each) for w, each in row.items()} for name, row in rows.items()}
+
+
+def outputs_with_swapped(model: Model, group: Group, heads: Sequence[Head]) -> Outputs:
+    """The heads' outputs at the end, those of some heads from swapped roles."""
+    mixed, other = (end_outputs(model, x) for x in (group.tokens, swapped_roles(group)))
+    for layer, head in heads:
+        mixed[layer, :, head] = other[layer, :, head]
+    return mixed
 
 
 def held(
@@ -77,15 +125,11 @@ def held(
     heads do through those is then gone.
     """
     rows = {name: [] for name in kept}
-    for group in groups:
-        mixed = end_outputs(model, group.tokens)
-        other = end_outputs(model, swapped_roles(group))
-        for layer, head in swapped:
-            mixed[layer, :, head] = other[layer, :, head]
-        with torch.no_grad():
-            for name, heads in kept.items():
-                logits = model(group.tokens, edits=give([*swapped, *heads], mixed))
-                rows[name].append(difference(logits, group))
+    for g in groups:
+        mixed = outputs_with_swapped(model, g, swapped)
+        for name, heads in kept.items():
+            logits = end_logits(model, g.tokens, [*swapped, *heads], mixed)
+            rows[name].append(gap(logits, g.io, g.s))
     return {name: torch.cat(each) for name, each in rows.items()}
 
 

@@ -10,58 +10,66 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from aot_helpers.base.files import write_safetensors
 from aot_helpers.base.results import RESULTS, plain
-from aot_helpers.models.protocol import Head, Model
+from aot_helpers.models.protocol import Head, Model, all_heads
 from aot_helpers.reading.heads import head_output
-from chapters.nb24_who_says_mary.measure import ASKED, ENDS, LATER, OPENING, STARTS, Asked, weight
-from chapters.nb24_who_says_mary.patches import end_outputs, give
+from chapters.nb24_who_says_mary.measure import ASKED, ENDS, LATER, OPENING, STARTS
 from evidence.support.nb24.names import read_names
+from evidence.support.nb24.patching import end_logits, end_outputs, gap
 from evidence.support.nb24.prompts import single_names
 
 PEOPLE = ("IO", "S", "C", "D", "E")
 
 
 class Case(NamedTuple):
-    """Prompts of one template and order, and the same with one name replaced at one place."""
+    """Prompts of one template and order, and the same with one name replaced at one place.
+
+    ids: the tokens of what is replaced, "name", and of what comes "instead" (IO for S, else a new
+    name); of IO, S, C, D and E, who is in no prompt; or of the "pronoun" of IO.
+    """
 
     tokens: Int[Tensor, "prompt pos"]
     changed: Int[Tensor, "prompt pos"]
-    name: Int[Tensor, " prompt"]  # the name that is replaced
-    instead: Int[Tensor, " prompt"]  # the one in its place: IO for S, else a new name
-    people: dict[str, Int[Tensor, " prompt"]]  # IO, S, C, D and E, who is in no prompt
+    ids: dict[str, Int[Tensor, " prompt"]]
+
+    def last(self, who: str) -> Int[Tensor, " prompt"]:
+        """Where this name stands last."""
+        hits = self.tokens == self.ids[who][:, None]
+        return hits.shape[1] - 1 - hits.flip(1).int().argmax(dim=1)
+
+
+def as_case(model: Model, texts: list[tuple[str, str]], words: list[dict[str, str]]) -> Case:
+    """Texts and what they are changed to, and words of each, as tokens."""
+    encode = model.tokenizer.encode
+    tokens, changed = (
+        torch.stack([encode(text, bos=True) for text in each]) for each in zip(*texts, strict=True)
+    )
+    ids = {key: torch.tensor([int(encode(" " + row[key])[0]) for row in words]) for key in words[0]}
+    return Case(tokens, changed, ids)
 
 
 def cases(model: Model, form: str, slot: str, n: int = 6, seed: int = 0) -> list[Case]:
     """So many prompts (n) of each of the four templates and orders of the first two names."""
-    rng, encode, found = random.Random(seed), model.tokenizer.encode, []
-    single = sorted(single_names(model.tokenizer))
+    rng, found, single = random.Random(seed), [], sorted(single_names(model.tokenizer))
     for start, end in zip(STARTS, ENDS[form], strict=True):
         for first, second in (("IO", "S"), ("S", "IO")):
-            texts, rows = [], []
+            texts, words = [], []
             for A, B, C, D, E in (rng.sample(single, 5) for _ in range(n)):
                 who = {first: A, second: B, "C": C, "D": D, "E": E}
                 other = who | {slot: who["IO"] if slot == "S" else E}
                 early = who if slot == "S" else other  # S is replaced where it comes again
                 texts.append(
-                    [
+                    tuple(
                         start.format(A=pair[first], B=pair[second]) + end.format(**names)
                         for pair, names in ((who, who), (early, other))
-                    ]
+                    )
                 )
-                rows.append(who | {"name": who[slot], "instead": other[slot]})
-            tokens, changed = (
-                torch.stack([encode(text, bos=True) for text in each])
-                for each in zip(*texts, strict=True)
-            )
-            ids = {
-                key: torch.tensor([int(encode(" " + row[key])[0]) for row in rows])
-                for key in ("name", "instead", *PEOPLE)
-            }
-            found.append(Case(tokens, changed, ids.pop("name"), ids.pop("instead"), ids))
+                words.append(who | {"name": who[slot], "instead": other[slot]})
+            found.append(as_case(model, texts, words))
     return found
 
 
@@ -73,19 +81,13 @@ def suppressed(model: Model, some: list[Case], sets: Mapping[str, Sequence[Head]
     """
     found = {name: [] for name in (*sets, "model")}
     for case in some:
-        outputs = end_outputs(model, case.changed)
-        with torch.no_grad():
-            before = _lead(model(case.tokens), case)
-            for name, heads in sets.items():
-                after = _lead(model(case.tokens, edits=give([*heads], outputs)), case)
-                found[name].append(after - before)
-            found["model"].append(_lead(model(case.changed), case) - before)
+        pair, outputs = (case.ids["name"], case.ids["instead"]), end_outputs(model, case.changed)
+        before = gap(end_logits(model, case.tokens), *pair)
+        for name, heads in sets.items():
+            after = gap(end_logits(model, case.tokens, heads, outputs), *pair)
+            found[name].append(after - before)
+        found["model"].append(gap(end_logits(model, case.changed), *pair) - before)
     return {name: torch.cat(each) for name, each in found.items()}
-
-
-def _lead(logits: Tensor, case: Case) -> Float[Tensor, " prompt"]:
-    end = logits[:, -1]
-    return (end.gather(-1, case.name[:, None]) - end.gather(-1, case.instead[:, None]))[:, 0]
 
 
 def attended(model: Model, some: list[Case], heads: Sequence[Head]) -> dict[str, dict[str, float]]:
@@ -96,9 +98,9 @@ def attended(model: Model, some: list[Case], heads: Sequence[Head]) -> dict[str,
             _, cache = model.run_with_cache(case.tokens)
         for head in heads:
             end, row = cache[f"L{head.layer}.pattern"][:, head.head, -1], found[str(head)]
-            for who, ids in case.people.items():
-                places = (case.tokens == ids[:, None]).all(dim=0).nonzero()[:, 0].tolist()
-                for i, at in enumerate(places):
+            for who in PEOPLE:
+                hits = case.tokens == case.ids[who][:, None]
+                for i, at in enumerate(hits.all(dim=0).nonzero()[:, 0].tolist()):
                     row.setdefault(f"{who} {i + 1}", []).append(end[:, at].sum().item())
     n = sum(len(case.tokens) for case in some)
     return {head: {who: sum(x) / n for who, x in row.items()} for head, row in found.items()}
@@ -108,12 +110,10 @@ def answers(model: Model, some: list[Case]) -> dict[str, dict[str, float]]:
     """Mean logits of the people less that of E, whom no prompt names, and who is likeliest."""
     rows = []
     for case in some:
-        with torch.no_grad():
-            end = model(case.tokens)[:, -1]
-        rows.append(torch.stack([end.gather(-1, case.people[w][:, None])[:, 0] for w in PEOPLE]))
-    logits = dict(zip(PEOPLE, torch.cat(rows, dim=1), strict=True))
-    case = some[-1]
-    there = [who for who in PEOPLE if (case.tokens == case.people[who][:, None]).any()]
+        people = torch.stack([case.ids[who] for who in PEOPLE], dim=1)
+        rows.append(end_logits(model, case.tokens).gather(1, people))
+    logits, case = dict(zip(PEOPLE, torch.cat(rows).T, strict=True)), some[-1]
+    there = [who for who in PEOPLE if (case.tokens == case.ids[who][:, None]).any()]
     best = torch.stack([logits[who] for who in there]).argmax(dim=0)
     return {
         "logits": {who: (logits[who] - logits["E"]).mean().item() for who in there},
@@ -131,10 +131,10 @@ def write_opening(model: Model, name: str) -> None:
     with torch.no_grad():
         logits, cache = model.run_with_cache(tokens)
     parts = {"embedding": cache["L0.resid_pre"]}
-    for i in range(model.config.n_layers):
-        heads = [Head(i, h) for h in range(model.config.n_heads)]
-        parts |= {str(head): head_output(model, cache, head) for head in heads}
-        parts[f"L{i} MLP"] = cache[f"L{i}.mlp_out"]
+    for head in all_heads(model):
+        parts[str(head)] = head_output(model, cache, head)
+        if head.head + 1 == model.config.n_heads:
+            parts[f"L{head.layer} MLP"] = cache[f"L{head.layer}.mlp_out"]
     names = [int(model.tokenizer.encode(name)[0]) for name in (" Mary", " John")]
     half = {
         "writes": torch.stack([each[0, -1] for each in parts.values()]),
@@ -147,20 +147,13 @@ def write_opening(model: Model, name: str) -> None:
     write_safetensors(path, kept, {"parts": ",".join(parts)})
 
 
-def slope(role: str, heads: Sequence[str], some: Sequence[Asked]) -> float:
-    """Logits per unit of attention: a line through the origin, by least squares."""
-    x = torch.tensor([weight(one, heads) for one in some])
-    y = torch.tensor([one.lowers[role] for one in some])
-    return ((x * y).sum() / (x * x).sum()).item()
-
-
 def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
     """Entry 24 of `make data WHAT=pretrained`; the heads are those of entry 24-names."""
     known = read_names(name)
-    roles, few = known.roles, ("suppress", "s_inhibition")
+    roles, few = known["roles"], ("suppress", "s_inhibition")
     sets = {role: getattr(roles, role) for role in (*few, "movers")}
     sets["both"] = roles.suppress + roles.s_inhibition
-    others = {role: known.others[role][:3] for role in few}
+    others = {role: known["others"][role][:3] for role in few}
     look, forms = [*sets["both"], *sets["movers"]], {}
     for form, slots in ASKED.items():
         later, row = form in LATER, {"slots": {}}
