@@ -23,8 +23,8 @@ def _absent(model: Model, there: Int[Tensor, "prompt name"], ids: Tensor) -> Ten
     return torch.stack([model.W_U.T[ids[~torch.isin(ids, each)]].mean(dim=0) for each in there])
 
 
-def _contributions(model: Model, ids: Tensor, seed: int) -> dict:
-    found, groups = {"rest": {}}, halves(in_two_sentences(model, seed)[0])[1]
+def _contributions(model: Model, ids: Tensor) -> dict:
+    found, groups = {"rest": {}}, halves(in_two_sentences(model)[0])[1]
     for key in ("io", "s"):
         rows = []
         for g in groups:
@@ -50,24 +50,24 @@ def per_unit(model: Model, case: Case, head: Head, ids: Tensor) -> Float[Tensor,
     return -(normed((v @ model.W_O[layer, h])[None])[0] * toward).sum(dim=-1)
 
 
-def _of_forms(model: Model, head: Head, ids: Tensor, seed: int) -> dict:
+def _of_forms(model: Model, head: Head, ids: Tensor) -> dict:
     """The mean of `per_unit` over the prompts of each form, for each name that is replaced."""
 
     def mean(form: str, who: str) -> Tensor:
-        some = cases(model, form, who, seed=seed)
+        some = cases(model, form, who)
         return torch.cat([per_unit(model, case, head, ids) for case in some]).mean()
 
     return {form: {who: mean(form, who) for who in slots} for form, slots in ASKED.items()}
 
 
 @torch.no_grad()
-def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
+def pretrained(model: Model, name: str) -> dict:
     """Entry 24-above of `make data WHAT=pretrained`; the head is one of entry 24-names."""
     roles, ids = read_names(name)["roles"], name_ids(model)
     (head,) = roles.suppress
-    found = _contributions(model, ids, seed)
-    found["per_unit"] = _of_forms(model, head, ids, seed)
+    found = _contributions(model, ids)
+    found["per_unit"] = _of_forms(model, head, ids)
     found["per_unit_others"] = {
-        str(other): _of_forms(model, other, ids, seed) for other in roles.s_inhibition
+        str(other): _of_forms(model, other, ids) for other in roles.s_inhibition
     }
     return rounded(plain(found, Head))

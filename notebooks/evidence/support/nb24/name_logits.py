@@ -26,9 +26,9 @@ ROLES = {LATE: "suppress", PAIR: "s_inhibition", MOVERS: "movers", "L24H4": "neg
 FORMS = ("two names", "third gives", "third owns", "third gives, owned")
 
 
-def _two_names(model: Model, ids: Tensor, sets: dict[str, list[Head]], seed: int) -> dict:
+def _two_names(model: Model, ids: Tensor, sets: dict[str, list[Head]]) -> dict:
     rows = {}
-    groups, elsewhere = (halves(each)[1] for each in in_two_sentences(model, seed))
+    groups, elsewhere = (halves(each)[1] for each in in_two_sentences(model))
     for group, other in zip(groups, elsewhere, strict=True):
 
         def end(heads=(), outputs=None, tokens=group.tokens):
@@ -48,13 +48,13 @@ def _two_names(model: Model, ids: Tensor, sets: dict[str, list[Head]], seed: int
     return rows
 
 
-def _replaced(model: Model, ids: Tensor, sets: dict[str, list[Head]], seed: int) -> dict:
+def _replaced(model: Model, ids: Tensor, sets: dict[str, list[Head]]) -> dict:
     rows = {}
     for form, slot in [(each, who) for each in FORMS for who in ASKED[each]]:
         some = {who: sets[who] for who in (LATE, PAIR)}
         if form == "two names":
             some["all three"] = sum(some.values(), [])
-        for case in cases(model, form, slot, seed=seed):
+        for case in cases(model, form, slot):
             outputs = end_outputs(model, case.changed)
             found = {"before": end_logits(model, case.tokens)[:, ids]}
             found |= {key: _columns(case.ids[key], ids) for key in ("name", "instead")}
@@ -69,17 +69,17 @@ def _columns(tokens: Tensor, ids: Tensor) -> Tensor:
     return (tokens[:, None] == ids).int().argmax(dim=1)
 
 
-def write_logits(model: Model, name: str, seed: int = 0) -> None:
+def write_logits(model: Model, name: str) -> None:
     """Keep the logits of the names: of the prompts of entries 24-names (those that test) and 24."""
     roles, ids = read_names(name)["roles"], name_ids(model)
     sets = {who: getattr(roles, role) for who, role in ROLES.items()}
-    rows = _two_names(model, ids, sets, seed) | _replaced(model, ids, sets, seed)
+    rows = _two_names(model, ids, sets) | _replaced(model, ids, sets)
     kept = {key: torch.cat(each) for key, each in rows.items()}
     path = RESULTS / f"pretrained/24-{name}-logits.safetensors"
     write_safetensors(path, kept, {"names": ",".join(single_names(model.tokenizer))})
 
 
-def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
+def pretrained(model: Model, name: str) -> dict:
     """Entry 24 of `make data WHAT=pretrained`, and the logits beside it."""
-    write_logits(model, name, seed)
-    return three_names.pretrained(model, name, seed)
+    write_logits(model, name)
+    return three_names.pretrained(model, name)

@@ -52,9 +52,9 @@ def as_case(model: Model, texts: list[tuple[str, str]], words: list[dict[str, st
     return Case(tokens, changed, ids)
 
 
-def cases(model: Model, form: str, slot: str, n: int = 6, seed: int = 0) -> list[Case]:
+def cases(model: Model, form: str, slot: str, n: int = 6) -> list[Case]:
     """So many prompts (n) of each of the four templates and orders of the first two names."""
-    rng, found, single = random.Random(seed), [], sorted(single_names(model.tokenizer))
+    rng, found, single = random.Random(0), [], sorted(single_names(model.tokenizer))
     for start, end in zip(STARTS, ENDS[form], strict=True):
         for first, second in (("IO", "S"), ("S", "IO")):
             texts, words = [], []
@@ -147,7 +147,7 @@ def write_opening(model: Model, name: str) -> None:
     write_safetensors(path, kept, {"parts": ",".join(parts)})
 
 
-def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
+def pretrained(model: Model, name: str) -> dict:
     """Entry 24 of `make data WHAT=pretrained`; the heads are those of entry 24-names."""
     known = read_names(name)
     roles, few = known["roles"], ("suppress", "s_inhibition")
@@ -158,7 +158,7 @@ def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
     for form, slots in ASKED.items():
         later, row = form in LATER, {"slots": {}}
         for slot, true in slots.items():
-            some = cases(model, form, slot, seed=seed)
+            some = cases(model, form, slot)
             tried = {role: sets[role] for role in few} if later else dict(sets)
             tried |= {(role, i): others[role][i] for role in few for i in range(3)}
             found = {

@@ -30,11 +30,12 @@ from evidence.support.nb24.prompts import (
 )
 
 DRAWS = 5  # sets of other heads
+TRIED = 12  # heads with the largest estimates, and as many others
 PATCHED = ("movers", "negative", "suppress", "s_inhibition")  # roles
 SWAPPED = "roles swapped"
 
 
-def measured(model: Model, seed: int = 0, tried: int = 12) -> dict:
+def measured(model: Model, seed: int = 0) -> dict:
     """Attribution, attention, readings and patches of one model; falls are in logits.
 
     chosen_by: logit differences of the half that chose the heads; other_names: of all texts with
@@ -68,7 +69,7 @@ def measured(model: Model, seed: int = 0, tried: int = 12) -> dict:
         "total": total,
         "table": table,
         "estimate": estimate,
-        "tried": _tried(model, test, estimate, seed, tried),
+        "tried": _tried(model, test, estimate, seed),
         "roles": of,
         "patched": patched(model, test, elsewhere, some, seed=seed),
         "others": others,
@@ -92,10 +93,10 @@ def pretrained(model: Model, name: str = "", seed: int = 0) -> dict:
     return rounded(plain(measured(model, seed), Head))
 
 
-def _tried(model: Model, test: list[Group], estimate: Tensor, seed: int, tried: int) -> list[dict]:
+def _tried(model: Model, test: list[Group], estimate: Tensor, seed: int) -> list[dict]:
     """Heads with large estimates and others: what a gradient predicts, and what patching does."""
     order = estimate.abs().flatten().argsort(descending=True)
-    tried = min(tried, len(order) // 2)
+    tried = min(TRIED, len(order) // 2)
     generator = torch.Generator().manual_seed(seed)
     rest = order[tried:][torch.randperm(len(order) - tried, generator=generator)[:tried]]
     sample = [Head(*divmod(int(i), model.config.n_heads)) for i in [*order[:tried], *rest]]
