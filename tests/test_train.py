@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from aot_helpers.models.losses import next_token_losses
+from aot_helpers.text.batches import MaskedWindows, Windows
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.history import History
 from aot_helpers.training.stopping import stop_button
@@ -122,6 +123,10 @@ def test_batches_may_be_a_list_or_a_tensor(run, kind):
         ([[[1, 2, 3]]] * 12, "got <class 'list'>"),
         (torch.zeros(12, 9, dtype=torch.long), r"got torch.int64 \[9\]"),
         ([(torch.zeros(2, 9, dtype=torch.long), None)] * 12, "got <class 'NoneType'>"),
+        (
+            [(torch.zeros(2, 9, dtype=torch.long), torch.zeros(2, 8, dtype=torch.long))] * 12,
+            r"of one shape, got \[\[2, 9\], \[2, 8\]\]",
+        ),
     ],
 )
 def test_batches_that_cannot_be_used_are_refused_before_training(make_model, batches, message):
@@ -351,3 +356,9 @@ def test_a_model_that_sees_both_ways_learns_no_next_token(make_model):
     batches = torch.randint(11, (2, 3, 9))
     with pytest.raises(ValueError, match="sees both ways"):
         train(make_model(causal=False), batches, TrainConfig(steps=2))
+
+
+def test_a_causal_model_learns_no_masked_tokens(make_model):
+    windows = Windows(torch.randint(1, 9, (99,)), n_ctx=4, batch_size=2)
+    with pytest.raises(ValueError, match="causal=False"):
+        train(make_model(), MaskedWindows(windows, mask=10), TrainConfig(steps=2))

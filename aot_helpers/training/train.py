@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from aot_helpers import parallel
 from aot_helpers.models.protocol import check_causal
+from aot_helpers.text.batches import MaskedWindows
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.history import History
 from aot_helpers.training.optimizers import make_optimizer, rates_line
@@ -100,8 +101,8 @@ def mean_loss(
 def _first_batch(model: nn.Module, batches, config: TrainConfig) -> tuple[Tensor, Tensor]:
     """The inputs and targets of step 0.
 
-    Raises ValueError for what is no batch, for fewer batches than steps, and for a model that sees
-    the token it is asked for.
+    Raises ValueError for what is no batch, for fewer batches than steps, for a model that sees the
+    token it is to predict, and for masked tokens given to a causal model.
     """
     if not hasattr(batches, "__getitem__"):
         raise ValueError(f"batches[step] must work, not so for {type(batches)}: list(batches)")
@@ -111,11 +112,22 @@ def _first_batch(model: nn.Module, batches, config: TrainConfig) -> tuple[Tensor
     first = batches[0]
     if not isinstance(first, tuple):
         check_causal(model)
+    elif isinstance(batches, MaskedWindows) and model.config.causal:
+        raise ValueError(
+            "a causal model sees nothing right of a masked token: give MaskedWindows to a model of "
+            "AttentionOnlyConfig(causal=False), or train on their .windows"
+        )
     for part in first if isinstance(first, tuple) else (first,):
         if not isinstance(part, Tensor) or part.ndim != 2 or part.is_floating_point():
             got = f"{part.dtype} {list(part.shape)}" if isinstance(part, Tensor) else type(part)
-            raise ValueError(f"batches[step] must be integers [batch, n_ctx + 1], got {got}")
+            raise ValueError(
+                "batches[step] must be integers [batch, n_ctx + 1], or a tuple (inputs, targets), "
+                f"each [batch, pos], got {got}"
+            )
         parallel.shard(part)
+    if isinstance(first, tuple) and (len(first) != 2 or first[0].shape != first[1].shape):
+        shapes = [list(part.shape) for part in first]
+        raise ValueError(f"batches[step] must be (inputs, targets) of one shape, got {shapes}")
     return inputs_and_targets(first)
 
 
