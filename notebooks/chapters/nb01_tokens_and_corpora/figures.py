@@ -8,10 +8,10 @@ from aot_helpers.showing import plots, texts
 from aot_helpers.showing.diagrams import KEY, PALE
 
 
-def pieces(texts_: Mapping[str, Mapping[str, list[str]]], title: str) -> Figure:
-    """Texts, each cut in several ways: {heading: {name: its pieces}}, with their numbers."""
+def pieces(texts_: Mapping, title: str) -> Figure:
+    """Texts, each cut in several ways: {heading: {name: its pieces}}, or {name: its pieces}."""
     boxes = {}
-    for i, (heading, cuts) in enumerate(texts_.items()):
+    for i, (heading, cuts) in enumerate(plots.nested(texts_, 2).items()):
         if heading:
             boxes[heading] = ([], [])
         for name, row in cuts.items():
