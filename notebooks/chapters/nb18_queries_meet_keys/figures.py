@@ -52,6 +52,7 @@ def toy(
     for axis, (name, pair) in zip(axes[0], panels.items(), strict=True):
         q, k = map(np.asarray, pair)
         axis.set(xlabel="noun", ylabel="verb")
+        axis.plot(*q.mean(axis=0), "+", color=INK, ms=11, mew=2, zorder=4)
         axis.set_title(name, **plots.TITLE)
         queries = {token: (*at, QUERY) for token, at in zip(tokens, q, strict=True)}
         queries["mean query"] = (*q.mean(axis=0), INK)
@@ -91,7 +92,6 @@ def _nearest_pairs(axis, q, k, limits):
         axis.plot(*zip(q[i], k[j], strict=True), lw=1.7, zorder=1, **look)
     draw_cloud(axis, q, QUERY, "o", 60)
     draw_cloud(axis, k, KEY, "s", 52)
-    axis.plot(*q.mean(axis=0), "+", color=INK, ms=11, mew=2, zorder=4)
     axis.set(xlim=limits[0], ylim=limits[1])
 
 
