@@ -63,16 +63,18 @@ def dots(
     """Dots on rows: {row: a number, an array, or an Interval}, or {panel: {row: {series: …}}}.
 
     {row: {series: …}} is one panel.
-    Dots of one place stand beside each other; of more than five the median gets a bar. Series have
-    a color each, named below the title (but for a series named ""). number: a format such as
-    ".2f", to write the value, or the median, beside its dots. apart: each series at its own height
-    in the row. stems: a line from zero to each value. levels: {x: name} of dashed lines.
+    Dots of one place stand beside each other; of more than five the median gets a bar. An Interval
+    is a dot on a line or, where others stand in its place, a band with a mark. Series have a color
+    each, named below the title (but for a series named ""). number: a format such as ".2f", to
+    write the value, or the median, beside its dots. apart: each series at its own height in the
+    row. stems: a line from zero to each value. levels: {x: name} of dashed lines.
     """
     if not isinstance(next(iter(data.values())), Mapping):
         data = {row: {"": values} for row, values in data.items()}
     data = nested(data, 3)
-    series = [n for rows in data.values() for row in rows.values() for n in row]
-    hues = colors_of(series, colors)
+    every = [row for found in data.values() for row in found.values()]
+    hues = colors_of((name for each in every for name in each), colors)
+    bands = {name for each in every for name in each if _is_band(name, each, apart)}
     names, rows = list(hues), list(dict.fromkeys(row for each in data.values() for row in each))
     tall = 0.22 * len(names) + 0.2 if apart else 0.36 + 0.16 * bool(number and len(names) > 1)
     figure, axes = panels(
@@ -82,7 +84,7 @@ def dots(
         max(tall, 0.36) * len(rows) + 0.75,
         title=title,
         note=note,
-        key={f"● {name}": color for name, color in hues.items() if name},
+        key={f"{'▬' if n in bands else '●'} {n}": color for n, color in hues.items() if n},
         sharey=True,
         sharex=True,
     )
@@ -92,13 +94,19 @@ def dots(
             for name, values in each.items():
                 step = 0.8 / len(names) if apart else 0
                 y = rows.index(row) + step * (names.index(name) - (len(names) - 1) / 2)
+                band = _is_band(name, each, apart)
                 if isinstance(values, Interval):
-                    axis.plot([values.low, values.high], [y, y], color=hues[name], lw=2)
+                    look = {"lw": 7, "alpha": 0.45, "zorder": 1} if band else {"lw": 2}
+                    look |= {"color": hues[name], "solid_capstyle": "butt" if band else None}
+                    axis.plot([values.low, values.high], [y, y], **look)
                     values = values.value
                 values = np.asarray(values, dtype=float).ravel()
-                table["value"] += values.tolist()
-                table["row"] += [row] * len(values)
-                table["series"] += [name] * len(values)
+                if band:  # its mark stays on it, also where dots crowd
+                    axis.scatter(values, [y], 160, hues[name], marker="|", lw=2.5, zorder=1)
+                else:
+                    table["value"] += values.tolist()
+                    table["row"] += [row] * len(values)
+                    table["series"] += [name] * len(values)
                 middle = np.median(values)
                 if stems:
                     axis.plot([0, middle], [y, y], color=hues[name], lw=2.5, alpha=0.35)
@@ -136,6 +144,7 @@ def dots(
             warn_thresh=1,
             ax=axis,
         )
+        axis.set_yticks(range(len(rows)), rows)
         axis.hlines(
             range(len(rows)), 0, 1, "0.92", lw=1, zorder=0, transform=axis.get_yaxis_transform()
         )
@@ -149,6 +158,11 @@ def dots(
         if number.endswith("%"):  # ticks as the labels: of fractions, in percent
             axis.xaxis.set_major_formatter(PercentFormatter(1))
     return figure
+
+
+def _is_band(name: str, row: Mapping, apart: bool) -> bool:
+    """Whether a series of a row is an interval in the place of others."""
+    return isinstance(row[name], Interval) and len(row) > 1 and not apart
 
 
 @as_typed
