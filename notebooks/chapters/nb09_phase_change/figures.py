@@ -17,7 +17,6 @@ from chapters.nb09_phase_change.measure import Texts
 STORIES, RANDOM = "#137177", "#C2255C"
 CONTROL = "0.45"
 READY = {"neither ready": INK, "looking ready": SHARE, "copying ready": VALUE}
-SURPRISE = "#3e3848"  # of a token that was not expected, as in notebook 00
 DRAWN_EVERY = 75  # steps from one frame of the live view to the next
 
 
@@ -81,13 +80,14 @@ def waiting(toy: dict[str, list[float]], head: dict[str, list[float]], title: st
 
     toy: a value a step; head: its gap at every tenth step.
     """
-    kinds = {"the toy: its product a · b": (toy, 1), "the layer: its gap (nats)": (head, 10)}
+    numbers = {name.replace(" ready", " number ready"): y for name, y in toy.items()}
+    kinds = {"the toy: its product a · b": (numbers, 1), "the layer: its gap (nats)": (head, 10)}
     data = {
         kind: {name: ([apart * i for i in range(len(y))], y) for name, y in curves.items()}
         for kind, (curves, apart) in kinds.items()
     }
-    colors = {"one ready": PALE} | READY
-    look = {"colors": colors, "marker": "", "shared": False, "y_range": (0, None)}
+    colors = READY | {"neither number ready": INK, "one number ready": PALE}
+    look = {"colors": colors, "marker": "", "shared": False, "y_range": (0, None), "width": 10}
     return lines(data, title, "training step", "", **look)
 
 
