@@ -388,6 +388,15 @@ def test_the_close_pairs_are_those_below_the_percentile():
     assert math.isnan(geometry.close_correlation(distance, distance, 0.0)[0])
 
 
+def test_metrics_do_not_see_a_common_rotation():
+    q, k = clouds(60, apart=1.0)
+    R = torch.linalg.qr(torch.randn(8, 8, dtype=torch.float64))[0]
+    curves = geometry.scale_curve(q, k), geometry.scale_curve(q @ R, k @ R)
+    for found, rotated in zip(*curves, strict=True):
+        assert torch.allclose(found, rotated, atol=1e-6)
+    assert math.isclose(geometry.norm_scale(q, k), geometry.norm_scale(q @ R, k @ R))
+
+
 def test_one_threshold_counts_differently_at_each_scale():
     q, k = clouds(60)
     _, own = geometry.scale_curve(q, k)

@@ -335,6 +335,13 @@ def test_queries_and_keys_give_the_scores(make_model, some_tokens):
         torch.testing.assert_close(turned @ turned.transpose(1, 2), scores)
 
 
+@pytest.mark.parametrize("reading", readings.READINGS)
+def test_every_reading_has_the_streams_width(make_model, some_tokens, reading):
+    model = make_model(layer_norm=True, d_mlp=16)
+    _, cache = model.run_with_cache(some_tokens)
+    assert read(model, cache, reading, Head(0, 1)).shape == (3, 7, 8)
+
+
 def test_padded_vectors_go_through_the_whole_w_o(make_model, some_tokens):
     """Padding a head's z and multiplying by all of W_O is what that head adds."""
     model = make_model()

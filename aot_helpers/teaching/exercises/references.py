@@ -145,7 +145,7 @@ def read_numbers(answer, *shape: int, name: str = "", infinite: bool = False) ->
 
 def read_text(answer) -> str:
     """An answer that is a text and not empty. Raises NotAttempted and NotYet."""
-    if not isinstance(attempted(answer), str) or not answer.strip():
+    if not isinstance(attempted(answer), str) or not answer:
         raise NotYet(f"A text is wanted, in quotation marks; got {answer!r}.")
     return answer
 

@@ -19,7 +19,7 @@ def short(token: str) -> str:
 
 
 def sum_of_heads(tops: Mapping[str, tuple[Sequence[str], Sequence[float]]], title: str) -> Figure:
-    """The top tokens of heads and, last, of their sum: what `measure.top_of_sum` gives."""
+    """Top tokens of heads and, last, of their sum: {name: (tokens, logits above their mean)}."""
     signs = ["", *["+ "] * (len(tops) - 2), "= "]
     rows = {
         sign + name: ([short(token) for token in tokens], logits)

@@ -63,9 +63,10 @@ def overlaps(r: Readings) -> dict[str, Tensor]:
     first = torch.tensor(r.layers) == 0  # it has none before it
     for name, each in _pair(r, "attention output", "one before").items():
         found[name] = each.masked_fill(first, torch.nan)
+    k = r.ids["final"].shape[-1]
     for whose in WHOSE:
         ranks = r.numbers[f"rank of {whose} token"]
-        found[f"{whose} token in the top k"] = (ranks < K).float().mean(dim=2)
+        found[f"{whose} token in the top k"] = (ranks < k).float().mean(dim=2)
     return found | {"p of the prediction": r.numbers["p of the prediction"]}
 
 
