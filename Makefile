@@ -71,12 +71,13 @@ lab: $(TOURS) ## open JupyterLab at the first notebook
 	JUPYTER_CONFIG_PATH=tools/jupyter $(PY) -m jupyterlab --ServerApp.root_dir=. notebooks/00_start_here.ipynb
 
 SPACE := $(subst ,, )
-# ONLY="05 12" takes the tests with 05_ or 12_ in their names; to import nbval takes three seconds.
+# ONLY="05 12", two digits each, takes the tests with 05_ or 12_ in their names. To import nbval
+# takes three seconds.
 check: $(MADE) ## in seconds: lint, and the notebooks' structure, links, terms and numbers; ONLY="05 12"
-	$(LINT)
-	$(PY) tools/notebooks.py --verify --collection both $(if $(ONLY),--only $(ONLY))
 	$(PY) -m pytest -q -p no:nbval $(addprefix tests/test_,notebooks.py glossary.py tour_numbers.py) \
 	  $(if $(ONLY),-k "$(subst $(SPACE), or ,$(ONLY:%=%_))",tests/test_project.py::test_local_links_lead_somewhere)
+	$(PY) tools/notebooks.py --verify --collection both $(if $(ONLY),--only $(ONLY))
+	$(LINT)
 
 # No test asks the network: loaders that would try the hub get their answer at once.
 test test-all: export HF_HUB_OFFLINE = 1

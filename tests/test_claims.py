@@ -189,6 +189,7 @@ def test_a_claim_is_judged_printed_and_kept(run, capsys):
         (("07.1", 0.7), {}, "needs control values"),
         (("07.1", 0.7, 0.1), {}, "say how many seeds, texts or heads"),
         (("07.1", 0.7, 0.1), {"of": RUNS, "seeds": 2}, "must name {'': 1} numbers"),
+        (("07.1", 0.7, 0.1), {"control_of": RUNS, "seeds": 2}, "claim 07.1: control_of: "),
         (("07.1", 0.7, 0.1), {"of": ["stories-2l@401"], "seeds": 2}, "no weights of step 401"),
         *(
             (("07.1", 0.7, 0.1), {"texts": 1, name: n}, f"{name} must be a whole number >= 1")

@@ -244,6 +244,9 @@ def test_articles_come_without_markup_and_are_not_called_wikitext(monkeypatch, t
         (lambda: windows(batch_size=0), "batch_size .*>= 1, got 0"),
         (lambda: windows(repeat_fraction=1.5), r"repeat_fraction .*between 0 and 1.*1\.5"),
         (lambda: windows(repeat_fraction=((5, 0.9), (9, 0.2))), "begin at 0 and rise"),
+        (lambda: windows(repeat_fraction=((0, 0.9), ("300", 0.2))), "begin at 0 and rise"),
+        (lambda: windows(repeat_fraction=True), "repeat_fraction .*got True"),
+        (lambda: windows(repeat_fraction=torch.tensor([0.5, 0.2])), "repeat_fraction .*tensor"),
         (
             lambda: windows(repeat_fraction="0.5"),
             "repeat_fraction must be between 0 and 1, got '0.5'",

@@ -123,6 +123,14 @@ def test_every_name_is_filled_and_can_be_edited(kind, some_tokens):
         assert torch.allclose(same, before, atol=1e-6), name
 
 
+def test_a_submodule_that_there_is_not_is_named():
+    model = PretrainedTransformer(tiny("gpt2"))
+    with pytest.raises(ValueError, match="'W_Q'.*W_QKV"):
+        model.submodule("W_Q", 0)
+    with pytest.raises(ValueError, match="no head L9H0: this model has 2 layers"):
+        model.submodule("ln1", 9)
+
+
 @every_kind
 def test_the_stream_is_what_the_names_say(kind, some_tokens):
     model = PretrainedTransformer(tiny(kind))

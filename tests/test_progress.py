@@ -63,6 +63,11 @@ def test_a_title_is_text_in_html(tmp_path):
         progress.tours(tmp_path / "none")
 
 
+def test_a_notebook_without_a_title_goes_by_its_name(tmp_path):
+    (tmp_path / "26_mine.ipynb").write_text('{"cells": []}')
+    assert progress.tours(tmp_path) == {"26_mine": []}
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -127,6 +127,8 @@ def test_batches_may_be_a_list_or_a_tensor(run, kind):
             [(torch.zeros(2, 9, dtype=torch.long), torch.zeros(2, 8, dtype=torch.long))] * 12,
             r"of one shape, got \[\[2, 9\], \[2, 8\]\]",
         ),
+        ([(torch.zeros(2, 9, dtype=torch.long), torch.full((2, 9), -100))] * 12, "no target"),
+        ([(torch.zeros(2, 9, dtype=torch.long), torch.full((2, 9), 99))] * 12, "99"),
     ],
 )
 def test_batches_that_cannot_be_used_are_refused_before_training(make_model, batches, message):
@@ -360,5 +362,5 @@ def test_a_model_that_sees_both_ways_learns_no_next_token(make_model):
 
 def test_a_causal_model_learns_no_masked_tokens(make_model):
     windows = Windows(torch.randint(1, 9, (99,)), n_ctx=4, batch_size=2)
-    with pytest.raises(ValueError, match="causal=False"):
+    with pytest.raises(ValueError, match=r"ModelConfig\(causal=False\)"):
         train(make_model(), MaskedWindows(windows, mask=10), TrainConfig(steps=2))

@@ -131,11 +131,11 @@ def start_page(root: Path, source: Path, titles: dict[str, str]) -> str:
 
 def evidence_page(evidence: list[Path]) -> str:
     """The list of the evidence, which stands behind the tours."""
-    told = (
+    about = (
         "Behind each tour stands a notebook with more seeds, controls, and audits of the sources."
     )
     entries = "\n".join(f"notebooks/evidence/{path.stem}" for path in evidence)
-    return f"# Evidence\n\n{told}\n\n```{{toctree}}\n:titlesonly:\n\n{entries}\n```\n"
+    return f"# Evidence\n\n{about}\n\n```{{toctree}}\n:titlesonly:\n\n{entries}\n```\n"
 
 
 def write_source(root: Path, source: Path) -> list[str]:

@@ -146,9 +146,9 @@ def ledger_page(root: Path, stems: dict[str, str], titles: dict[str, str]) -> st
         "verdict": {v: v for v in sorted({row.verdict for row in every})},
         "rule": {when: f"set {text}" for when, text in WHEN.items()},
     }
-    page = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
-        (root / "docs" / "book" / "ledger.md").read_text("utf-8")
-    )
+    page = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    ).from_string((root / "docs" / "book" / "ledger.md").read_text("utf-8"))
     return page.render(
         rows=every,
         counts=counts(every),

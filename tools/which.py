@@ -81,11 +81,12 @@ def users(root: Path) -> dict[str, set[Path]]:
 
 def changed(notebooks: list[Path], root: Path) -> list[Path]:
     """Those that differ from the last commit, or that use code which does."""
-    asked = "git -c status.relativePaths=true status --short --no-renames --untracked-files=all ."
-    told = subprocess.run(
-        asked.split(), cwd=root / "notebooks", capture_output=True, text=True, check=True
+    settings = "-c status.relativePaths=true -c color.status=never"  # whatever the user's are
+    command = f"git {settings} status --short --no-renames --untracked-files=all ."
+    status = subprocess.run(
+        command.split(), cwd=root / "notebooks", capture_output=True, text=True, check=True
     )
-    files, users_of = [line[3:] for line in told.stdout.splitlines()], users(root)
+    files, users_of = [line[3:] for line in status.stdout.splitlines()], users(root)
     paths = {root / "notebooks" / file for file in files}
     paths.update(*(users_of.get(piece(file), ()) for file in files))
     return [path for path in notebooks if path in paths]

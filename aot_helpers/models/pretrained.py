@@ -236,11 +236,15 @@ class PretrainedTransformer(nn.Module, Model):
         return None if head is None else head.weight.T
 
     def submodule(self, name: str, layer: int | None = None) -> nn.Module:
-        """The module of transformers by our name for it, a key of PARTS.
+        """The module of transformers by our name for it, a key of PARTS[family].
 
-        layer: for names inside a block, such as "ln1"; "" is the whole block.
+        layer: for names inside a block, such as "ln1"; "" is the whole block. Raises ValueError for
+        a name or a layer that there is not.
         """
         parts = PARTS[self.config.family]
+        check_one_of("name", name, list(parts) if layer is None else ["", *parts])
+        if layer is not None:
+            check_head(self.config, Head(layer, 0))
         path = parts["block"].format(layer) if layer is not None else parts[name]
         path += f".{parts[name]}" if layer is not None and name else ""
         headless = type(self.hf).__name__ == "BertModel"

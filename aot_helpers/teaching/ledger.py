@@ -67,14 +67,19 @@ def claim(
     verdict = rules.judge(one, values, control)
     if one.kind == "finding" and not (seeds or texts or heads):
         raise ValueError(f"{here} is a finding: say how many seeds, texts or heads it is from")
-    of, control_of = _names(f"{here}: of", of, values), _names(here, control_of, control)
+    of, control_of = (
+        _names(f"{here}: of", of, values),
+        _names(f"{here}: control_of", control_of, control),
+    )
     if of and control and control_of is None and _sizes(values) == _sizes(control):
         control_of = of
     entry = {"values": values, "control": control, "of": of, "control_of": control_of}
     entry = {what: e[""] if e and list(e) == [""] else e for what, e in entry.items()}
     for name, count in zip(COUNTS, (length, seeds, texts, heads), strict=True):
-        entry[name] = count = count.tolist() if hasattr(count, "tolist") else count
-        for each in count if isinstance(count, list) else [count] * (count is not None):
+        if count is None:
+            continue
+        entry[name] = count.tolist() if hasattr(count, "tolist") else count
+        for each in entry[name] if isinstance(entry[name], list) else [entry[name]]:
             check_whole(f"{here}: {name}", each, 1)
     entry = {what: e for what, e in entry.items() if e is not None} | {"verdict": verdict}
     keep(results_folder() / "claims", id, entry, declared)
@@ -130,12 +135,13 @@ def _place(id: str) -> int:
 
 def weights_of(entries: Iterable[Entry]) -> dict[str, str]:
     """{run: the sha256 of its weights} of every shipped run that the entries were measured on."""
-    names = [entry.get(field, []) for entry in entries for field in ("of", "control_of")]
-    groups = [
-        group for each in names for group in (each.values() if isinstance(each, dict) else [each])
-    ]
-    runs = sorted({name.split(" ")[0] for group in groups for name in group})
-    return {run: sha256 for run in runs if (sha256 := weights_sha256(run))}
+    runs = set()
+    for entry in entries:
+        for field in ("of", "control_of"):
+            names = entry.get(field, [])  # of one group of values, or {group: its names}
+            for group in names.values() if isinstance(names, dict) else [names]:
+                runs |= {name.split(" ")[0] for name in group}
+    return {run: sha256 for run in sorted(runs) if (sha256 := weights_sha256(run))}
 
 
 def weights_sha256(run: str) -> str | None:

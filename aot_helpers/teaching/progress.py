@@ -32,7 +32,7 @@ OFF = "off"  # AOT_PROGRESS of runs that no reader does: tests, and tools/notebo
 
 
 class Exercise(NamedTuple):
-    """One exercise of a tour: its number "03.1", its kind such as "write", the minutes it takes."""
+    """One exercise of a tour: its number "03.1", its kind such as "write", its minutes, as text."""
 
     number: str
     kind: str
@@ -177,7 +177,9 @@ def tours(folder: Path) -> dict[str, list[Exercise]]:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         prose = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
         title = re.search(r"^# (.+)", prose, flags=re.M)
-        by_tour[title[1]] = [Exercise(*task) for task in TASK.findall(prose)]
+        by_tour[title[1] if title else path.stem] = [
+            Exercise(*task) for task in TASK.findall(prose)
+        ]
     if not by_tour:
         raise ValueError(f"there are no tours in {folder}: start from the project's folder")
     return by_tour

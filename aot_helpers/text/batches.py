@@ -95,12 +95,11 @@ class Windows:
             raise ValueError(f"{n} tokens are too few for windows of n_ctx = {self.n_ctx}")
         check_token_ids(self.stream, self.d_vocab)
         check_whole("bos", self.bos, 0, self.d_vocab - 1)
-        try:
-            steps = [step for step, fraction in self._schedule if 0 <= fraction <= 1]
-        except (TypeError, ValueError):  # no numbers, no pairs
-            steps = []
+        pairs = [each if isinstance(each, tuple | list) else () for each in self._schedule]
+        numbers = all(len(each) == 2 and all(map(is_number, each)) for each in pairs)
+        steps = [step for step, _ in pairs] if numbers else []
         rising = steps[:1] == [0] and steps == sorted(set(steps))
-        if not rising or len(steps) < len(self._schedule):
+        if not (rising and all(0 <= fraction <= 1 for _, fraction in pairs)):
             raise ValueError(
                 f"repeat_fraction must be between 0 and 1, got {self.repeat_fraction!r}; or a "
                 "schedule of (from step, fraction) whose steps begin at 0 and rise: "
@@ -193,7 +192,7 @@ class MaskedWindows:
 def pair_counts(documents: list[Int[Tensor, " _"]], d_vocab: int) -> Int[Tensor, "token next"]:
     """How often each token (column) follows each other one (row), [d_vocab, d_vocab].
 
-    Ends of texts do not count. Token 0 is BOS, as in all tokenizers here.
+    Ends of texts do not count. Token 0 is BOS, as in the tokenizers that are learned here.
     """
     stream = token_stream(documents, bos=0)
     counts = (stream[:-1] * d_vocab + stream[1:]).bincount(minlength=d_vocab**2)

@@ -10,8 +10,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from aot_helpers import parallel
+from aot_helpers.base.errors import check_token_ids
 from aot_helpers.models.protocol import check_causal
-from aot_helpers.text.batches import MaskedWindows
+from aot_helpers.text.batches import IGNORE_INDEX, MaskedWindows
 from aot_helpers.training.config import TrainConfig
 from aot_helpers.training.history import History
 from aot_helpers.training.optimizers import make_optimizer, rates_line
@@ -35,7 +36,8 @@ def train(
 
     batches: batches[step] is token ids [batch, n_ctx + 1], for every step: a Windows, a list of
         tensors, a tensor [steps, batch, n_ctx + 1]. Or it is a pair (inputs, targets), each
-        [batch, pos], for another objective than the next token, as MaskedWindows gives it.
+        [batch, pos], for another objective than the next token, as MaskedWindows gives it; where
+        several processes train, their mean losses are averaged, however many targets each has.
     resume: go on from config.checkpoint, if that file exists, with the losses of a run that was
         never stopped.
     watch: called with the history at every log line, e.g. to draw the loss.
@@ -115,7 +117,7 @@ def _first_batch(model: nn.Module, batches, config: TrainConfig) -> tuple[Tensor
     elif isinstance(batches, MaskedWindows) and model.config.causal:
         raise ValueError(
             "a causal model sees nothing right of a masked token: give MaskedWindows to a model of "
-            "AttentionOnlyConfig(causal=False), or train on their .windows"
+            "ModelConfig(causal=False), or train on their .windows"
         )
     for part in first if isinstance(first, tuple) else (first,):
         if not isinstance(part, Tensor) or part.ndim != 2 or part.is_floating_point():
@@ -128,7 +130,12 @@ def _first_batch(model: nn.Module, batches, config: TrainConfig) -> tuple[Tensor
     if isinstance(first, tuple) and (len(first) != 2 or first[0].shape != first[1].shape):
         shapes = [list(part.shape) for part in first]
         raise ValueError(f"batches[step] must be (inputs, targets) of one shape, got {shapes}")
-    return inputs_and_targets(first)
+    inputs, targets = inputs_and_targets(first)
+    if (asked := targets[targets != IGNORE_INDEX]).numel() == 0:
+        raise ValueError(f"no target of batches[0] counts: all are IGNORE_INDEX = {IGNORE_INDEX}")
+    for tokens in (inputs, asked):
+        check_token_ids(tokens, model.config.d_vocab)
+    return inputs, targets
 
 
 def _check_finite(loss: float, history: History, config: TrainConfig) -> None:

@@ -6,6 +6,7 @@ from matplotlib.text import Text
 
 from aot_helpers.models.checkpoints import load_checkpoint, load_measurements
 from aot_helpers.models.losses import copy_losses, next_token_losses
+from aot_helpers.models.protocol import Head
 from aot_helpers.models.transformer import AttentionOnlyTransformer, ModelConfig
 from aot_helpers.reading.heads import induction_scores
 from aot_helpers.text.batches import repeated_tokens
@@ -43,6 +44,13 @@ def test_an_edited_model_is_the_model_with_its_edits():
     assert torch.equal(edited(tokens), plain(tokens, edits=edits))
     both = edits | {"L0.v": torch.zeros_like}
     assert torch.equal(edited(tokens, edits={"L0.v": torch.zeros_like}), plain(tokens, edits=both))
+
+
+def test_patterns_are_those_of_each_model(stories):
+    models = [load_checkpoint("stories-2l", 0), stories]
+    young, old = measure.patterns_of(models, Head(1, 0), TOKENS)
+    whole = stories.run_with_cache(TOKENS)[1]["L1.pattern"][:, 0].mean(dim=0)
+    assert torch.equal(old, whole) and not torch.allclose(young, whole, atol=0.1)
 
 
 def test_names_are_found_in_stories_that_are_written_twice(stories):

@@ -144,6 +144,15 @@ def test_other_prompts_have_other_answers():
     assert alone.tolist() == [[-1], [-1]]
 
 
+def test_a_patched_head_brings_what_it_wrote_elsewhere(run):
+    model, _, clean = run(layer_norm=False)
+    clean = clean._replace(logits=torch.eye(11)[torch.arange(6) % 4] * 9)  # four answers
+    found = interventions.patched(model, clean, 1)
+    assert found["brought"].isfinite().all()
+    one, two = (found[f"{which}, brought"] for which in interventions.PATCHED)
+    torch.testing.assert_close(found["brought"], one - two)
+
+
 def test_names_move_with_the_head_that_says_them(stories, named):
     moved = interventions.names_patched(stories, named)
     random = interventions.names_patched(stories, named, interventions.random_z)

@@ -82,9 +82,11 @@ def _worst(given: Tensor, expected: Tensor) -> str:
     """The entry that is farthest from what it should be, or the first that is NaN."""
     gaps = (given - expected).abs().nan_to_num(torch.inf)
     at = tuple((gaps == gaps.max()).nonzero()[0].tolist())
-    why = ", which comes of 0 / 0, inf - inf or a softmax of -inf alone" * bool(given[at].isnan())
     entry = f"the entry {list(at)}" if at else "it"
-    return f"{entry} should be {expected[at]:.3f}; yours is {given[at]:.3f}{why}"
+    worst = f"{entry} should be {expected[at]:.3f}; yours is {given[at]:.3f}"
+    if given[at].isnan():
+        worst += ", which comes of 0 / 0, inf - inf or a softmax of -inf alone"
+    return worst
 
 
 def check_finite(given: Tensor, begin: str, infinite: bool = False) -> None:
