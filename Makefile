@@ -88,7 +88,7 @@ test test-all: export AOT_PROGRESS = off
 # The notebooks of a collection by seconds, so that no long one starts when the others end. The
 # numbers that they print are compared with the committed ones (tests/nbval_numbers.py).
 NBVAL = $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -p nbval_numbers --nbval-lax \
-  --nbval-current-env --nbval-sanitize-with=tests/nbval_sanitize.cfg --nbval-cell-timeout=300 \
+  --nbval-current-env --nbval-sanitize-with=tests/nbval_sanitize.cfg --nbval-cell-timeout=600 \
   $$($(PY) tools/notebooks.py --list --collection $(1))
 LINT = $(PY) -m ruff check . && $(PY) -m ruff format --check .
 
