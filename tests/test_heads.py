@@ -13,6 +13,7 @@ from aot_helpers.reading.heads import (
     head_scores,
     induction_scores,
     keys_back,
+    others_like,
     pattern_score,
     uniform_score,
 )
@@ -245,3 +246,14 @@ def test_keys_that_count_by_halves_are_refused(make_model, some_tokens, unchecke
 def test_texts_by_length_need_a_tokenizer(make_model):
     with pytest.raises(ValueError, match="BOS: set model.tokenizer"):
         by_length(induction_scores, make_model(), (2,))
+
+
+def test_others_are_of_the_same_layers_and_none_of_the_heads(make_model):
+    model, chosen = make_model(n_layers=3, n_heads=3), [Head(0, 1), Head(2, 0), Head(2, 2)]
+    others = others_like(model, chosen, torch.Generator().manual_seed(0))
+    assert others[0] in (Head(0, 0), Head(0, 2))
+    assert others[1:] == [Head(2, 1)]  # of layer 2 only one is left
+    draws = [torch.Generator().manual_seed(seed) for seed in range(20)]
+    assert {others_like(model, [Head(1, 0)], draw)[0] for draw in draws} == {Head(1, 1), Head(1, 2)}
+    with pytest.raises(ValueError, match="no head L3H0"):
+        others_like(model, [Head(3, 0)], draws[0])

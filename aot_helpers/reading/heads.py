@@ -185,3 +185,18 @@ def head_output(
     """
     layer, number = check_head(model.config, head)
     return cache[f"L{layer}.z"][:, :, number] @ model.head_weights(head).W_O
+
+
+def others_like(model: Model, heads: list[Head], generator: torch.Generator) -> list[Head]:
+    """In each layer of the heads, as many others as there are, drawn at random: a control.
+
+    Never one of the heads; where a layer has too few others, all of them. Raises ValueError for a
+    head that does not exist.
+    """
+    heads, drawn = [check_head(model.config, head) for head in heads], []
+    for layer in sorted({head.layer for head in heads}):
+        each = [Head(layer, head) for head in range(model.config.n_heads)]
+        free = [head for head in each if head not in heads]
+        order = torch.randperm(len(free), generator=generator).tolist()
+        drawn += [free[i] for i in order[: len(each) - len(free)]]
+    return drawn

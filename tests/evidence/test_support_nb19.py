@@ -117,15 +117,6 @@ def test_the_parts_of_the_sources_score_add_up_to_it(net):
     assert score.share() == pytest.approx((parts[0] / parts.sum()).item())
 
 
-def test_others_are_of_the_same_layers_and_none_of_the_heads(net):
-    chosen = [Head(0, 1), Head(2, 0), Head(2, 2)]
-    others = support.others_like(net, chosen, seed=0)
-    assert others[0] in (Head(0, 0), Head(0, 2))
-    assert others[1:] == [Head(2, 1)]  # of layer 2 only one is left
-    draws = {support.others_like(net, [Head(1, 0)], seed)[0] for seed in range(20)}
-    assert draws == {Head(1, 1), Head(1, 2)}
-
-
 def test_later_others_are_none_of_the_heads(net):
     chosen = [Head(0, 1), Head(2, 0), Head(2, 2)]
     free = [Head(1, 0), Head(1, 1), Head(1, 2), Head(2, 1)]

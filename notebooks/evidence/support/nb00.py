@@ -4,7 +4,7 @@ import torch
 
 from aot_helpers.base.results import rounded
 from aot_helpers.models.protocol import Head, Model
-from aot_helpers.reading.heads import head_scores, induction_scores
+from aot_helpers.reading.heads import head_scores, induction_scores, others_like
 from aot_helpers.reading.interventions import ablate
 from aot_helpers.text.batches import repeated_tokens
 from aot_helpers.text.corpora import load_corpus
@@ -58,7 +58,7 @@ def pretrained(model: Model, name: str = "", n_names: int = 30) -> dict:
     _, other = mention_losses(model, names, FRIEND, earlier=names[1:] + names[:1])
     generator, removed = torch.Generator().manual_seed(0), {}
     for k in REMOVED:
-        groups = [heads[:k], *(_others(heads, k, n_heads, generator) for _ in range(2))]
+        groups = [heads[:k], *(others_like(model, heads[:k], generator) for _ in range(2))]
         edits = [ablate(model, group) for group in groups]
         losses = [mention_losses(model, names, FRIEND, edits=each)[1] for each in edits]
         lost, *others = [((each - again) / (once - again)).mean().item() for each in losses]
@@ -67,14 +67,3 @@ def pretrained(model: Model, name: str = "", n_names: int = 30) -> dict:
     found |= {"first": once.mean().item()}
     found |= {"second": again.mean().item(), "other": other.mean().item(), "removed": removed}
     return rounded(found, ".4f")
-
-
-def _others(heads, k, n_heads, generator):
-    """As many heads of the same layers as the first k, none of them among those."""
-    drawn = []
-    for layer in {head.layer for head in heads[:k]}:
-        taken = [head.head for head in heads[:k] if head.layer == layer]
-        free = [h for h in range(n_heads) if h not in taken]
-        order = torch.randperm(len(free), generator=generator).tolist()
-        drawn += [Head(layer, free[i]) for i in order[: len(taken)]]
-    return drawn

@@ -207,21 +207,6 @@ def neighbor_heads(
     }
 
 
-def others_like(model: Model, heads: list[Head], seed: int) -> list[Head]:
-    """In each layer of the heads, as many others as there are, drawn at random.
-
-    Never one of the heads; where a layer has too few others, all of them.
-    """
-    generator, chosen = torch.Generator().manual_seed(seed), []
-    for layer in sorted({head.layer for head in heads}):
-        each = [Head(layer, head) for head in range(model.config.n_heads)]
-        free = [head for head in each if head not in heads]
-        n = sum(head.layer == layer for head in heads)
-        order = torch.randperm(len(free), generator=generator)[:n]
-        chosen += [free[i] for i in order.tolist()]
-    return chosen
-
-
 def later_others(
     model: Model, heads: list[Head], n: int | None = None, seed: int = 0
 ) -> list[Head]:
