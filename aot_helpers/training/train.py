@@ -112,14 +112,15 @@ def _first_batch(model: nn.Module, batches, config: TrainConfig) -> tuple[Tensor
         n = len(batches)
         raise ValueError(f"{n} batches for {config.steps} steps: lower steps to {n} or give more")
     first = batches[0]
-    if not isinstance(first, tuple):
+    is_pair = isinstance(first, tuple)
+    if not is_pair:
         check_causal(model)
     elif isinstance(batches, MaskedWindows) and model.config.causal:
         raise ValueError(
             "a causal model sees nothing right of a masked token: give MaskedWindows to a model of "
             "ModelConfig(causal=False), or train on their .windows"
         )
-    for part in first if isinstance(first, tuple) else (first,):
+    for part in first if is_pair else (first,):
         if not isinstance(part, Tensor) or part.ndim != 2 or part.is_floating_point():
             got = f"{part.dtype} {list(part.shape)}" if isinstance(part, Tensor) else type(part)
             raise ValueError(
@@ -127,7 +128,7 @@ def _first_batch(model: nn.Module, batches, config: TrainConfig) -> tuple[Tensor
                 f"each [batch, pos], got {got}"
             )
         parallel.shard(part)
-    if isinstance(first, tuple) and (len(first) != 2 or first[0].shape != first[1].shape):
+    if is_pair and (len(first) != 2 or first[0].shape != first[1].shape):
         shapes = [list(part.shape) for part in first]
         raise ValueError(f"batches[step] must be (inputs, targets) of one shape, got {shapes}")
     inputs, targets = inputs_and_targets(first)
